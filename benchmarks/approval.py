@@ -13,7 +13,7 @@ from benchmarks.walls import dangerous, stepwise
 from benchmarks.walls.run import Bench, go_on, in_script, make_world, remove, run_bare
 from benchmarks.walls.world import SECRETS, WRITTEN, World
 from whet.config.schema import ApprovalMode
-from whet.sandbox.engine import candidates, works
+from whet.sandbox.engine import candidates, find_problem
 from whet.sandbox.status import EngineStatus
 
 _COMMAND = "python -m benchmarks approval"
@@ -32,7 +32,7 @@ def run(runs: int, full: bool) -> list[Row]:
         engines = [
             EngineStatus(engine.name, name, engine)
             for name, engine, problem in candidates()
-            if not (problem or works(engine))
+            if not (problem or find_problem(engine))
         ]
         return [*_dangers(world, engines), *_ordinary(world, engines)]
     finally:

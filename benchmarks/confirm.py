@@ -318,11 +318,11 @@ def _waiting(ours: Figures) -> list[Row]:
 def _verify() -> Row:
     """The audit log's check on its own, as events a second."""
     from whet.confirm.ledger import Tx
-    from whet.confirm.open import Places, open_service
+    from whet.confirm.open import ServicePaths, open_service
     from whet.confirm.service import CallerLimits
 
     with tempfile.TemporaryDirectory() as name:
-        where = Places(Path(name) / "c.db", Path(name) / "confirm")
+        where = ServicePaths(Path(name) / "c.db", Path(name) / "confirm")
         service = open_service(where, policy=None, limits=CallerLimits())
 
         def fill(db: Any) -> None:

@@ -52,10 +52,10 @@ async def step(log: Transcript, turn: TurnRecord, number: int) -> None:
     text = f"Looking at batch {number}. " + NOISE * 8
     await log.append_reply(turn, Message("assistant", text, (call,)), Usage(), "m")
     (open_call,) = log.open_calls(turn)
-    await log.call_started(turn, open_call, "rule")
+    await log.store_call_start(turn, open_call, "rule")
     body = NOISE * 12 + f"\nbatchkey{number} = sum{number * 7919}\n" + NOISE * 12
     result = Message("tool", body, tool_call_id=call.id, tool_name=call.name)
-    await log.call_finished(turn, open_call, result, output=ToolOutput(body), duration_s=0.0)
+    await log.store_call_result(turn, open_call, result, output=ToolOutput(body), duration_s=0.0)
     log.live.fold_results()
 
 
@@ -120,7 +120,7 @@ async def recall_times(database: StateDatabase, count: int) -> list[float]:
         for seq in range(2, count):
             text = f"line {seq} of the run: {NOISE * 3}itemkey{seq} group{seq % 300}"
             role = "assistant" if seq % 2 else "user"
-            rows.insert(connection, key, seq, turn.number, rows.pack(Message(role, text), 0))
+            rows.insert_message(connection, key, seq, turn.number, rows.pack(Message(role, text), 0))
 
     await database.write(fill)
     await log.end_turn(turn, "answered", "")

@@ -136,7 +136,7 @@ def session(messages: int) -> EngineResult:
             provider="practice", base_url=server.base_url, model="practice", window_tokens=WINDOW
         )
         settings = Settings(model=model, plugins=PluginSettings())
-        story = context_story.synthetic(messages)
+        story = context_story.make_synthetic(messages)
         return asyncio.run(replay(ReplaySetup(settings, {}, Home(Path(folder))), "compressor", story))
 
 

@@ -92,7 +92,10 @@ def run_helpers(runs: int, full: bool) -> list[Row]:
     kills, edits = (100, 200) if full else (10, 10)
     killed, merged, shown = 0, 0, 0
     chance = random.Random(20)
-    with PracticeServer(mind=mind) as server, tempfile.TemporaryDirectory(prefix="whet-bench-") as folder:
+    with (
+        PracticeServer(responder=mind) as server,
+        tempfile.TemporaryDirectory(prefix="whet-bench-") as folder,
+    ):
         lost = ""
         while killed < kills and not lost:
             whens = chance.choices(("before", "inside", "after"), k=min(10, kills - killed))
@@ -200,8 +203,8 @@ def _keep(connection: apsw.Connection, made: list[_Turn]) -> None:
             sessions.create(connection, NewSession(id=name, title=""), iso(at))
         key, record = sessions.key_of(connection, name), TurnRecord(f"{name}t{number}", name, number, iso(at))
         record.usage = Usage(cost_usd=usd)
-        turns.begin(connection, key, record)
-        turns.end(connection, key, record, "answered", "", iso(at))
+        turns.begin_turn(connection, key, record)
+        turns.end_turn(connection, key, record, "answered", "", iso(at))
 
 
 def _kill_goals(folder: Path, kills: int) -> None:

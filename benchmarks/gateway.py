@@ -32,7 +32,7 @@ from benchmarks.table import Row
 from whet.practice.ask import PracticeRequest
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.vendors.signing import signed
+from whet.vendors.signing import sign_headers
 
 COMMAND = "python -m benchmarks gateway"
 _KEY = b"k" * 32
@@ -81,7 +81,7 @@ class Driver:
         self._number += 1
         data = {"conversation": f"c{person}", "user": f"u{person}", "text": text}
         body = json.dumps({"type": "message", "data": data}).encode()
-        headers = signed(_KEY, f"m{self._number}", int(time.time()), body)
+        headers = sign_headers(_KEY, f"m{self._number}", int(time.time()), body)
         if self._connection is None:
             self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         self._connection.request("POST", "/", body, headers)
@@ -301,7 +301,7 @@ def _driver() -> Iterator[Driver]:
     receiver = _Receiver(("127.0.0.1", 0), _Answers)
     receiver.daemon_threads = True
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
-    with PracticeServer(mind=_mind) as model, tempfile.TemporaryDirectory() as folder:
+    with PracticeServer(responder=_mind) as model, tempfile.TemporaryDirectory() as folder:
         port = _free_port()
         home = _home(Path(folder), port, receiver.server_port, model)
         environ = {**clean_environment(), "WHET_HOME": str(home)}

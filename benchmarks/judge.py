@@ -24,7 +24,7 @@ from whet.contract.messages import Message
 from whet.contract.protocols import ModelReply, Provider
 from whet.providers.connect import connect_one
 from whet.review import wording
-from whet.review.judge import question, refused_by
+from whet.review.judge import read_refused_numbers, write_question
 from whet.store.ledger import LedgerRow
 
 _AT_ONCE = 12
@@ -47,11 +47,15 @@ async def judged(provider: Provider, found: Sequence[tuple[str, LedgerRow]]) -> 
     no, tokens = Counter[str](), 0
     for start in range(0, len(found), _AT_ONCE):
         part = found[start : start + _AT_ONCE]
-        link = provider.open(wording.prompt("judge.md"), [], "")
-        async for item in link.stream([Message(role="user", content=question([row for _, row in part]))]):
+        link = provider.open(wording.read_prompt("judge.md"), [], "")
+        async for item in link.stream(
+            [Message(role="user", content=write_question([row for _, row in part]))]
+        ):
             if isinstance(item, ModelReply):
                 tokens += item.usage.total_tokens
-                numbers = {number for number in refused_by(item.message.text) if 0 < number <= len(part)}
+                numbers = {
+                    number for number in read_refused_numbers(item.message.text) if 0 < number <= len(part)
+                }
                 no.update(part[number - 1][0] for number in numbers)
     return no, tokens
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.table import Row
-from whet.config.key_hosts import beside
+from whet.config.key_hosts import derive_second_model
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
@@ -132,11 +132,11 @@ def models_of(settings: Settings) -> Iterator[tuple[str, ModelSettings]]:
     """Give what each block connects to."""
     yield "model", settings.model
     if settings.fallback.model:
-        yield "fallback", beside(settings.model, settings.fallback)
+        yield "fallback", derive_second_model(settings.model, settings.fallback)
     if settings.review.model:
-        yield "review", beside(settings.model, settings.review)
+        yield "review", derive_second_model(settings.model, settings.review)
     if settings.judge.model:
-        yield "judge", beside(settings.model, settings.judge)
+        yield "judge", derive_second_model(settings.model, settings.judge)
 
 
 def sent(settings: Settings) -> Iterator[Sent]:

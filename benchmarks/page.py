@@ -148,7 +148,7 @@ def _thousand(folder: Path) -> str:
     try:
         new = NewSession("thousand", title="A thousand")
         database.write_now(lambda db: sessions.create(db, new, "2026-11-23T00:00:00.000Z"))
-        database.write_now(lambda db: bulk.begin_with(db, "thousand", said))
+        database.write_now(lambda db: bulk.prepend_messages(db, "thousand", said))
     finally:
         database.close()
     return "thousand"

@@ -13,9 +13,9 @@ from tests.sandbox.world import World
 
 from benchmarks.measure import median
 from benchmarks.table import Row
-from whet.sandbox.engine import candidates, works
+from whet.sandbox.engine import candidates, find_problem
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import everyday
+from whet.sandbox.places import default_policy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine
@@ -26,7 +26,9 @@ _GOALS_MS = {"bubblewrap": 8.0, "landlock": 2.0}
 
 def run(runs: int, full: bool) -> list[Row]:
     """CPU that a confined `true` costs more than a plain one, and every attempt to get out."""
-    engines = [(name, engine) for name, engine, problem in candidates() if not (problem or works(engine))]
+    engines = [
+        (name, engine) for name, engine, problem in candidates() if not (problem or find_problem(engine))
+    ]
     bare: list[float] = []
     found = {name: list[tuple[float, float]]() for name, _ in engines}
     for _ in range(max(3, runs)):  # in turns, so that what else the machine does meets all of them
@@ -110,7 +112,7 @@ def _confined(engine: Engine) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         place, scratch = Path(folder).resolve(), Scratch()
         subprocess.run(["git", "init", "-q", str(place)], check=True)
-        jail = Jail(JailPlan(engine, everyday(place, place / "whet", os.environ), scratch, Path.home()))
+        jail = Jail(JailPlan(engine, default_policy(place, place / "whet", os.environ), scratch, Path.home()))
         null = os.open(os.devnull, os.O_RDWR)
         try:
             before = _spent()

@@ -51,9 +51,9 @@ async def _steps(database: StateDatabase, count: int, latencies: list[float]) ->
         call = ToolCall(f"call_{number}", "terminal", '{"command": "make"}')
         await log.append_reply(turn, Message(role="assistant", content="", tool_calls=(call,)), Usage(), "m")
         (asked,) = log.open_calls(turn)
-        await log.call_started(turn, asked, "rule")
+        await log.store_call_start(turn, asked, "rule")
         result = Message(role="tool", content=RESULT, tool_call_id=call.id, tool_name=call.name)
-        await log.call_finished(turn, asked, result, output=ToolOutput(RESULT), duration_s=0.1)
+        await log.store_call_result(turn, asked, result, output=ToolOutput(RESULT), duration_s=0.1)
         latencies.append(time.perf_counter() - began)
     await log.end_turn(turn, "answered", "")
 

@@ -27,10 +27,10 @@ from whet.app.build import App
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.redact import redact, secrets_masked
+from whet.config.redact import mask_secrets, redact
 from whet.config.schema import Settings
 from whet.contract.protocols import NobodyPresent
-from whet.evals.warm_trials import report
+from whet.evals.warm_trials import build_report
 from whet.evals.warm_world import run_seeds
 from whet.practice.server import PracticeServer
 from whet.store import rows, sessions
@@ -271,7 +271,7 @@ def world(seeds: int) -> list[Row]:
             trials = asyncio.run(
                 run_seeds(Path(name), _settings(server), range(1, seeds + 1), pitfalls=pitfalls, sessions=6)
             )
-        found = report(trials)
+        found = build_report(trials)
         text = "; ".join(
             f"against {one.against} {one.fewer_errors.estimate * 100:+.0f} points "
             f"({one.fewer_errors.low * 100:+.0f} to {one.fewer_errors.high * 100:+.0f})"
@@ -305,7 +305,7 @@ def redaction() -> Row:
         for line in path.read_text("utf-8").splitlines()
         if line.strip()
     ]
-    changed = sum(secrets_masked(line) != line for line in lines)
+    changed = sum(mask_secrets(line) != line for line in lines)
     return Row(
         "warm-secrets",
         f"{len(secrets)} planted secrets in {len({kind for kind, _, _ in secrets})} formats; lines changed",

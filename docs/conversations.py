@@ -38,7 +38,7 @@ from tests.support import quiet_port
 
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.vendors.signing import signed
+from whet.vendors.signing import sign_headers
 
 DOCS = Path(__file__).parent
 ASK, ANSWER = "clear the build folder", "The **build** folder is gone."
@@ -188,7 +188,7 @@ def webhook(page: str, play: Callable[..., Any]) -> Record:
         def post(id_: str, kind: str, text: str) -> None:
             data = {"conversation": "c", "user": "ann", "text": text}
             body = msgspec.json.encode({"type": kind, "data": data})
-            headers = signed(b"k" * 32, id_, int(time.time()), body)
+            headers = sign_headers(b"k" * 32, id_, int(time.time()), body)
             answer = httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers)
             record.say("POST", f"http://127.0.0.1:6090/  webhook-id: {id_}\n{_spaced(body)}")
             record.say(str(answer.status_code), _spaced(answer.content))

@@ -25,7 +25,7 @@ from film import Frame, write_film  # noqa: E402 - beside this file
 from record import Terminal  # noqa: E402 - beside this file
 
 from whet.practice.ask import PracticeCall  # noqa: E402 - from the checkout
-from whet.practice.script import ScriptedReply, running  # noqa: E402
+from whet.practice.script import ScriptedReply, terminal_reply  # noqa: E402
 from whet.practice.server import PracticeServer  # noqa: E402
 
 MODULES = sorted(path.stem for path in (ROOT / "src" / "whet" / "tools").glob("[a-z]*.py"))[:9]
@@ -57,8 +57,10 @@ def script() -> list[ScriptedReply]:
         call("patch", path=f"notes/{name}.md", old_string="See ", new_string="Read first: ")
         for name in MODULES
     ]
-    compiles = [running(f"python3 -m py_compile {path(name)} && echo {name} is fine") for name in MODULES]
-    counts = [running(f"wc -l < notes/{name}.md") for name in MODULES]
+    compiles = [
+        terminal_reply(f"python3 -m py_compile {path(name)} && echo {name} is fine") for name in MODULES
+    ]
+    counts = [terminal_reply(f"wc -l < notes/{name}.md") for name in MODULES]
     return [
         listed(0, "I look at the modules first, then write the notes, then compile."),
         *(searches + reads),
@@ -66,7 +68,7 @@ def script() -> list[ScriptedReply]:
         *(notes + edits),
         listed(2, "Now I see whether what they tell of holds."),
         *(compiles + counts),
-        running("grep -c . notes/none.md"),
+        terminal_reply("grep -c . notes/none.md"),
         listed(3),
         ScriptedReply("Nine notes are written, and all nine modules compile."),
     ]

@@ -69,7 +69,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 def pytest_runtest_teardown() -> None:
     """Forget what a test had masked, or the next one's texts lose words; and where a command that ran in this
     process began to log, or the next one's records go to that file and `caplog` sees none."""
-    log.forget_protected()
+    log.forget_secrets()
     logger = logging.getLogger("whet")
     for handler in [*logger.handlers]:
         logger.removeHandler(handler)

@@ -130,7 +130,7 @@ class ImportGraph:
             reader.visit(ast.parse(path.read_text("utf-8")))
         self._declared = _declared(project)
         self.chains: dict[str, dict[str, str]] = {}
-        self._spread()
+        self._run_queueing()
 
     def undeclared(self, target: str) -> str:
         """Return the package that an import needs beyond the declared ones, or an empty string."""
@@ -178,7 +178,7 @@ class ImportGraph:
         names = (".".join(parts[:end]) for end in range(1, len(parts) + 1))
         return [name for name in names if name in self.modules]
 
-    def _spread(self) -> None:
+    def _run_queueing(self) -> None:
         is_new = True
         while is_new:
             is_new = False

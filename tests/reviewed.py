@@ -31,7 +31,7 @@ def leave(connection: apsw.Connection, profile: str = "", task_id: str = "job-1"
             reason=why,
             profile=profile,
         )
-        return ledger.insert(connection, new, AT)
+        return ledger.insert_row(connection, new, AT)
 
     return {
         "active": enter("active", KEPT),

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from whet.lanes import LaneTimeout, PluginLane, ToolPool, attempt, tell_loop
+from whet.lanes import LaneTimeout, PluginLane, ToolPool, attempt, call_in_loop
 
 
 def test_calls_run_in_order_on_one_thread_off_the_loop() -> None:
@@ -113,12 +113,14 @@ def test_a_loop_is_told_from_any_thread_until_it_is_closed() -> None:
 
     async def main() -> asyncio.AbstractEventLoop:
         loop, told = asyncio.get_running_loop(), asyncio.Event()
-        assert await asyncio.to_thread(tell_loop, loop, lambda word: (heard.append(word), told.set()), "here")
+        assert await asyncio.to_thread(
+            call_in_loop, loop, lambda word: (heard.append(word), told.set()), "here"
+        )
         await told.wait()
         return loop
 
     loop = asyncio.run(main())
-    assert heard == ["here"] and not tell_loop(loop, heard.append, "gone")
+    assert heard == ["here"] and not call_in_loop(loop, heard.append, "gone")
 
 
 def test_who_is_cancelled_while_he_waits_takes_back_a_call_that_has_not_begun() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.growing import grows_in_proportion
-from whet.lookalike import latin, marked
-from whet.visible import named, odd_characters, spelled, visible
+from whet.lookalike import mark_lookalikes, to_latin
+from whet.visible import describe_character, escape_characters, find_odd_characters, visible
 
 MARKED = [
     ("аpple.com", "а<U+0430>pple.com"),  # one Cyrillic letter in a Latin word
@@ -46,19 +46,19 @@ PLAIN = [
 
 @pytest.mark.parametrize(("text", "shown"), MARKED)
 def test_what_could_be_misread_is_marked(text, shown):
-    assert spelled(text) == shown
+    assert escape_characters(text) == shown
 
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_ordinary_text_of_any_script_stays_as_it_is(text):
-    assert spelled(text).replace("\\t", "\t") == text and not odd_characters(text)
+    assert escape_characters(text).replace("\\t", "\t") == text and not find_odd_characters(text)
 
 
 @pytest.mark.slow
 @given(st.text(st.characters() | st.sampled_from("aаοｒ \n٢1́‥<U+>")))
 def test_marking_twice_is_marking_once_and_takes_nothing_away(text):
-    shown = marked(text)
-    assert marked(shown) == shown
+    shown = mark_lookalikes(text)
+    assert mark_lookalikes(shown) == shown
     assert visible(visible(text, 10**6), 10**6) == visible(text, 10**6)
     if "\n" * 8 not in text and " " * 100 not in text:
         rest = iter(shown)
@@ -73,13 +73,16 @@ def test_a_long_hostile_text_is_read_in_one_pass():
         "a\u0301" * 50_000,
         (" " * 99 + "\n") * 1_000,
     ):
-        assert spelled(hostile) != hostile
+        assert escape_characters(hostile) != hostile
 
 
 def test_each_odd_character_is_named_once():
-    odd = sorted(odd_characters("ааpple\u202e"))
-    assert list(map(named, odd)) == ["U+0430 CYRILLIC SMALL LETTER A", "U+202E RIGHT-TO-LEFT OVERRIDE"]
-    assert latin("іgnоrе") == "ignore"
+    odd = sorted(find_odd_characters("ааpple\u202e"))
+    assert list(map(describe_character, odd)) == [
+        "U+0430 CYRILLIC SMALL LETTER A",
+        "U+202E RIGHT-TO-LEFT OVERRIDE",
+    ]
+    assert to_latin("іgnоrе") == "ignore"
 
 
 HOSTILE = [
@@ -92,7 +95,7 @@ HOSTILE = [
 def test_the_time_grows_in_proportion_to_the_text(piece: str) -> None:
     def read(size: int) -> None:
         text = "x " + piece * (size // len(piece))
-        spelled(text)
-        odd_characters(text)
+        escape_characters(text)
+        find_odd_characters(text)
 
     assert grows_in_proportion(read, 1_250)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from whet.contract.changes import TextChange, call_digest, changes_digest
+from whet.contract.changes import TextChange, hash_call, hash_changes
 from whet.contract.protocols import ApprovalRequest, GrantScope
-from whet.question import change_rows, edits_of, row_of, totals, worded
+from whet.question import build_question, count_changed_lines, diff_rows, list_edits, parse_row
 
 
 def change(old: str | None, new: str | None, path: str = "a.py") -> TextChange:
@@ -14,7 +14,7 @@ def change(old: str | None, new: str | None, path: str = "a.py") -> TextChange:
 
 
 def texts(old: str | None, new: str | None) -> list[str]:
-    return [row.text for row in change_rows(change(old, new))]
+    return [row.text for row in diff_rows(change(old, new))]
 
 
 def asked(*changes: TextChange, **more: object) -> ApprovalRequest:
@@ -39,7 +39,7 @@ def test_a_change_is_a_unified_diff_with_its_counts() -> None:
         "+b  (no newline at the end)",
     ]
     assert texts("a\n", None) == ["a.py  (deleted, +0 −1)", "@@ -1,1 +0,0 @@", "-a"]
-    assert totals([change("a\n", "b\nc\n"), change(None, "x\n")]) == (3, 1)
+    assert count_changed_lines([change("a\n", "b\nc\n"), change(None, "x\n")]) == (3, 1)
 
 
 def test_nothing_hides_in_a_diff() -> None:
@@ -52,15 +52,15 @@ def test_nothing_hides_in_a_diff() -> None:
 @pytest.mark.slow
 def test_a_huge_change_is_whole_and_quick() -> None:
     old, new = ("".join(f"{word} {n}\n" for n in range(30_000)) for word in ("old", "new"))
-    question = worded(asked(change(old, new)))
+    question = build_question(asked(change(old, new)))
     assert len(question.body) == 60_002 and question.folded(40)[-1].text == "… 59,963 more lines"
     assert question.body[1].text == "@@ -1,30000 +1,30000 @@"
-    assert edits_of([change(old, new)])[0].diff.splitlines()[-1].startswith("… ")
+    assert list_edits([change(old, new)])[0].diff.splitlines()[-1].startswith("… ")
 
 
 def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     scopes = (GrantScope("patch", ("a.py",)), GrantScope("patch", ("src/*",), always=False))
-    question = worded(asked(change("a\n", "b\n"), scopes=scopes, opening="write ~/.cargo"))
+    question = build_question(asked(change("a\n", "b\n"), scopes=scopes, opening="write ~/.cargo"))
     assert question.title == "patch wants to write a.py (+1 −1)"
     assert [row.text for row in question.notes] == [
         "why",
@@ -68,24 +68,24 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         "1  for this session or always: patch(a.py)",
         "2  for this session: patch(src/*)",
     ]
-    plain = worded(ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w"))
+    plain = build_question(ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w"))
     assert plain.plain() == "make\ntest\nin /w" and plain.title == "terminal wants to run:"
 
 
 def test_the_hash_changes_with_all_that_would_happen() -> None:
     one = change("a\n", "b\n")
     hashes = {
-        call_digest("patch", {"path": "a"}, "/w", [one]),
-        call_digest("patch", {"path": "b"}, "/w", [one]),
-        call_digest("other", {"path": "a"}, "/w", [one]),
-        call_digest("patch", {"path": "a"}, "/x", [one]),
-        call_digest("patch", {"path": "a"}, "/w", [change("a\n", "c\n")]),
-        call_digest("patch", {"path": "a"}, "/w", []),
-        call_digest("patch", {"path": "a"}, "/w", [TextChange("a.py", "/w/a.py", "a\n", "b\n", "other")]),
+        hash_call("patch", {"path": "a"}, "/w", [one]),
+        hash_call("patch", {"path": "b"}, "/w", [one]),
+        hash_call("other", {"path": "a"}, "/w", [one]),
+        hash_call("patch", {"path": "a"}, "/x", [one]),
+        hash_call("patch", {"path": "a"}, "/w", [change("a\n", "c\n")]),
+        hash_call("patch", {"path": "a"}, "/w", []),
+        hash_call("patch", {"path": "a"}, "/w", [TextChange("a.py", "/w/a.py", "a\n", "b\n", "other")]),
     }
-    assert len(hashes) == 7 and changes_digest([]) == ""
+    assert len(hashes) == 7 and hash_changes([]) == ""
 
 
 def test_a_line_of_a_diff_knows_its_kind() -> None:
-    kinds = [row_of(line).kind for line in ("+a", "-a", " a", "@@ -1 +1 @@", "… 3 more lines", "")]
+    kinds = [parse_row(line).kind for line in ("+a", "-a", " a", "@@ -1 +1 @@", "… 3 more lines", "")]
     assert kinds == ["added", "removed", "same", "hunk", "fold", "same"]

@@ -10,7 +10,7 @@ import pytest
 from whet.cli.status import branch_of
 from whet.context.prompt import project_instructions
 from whet.regular import read_regular
-from whet.sandbox.gitlinks import Entered, git_folder
+from whet.sandbox.gitlinks import NestedRepositories, git_folder
 
 
 @pytest.fixture(params=["pipe", "device", "sparse"])
@@ -40,7 +40,7 @@ def test_whoever_looks_at_a_repository_goes_on(odd: Path, tmp_path: Path, name: 
     if name != ".git":
         (tmp_path / "w" / ".git").mkdir()
     odd.rename(tmp_path / "w" / name)
-    assert Entered().repositories(str(tmp_path / "w")) == []
+    assert NestedRepositories().repositories(str(tmp_path / "w")) == []
     assert git_folder(str(tmp_path / "w"))
     assert "\n" not in branch_of(tmp_path / "w")
 

@@ -12,9 +12,9 @@ import pytest
 from tests.app.test_helpers import repository
 from tests.tools.calls import Desk
 from whet.app import worktrees
-from whet.app.goal_roles import _installed
-from whet.approval.repository import runs
-from whet.searchpath import find_outside, outside
+from whet.app.goal_roles import _installed_modules
+from whet.approval.repository import find_program_setting
+from whet.searchpath import find_trusted_program, trusted_path
 
 
 @pytest.fixture
@@ -45,14 +45,14 @@ def test_looking_at_a_repository_runs_none(trap: tuple[Path, Path]) -> None:
     (workspace / "deep").mkdir()
     with (workspace / ".git" / "config").open("a") as config:
         config.write("[core]\n\tfsmonitor = evil\n")
-    assert "evil" in runs(str(workspace / "deep"))
+    assert "evil" in find_program_setting(str(workspace / "deep"))
     assert not trace.exists()
 
 
 def test_working_trees_are_made_by_none(trap: tuple[Path, Path], tmp_path: Path) -> None:
     workspace, trace = trap
-    tree = worktrees.plan(workspace, "h1", tmp_path / "trees")
-    worktrees.make(tree, "h1", workspace)
+    tree = worktrees.plan_tree(workspace, "h1", tmp_path / "trees")
+    worktrees.check_out_tree(tree, "h1", workspace)
     assert Path(tree.place, "a.txt").exists()
     assert not trace.exists()
 
@@ -71,15 +71,15 @@ def test_an_interpreter_elsewhere_runs_nothing_that_its_packages_lead_to(
     for name in ("sitecustomize", "hook"):
         (workspace / f"{name}.py").write_text(f"open({str(trace)!r}, 'w')\n")
     monkeypatch.setenv("PATH", f"{env / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    assert "there" in _installed(["there", "nowhere_at_all"], workspace)
-    assert "nowhere_at_all" not in _installed(["nowhere_at_all"], workspace)
+    assert "there" in _installed_modules(["there", "nowhere_at_all"], workspace)
+    assert "nowhere_at_all" not in _installed_modules(["nowhere_at_all"], workspace)
     assert not trace.exists()
 
 
 def test_an_interpreter_of_the_workspace_is_looked_at_and_not_run(trap: tuple[Path, Path]) -> None:
     workspace, trace = trap
     (workspace / ".venv" / "lib" / "python3.12" / "site-packages" / "mine").mkdir(parents=True)
-    assert "mine" in _installed(["mine", "yours"], workspace)
+    assert "mine" in _installed_modules(["mine", "yours"], workspace)
     assert not trace.exists()
 
 
@@ -92,6 +92,6 @@ def test_links_into_a_workspace_are_seen_through(tmp_path: Path, monkeypatch: py
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "tool").symlink_to(workspace / "bin" / "tool")
     monkeypatch.setenv("PATH", f".:{linked}:{tmp_path / 'other'}")
-    assert outside(workspace) == str(tmp_path / "other")
-    assert find_outside("tool", workspace) is None
-    assert find_outside("tool", tmp_path / "elsewhere") == str(linked / "tool")
+    assert trusted_path(workspace) == str(tmp_path / "other")
+    assert find_trusted_program("tool", workspace) is None
+    assert find_trusted_program("tool", tmp_path / "elsewhere") == str(linked / "tool")

@@ -76,7 +76,7 @@ _TIMEOUT_S = 900
 def run(_runs: int, _full: bool) -> list[Row]:
     """Run every feature in every framework and write the page."""
     with (
-        PracticeServer(mind=_mind) as model,
+        PracticeServer(responder=_mind) as model,
         tempfile.TemporaryDirectory() as folder,
         serving(Path(folder), model.base_url) as server,
     ):

@@ -18,7 +18,7 @@ from whet.contract.tools import ToolOutput
 from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
-from whet.review.judge import claims
+from whet.review.judge import read_claims
 from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
@@ -113,12 +113,12 @@ class World:
             call = ToolCall(self.clock.new_id(), step.tool, json.dumps(step.given))
             await log.append_reply(turn, Message("assistant", "", tool_calls=(call,)), Usage(), "m")
             (open_call,) = log.open_calls(turn)
-            await log.call_started(turn, open_call, "rule")
+            await log.store_call_start(turn, open_call, "rule")
             output = ToolOutput(step.result, error_kind="" if step.ok else "exit")
             result = Message(
                 "tool", step.result, tool_call_id=call.id, tool_name=step.tool, is_error=not step.ok
             )
-            await log.call_finished(turn, open_call, result, output=output, duration_s=0.1)
+            await log.store_call_result(turn, open_call, result, output=output, duration_s=0.1)
             log.live.fold_results()
         if turn is not None:
             await log.end_turn(turn, "answered", "")
@@ -154,7 +154,7 @@ class World:
     async def staged(self, session_id: str, requests: Sequence[Request]) -> list[LedgerRow]:
         """Hand requests in as one review would, and give what would be judged; nothing comes into force."""
         child, _ = await self._handed_in(session_id, requests)
-        rows = await self.database.read(lambda db: claims(db, child))
+        rows = await self.database.read(lambda db: read_claims(db, child))
         await self.database.write(lambda db: self.desk.discard(db, child))
         return rows
 

@@ -123,7 +123,7 @@ __all__ = [
     "load_warm",
     "tool",
 ]
-_HOMES = (
+_MODULES = (
     "whet.contract.errors",
     "whet.contract.messages",
     "whet.contract.events",
@@ -137,7 +137,7 @@ _HOMES = (
 
 
 def __getattr__(name: str) -> object:
-    for module in _HOMES if name in __all__ else ():
+    for module in _MODULES if name in __all__ else ():
         value = getattr(importlib.import_module(module), name, None)
         if value is not None:
             return value

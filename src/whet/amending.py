@@ -24,12 +24,12 @@ class Editable(msgspec.Struct, frozen=True):
     suffix: str
 
 
-def editable(request: ApprovalRequest) -> Editable:
+def find_editable(request: ApprovalRequest) -> Editable:
     """Return the text to edit: a call's command, the file that it would write, its diff, or else its
     arguments as JSON."""
     if isinstance(command := request.arguments.get("command"), str):
         return Editable(command, ".sh")
-    change = _only(request)
+    change = _single_change(request)
     if change is not None and change.new is not None:
         return Editable(change.new, Path(change.place).suffix)
     if isinstance(diff := request.arguments.get("diff"), str) and diff:
@@ -37,17 +37,17 @@ def editable(request: ApprovalRequest) -> Editable:
     return Editable(msgspec.json.format(msgspec.json.encode(request.arguments), indent=2).decode(), ".json")
 
 
-def amended(request: ApprovalRequest, text: str) -> dict[str, object] | None:
+def apply_edit(request: ApprovalRequest, text: str) -> dict[str, object] | None:
     """Return the call's arguments with the edited `text`, or None if nothing changed. Raises ConfigError if
     the text can't be read."""
     if isinstance(command := request.arguments.get("command"), str):
         text = text.removesuffix("\n")
         return None if text == command else {**request.arguments, "command": text}
-    if text == editable(request).text:
+    if text == find_editable(request).text:
         return None
-    change = _only(request)
+    change = _single_change(request)
     if change is not None and change.new is not None:
-        return _writing(request.arguments, change, text)
+        return _write_arguments(request.arguments, change, text)
     if isinstance(diff := request.arguments.get("diff"), str) and diff:
         return {**request.arguments, "diff": text}
     try:
@@ -57,21 +57,21 @@ def amended(request: ApprovalRequest, text: str) -> dict[str, object] | None:
     return None if edited_arguments == request.arguments else edited_arguments
 
 
-def _only(request: ApprovalRequest) -> TextChange | None:
+def _single_change(request: ApprovalRequest) -> TextChange | None:
     return request.changes[0] if len(request.changes) == 1 else None
 
 
-def _writing(arguments: Mapping[str, object], change: TextChange, text: str) -> dict[str, object]:
+def _write_arguments(arguments: Mapping[str, object], change: TextChange, text: str) -> dict[str, object]:
     """Return the arguments that give the file the text that the person saved."""
     if "content" in arguments:
         return {**arguments, "content": text}
     old = "/dev/null" if change.old is None else f"a/{change.path}"
-    rows = difflib.unified_diff(_lines(change.old or ""), _lines(text), old, f"b/{change.path}")
+    rows = difflib.unified_diff(_split_lines(change.old or ""), _split_lines(text), old, f"b/{change.path}")
     diff = "".join(row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows)
     return {"path": change.path, "diff": diff}
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     parts = text.split("\n")
     ended = [f"{part}\n" for part in parts[:-1]]
     return [*ended, parts[-1]] if parts[-1] else ended

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def tell_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> bool:
+def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> bool:
     """Schedule `function` on a loop, from any thread. Returns False if the loop is closed.
 
     Checking first whether it is closed is not enough: it may close between the check and the call.

@@ -34,7 +34,7 @@ _SHAPES = (
     r"|(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"
 )
-_SHORTEST = 15
+_MIN_KEY_CHARS = 15
 _protected: set[str] = set()
 
 
@@ -47,7 +47,7 @@ def protect(values: Iterable[str]) -> None:
             _protected.update((value, escaped, json.dumps(escaped, ensure_ascii=False)[1:-1]))
 
 
-def forget_protected() -> None:
+def forget_secrets() -> None:
     """Stop masking the loaded values, for a process that changes to another home."""
     _protected.clear()
 
@@ -59,7 +59,7 @@ def mask(text: str) -> str:
             text = text.replace(value, MASK)
     # Except for these two shapes, a key is longer than most words; matching every text would take longer than
     # this test.
-    if "://" in text or "-----BEGIN" in text or max(map(len, text.split()), default=0) >= _SHORTEST:
+    if "://" in text or "-----BEGIN" in text or max(map(len, text.split()), default=0) >= _MIN_KEY_CHARS:
         return _shapes().sub(MASK, text)
     return text
 
@@ -107,7 +107,7 @@ class _LogFile(logging.Handler):
         super().close()
 
 
-def start(folder: Path, *, level: int = logging.INFO) -> None:
+def start_logging(folder: Path, *, level: int = logging.INFO) -> None:
     """Write records of the `whet` loggers to `folder`/whet.log, at most 3 files of 5 MB.
 
     If the folder can't be written, logging stays off: a log must not stop the work. Does nothing if

@@ -22,7 +22,7 @@ _READ_AS = str.maketrans(
     "aeopcyxijsdhqwlvABESIJKMHOPCTXYGQWABEZHIKMNOPTYXoaviypukonuhqgUO",
 )
 # Scripts with letters of a distinct shape, so that a whole word shows its script.
-_KNOWN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "GEORGIAN"})
+_DISTINCT_SCRIPTS = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "GEORGIAN"})
 _LETTERS = re.compile(r"[^\W\d_]+")
 _TOKEN = re.compile(r"\S+")
 _has_latin = re.compile(r"[A-Za-z]").search
@@ -33,56 +33,56 @@ _LATIN = frozenset({"LATIN"})
 _NEAR, _MOST_ACCENTS = 2, 8
 
 
-def latin(text: str) -> str:
+def to_latin(text: str) -> str:
     """Return the text with Latin letters in place of look-alikes from other scripts, for finding phrases."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_READ_AS)
 
 
-def marked(text: str) -> str:
+def mark_lookalikes(text: str) -> str:
     """Return the text with each look-alike's code after it, and long blanks counted. Applying it twice
     changes nothing."""
     if not text.isascii():
         parts: list[str] = []
         begin = 0
-        for at in odd_places(text):
+        for at in find_lookalikes(text):
             if not _MARKED.match(text, at + 1):
-                parts += (text[begin : at + 1], code(text[at]))
+                parts += (text[begin : at + 1], format_code(text[at]))
                 begin = at + 1
         text = "".join(parts) + text[begin:]
-    return _BLANKS.sub(_counted, text)
+    return _BLANKS.sub(_count_blanks, text)
 
 
-def code(character: str) -> str:
+def format_code(character: str) -> str:
     """Return a character's code as shown to people."""
     return f"<U+{ord(character):04X}>"
 
 
-def odd_places(text: str) -> list[int]:
+def find_lookalikes(text: str) -> list[int]:
     """Return the positions of look-alikes, in order. Plain ASCII has none."""
     if text.isascii():
         return []
     characters = set(text)  # each character is classified once, however often it occurs
     doubts = {
-        character: doubt for character in characters if character > "\x7f" and (doubt := _doubt(character))
+        character: doubt for character in characters if character > "\x7f" and (doubt := _classify(character))
     }
-    scripts = {character: name for character in characters if (name := script(character))}
-    positions = set(_odd_signs(text, doubts)) if doubts else set[int]()
+    scripts = {character: name for character in characters if (name := find_script(character))}
+    positions = set(_find_odd_signs(text, doubts)) if doubts else set[int]()
     at = 0
     for line in text.split("\n"):
         if len({scripts[character] for character in set(line) if character in scripts}) > 1:
-            positions.update(at + position for position in _odd_letters(line, scripts))
+            positions.update(at + position for position in _find_odd_letters(line, scripts))
         at += len(line) + 1
     return sorted(positions)
 
 
-def _counted(found: re.Match[str]) -> str:
-    lines = found[0].count("\n")
-    notice = f"<{len(found[0])} blanks, {lines} line ends>" if lines else f"<{len(found[0])} blanks>"
+def _count_blanks(match: re.Match[str]) -> str:
+    lines = match[0].count("\n")
+    notice = f"<{len(match[0])} blanks, {lines} line ends>" if lines else f"<{len(match[0])} blanks>"
     return notice if not lines else f"\n{notice}\n"
 
 
 @lru_cache(maxsize=4096)
-def _doubt(character: str) -> str:
+def _classify(character: str) -> str:
     """Classify a character for the check of its neighbours. Returns "" if it is never read as an ASCII
     character, and "odd" if it always is: wide, mathematical and small forms, ligatures and phonetic
     letters."""
@@ -113,7 +113,7 @@ def is_ideograph(letter: str) -> bool:
     return "\u3400" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7a3" or letter >= "\U00020000"
 
 
-def _odd_signs(text: str, doubts: Mapping[str, str]) -> Iterator[int]:
+def _find_odd_signs(text: str, doubts: Mapping[str, str]) -> Iterator[int]:
     """Find characters that are odd by themselves or next to their neighbours: a separate accent on an ASCII
     character, a foreign digit in a number, a non-ASCII sign within an ASCII word."""
     # the position of the character that the current run of accents follows, and the length of the run
@@ -144,7 +144,7 @@ def _is_in_ascii(before: str, after: str, *, is_digit: bool) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def script(character: str) -> str:
+def find_script(character: str) -> str:
     """Return the script of a letter that has cases or was modelled on Latin letters, or "" for all others."""
     if "\x7f" < character <= "\u00bf":
         return ""  # the micro sign and the ordinals
@@ -163,15 +163,15 @@ class _Word(NamedTuple):
     """Whether every letter could be read as a Latin one."""
 
 
-def _word(begin: int, text: str, scripts_of: Mapping[str, str]) -> _Word:
+def _make_word(begin: int, text: str, scripts_of: Mapping[str, str]) -> _Word:
     if text.isascii():
         return _Word(begin, text, _LATIN, can_pass=True)
     scripts = frozenset(scripts_of[letter] for letter in set(text) if letter in scripts_of)
-    return _Word(begin, text, scripts, not scripts <= _KNOWN or text.translate(_READ_AS).isascii())
+    return _Word(begin, text, scripts, not scripts <= _DISTINCT_SCRIPTS or text.translate(_READ_AS).isascii())
 
 
-def _odd_letters(line: str, scripts: Mapping[str, str]) -> Iterator[int]:
-    words = [_word(match.start(), match[0], scripts) for match in _LETTERS.finditer(line)]
+def _find_odd_letters(line: str, scripts: Mapping[str, str]) -> Iterator[int]:
+    words = [_make_word(match.start(), match[0], scripts) for match in _LETTERS.finditer(line)]
     has_latin = any("LATIN" in word.scripts for word in words)
     tokens = [(match.start(), _has_latin(match[0])) for match in _TOKEN.finditer(line)]
     for number, word in enumerate(words):

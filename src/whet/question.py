@@ -47,9 +47,9 @@ class QuestionText(msgspec.Struct, frozen=True):
         """Return at most `most` rows of the body. If rows are left out, the last row says how many; a long
         row says how much of it is cut."""
         if len(self.body) <= most:
-            return tuple(map(_clipped, self.body))
+            return tuple(map(_clip_row, self.body))
         omitted = len(self.body) - most + 1
-        return (*map(_clipped, self.body[: most - 1]), Row("fold", f"… {omitted:,} more lines"))
+        return (*map(_clip_row, self.body[: most - 1]), Row("fold", f"… {omitted:,} more lines"))
 
     def plain(self, most: int = 0) -> str:
         """Return body and notes as text, in full or with at most `most` rows of the body."""
@@ -57,11 +57,11 @@ class QuestionText(msgspec.Struct, frozen=True):
         return "\n".join(row.text for row in (*rows, *self.notes))
 
 
-def worded(request: ApprovalRequest) -> QuestionText:
+def build_question(request: ApprovalRequest) -> QuestionText:
     """Build the question for a request."""
     if request.changes:
-        body = tuple(row for change in request.changes for row in change_rows(change))
-        added, removed = totals(request.changes)
+        body = tuple(row for change in request.changes for row in diff_rows(change))
+        added, removed = count_changed_lines(request.changes)
         title = f"{visible(request.tool)} wants to write {_files(request.changes)} (+{added:,} −{removed:,})"
     else:
         body = tuple(Row("exact", line) for line in request.subject.split("\n"))
@@ -69,9 +69,9 @@ def worded(request: ApprovalRequest) -> QuestionText:
     return QuestionText(title, body, tuple(_notes(request)))
 
 
-def change_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
+def diff_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
     """Return a change as rows of a whole unified diff. The first row names the file and counts the lines."""
-    rows, added, removed = _compared(change, context)
+    rows, added, removed = _compare(change, context)
     label = "new file, " if change.old is None and not change.note else ""
     label = "deleted, " if change.new is None and not change.note else label
     note = f", {visible(change.note)}" if change.note else ""
@@ -79,18 +79,18 @@ def change_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
     return [head, *rows]
 
 
-def totals(changes: Sequence[TextChange]) -> tuple[int, int]:
+def count_changed_lines(changes: Sequence[TextChange]) -> tuple[int, int]:
     """Count the lines that changes add and remove."""
-    counts = [_compared(change, 0)[1:] for change in changes]
+    counts = [_compare(change, 0)[1:] for change in changes]
     return sum(count[0] for count in counts), sum(count[1] for count in counts)
 
 
-def edits_of(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
+def list_edits(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
     """Return changes for an event, with line counts and a diff that is cut if it is long."""
     edits: list[FileEdit] = []
     for change in changes:
-        rows, added, removed = _compared(change, 2)
-        text = "\n".join(_clipped(row).text for row in rows)
+        rows, added, removed = _compare(change, 2)
+        text = "\n".join(_clip_row(row).text for row in rows)
         if len(text) > _EDIT_CHARS:
             head = text[:_EDIT_CHARS].rpartition("\n")[0]
             text = f"{head}\n… {text.count(chr(10)) - head.count(chr(10)):,} more lines"
@@ -98,7 +98,7 @@ def edits_of(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
     return tuple(edits)
 
 
-def row_of(line: str) -> Row:
+def parse_row(line: str) -> Row:
     """Parse a line of a diff into a row."""
     kinds: dict[str, RowKind] = {"+": "added", "-": "removed", "@": "hunk", "…": "fold", "\\": "note"}
     return Row(kinds.get(line[:1], "same"), line)
@@ -119,8 +119,8 @@ def _notes(request: ApprovalRequest) -> list[Row]:
     return rows
 
 
-def _compared(change: TextChange, context: int) -> tuple[list[Row], int, int]:
-    old, new = _lines(change.old), _lines(change.new)
+def _compare(change: TextChange, context: int) -> tuple[list[Row], int, int]:
+    old, new = _split_lines(change.old), _split_lines(change.new)
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
         head += 1
@@ -166,12 +166,12 @@ def _row(sign: str, line: str) -> Row:
     return Row(_KINDS[sign], f"{sign}{safe_text}{ends}")
 
 
-def _clipped(row: Row) -> Row:
+def _clip_row(row: Row) -> Row:
     omitted = len(row.text) - _LINE_CHARS
     return row if omitted <= 0 else Row(row.kind, f"{row.text[:_LINE_CHARS]} [… {omitted:,} more characters]")
 
 
-def _lines(text: str | None) -> list[str]:
+def _split_lines(text: str | None) -> list[str]:
     """Split into lines with their ends. Only a line feed ends a line, so that a carriage return is shown."""
     if not text:
         return []

@@ -74,7 +74,7 @@ def read_message(line: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def hello(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
+def answer_initialize(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
     """Answer `initialize` for a server with tools and the further capabilities in `has`."""
     requested = params.get("protocolVersion")
     return {
@@ -101,7 +101,7 @@ async def serve_stdio(answer: Answer) -> None:
         async with asyncio.TaskGroup() as group:
             running: dict[str, asyncio.Task[None]] = {}
             while (line := await _line(reader)) is not None:
-                _take(line, answer, out, group, running)
+                _handle_line(line, answer, out, group, running)
             if running:
                 await asyncio.wait([*running.values()], timeout=_GRACE_S)
             for task in running.values():
@@ -122,7 +122,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes | None:
         return b""
 
 
-def _take(
+def _handle_line(
     line: bytes,
     answer: Answer,
     out: BinaryIO,
@@ -132,11 +132,11 @@ def _take(
     if not line.strip():
         return
     message = read_message(line) or {}
-    if (off := called_off(message)) is not None:
+    if (off := parse_cancellation(message)) is not None:
         if task := running.get(off):
             task.cancel()
     elif message.get("id") is not None or message.get("method") is None:
-        key = key_of(call_id := message.get("id"))
+        key = call_key(call_id := message.get("id"))
         if call_id is not None and key in running:  # otherwise the first call could no longer be cancelled
             error = {"code": INVALID_REQUEST, "message": "a call with this id is under way"}
             return _write(out, {"jsonrpc": "2.0", "id": call_id, "error": error})
@@ -160,15 +160,15 @@ async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> d
     return reply
 
 
-def called_off(message: dict[str, Any]) -> str | None:
+def parse_cancellation(message: dict[str, Any]) -> str | None:
     """Return the key of the call that a message cancels, or None for any other message."""
     params = message.get("params")
     if message.get("method") != "notifications/cancelled" or not isinstance(params, dict):
         return None
-    return key_of(cast("dict[str, Any]", params).get("requestId"))
+    return call_key(cast("dict[str, Any]", params).get("requestId"))
 
 
-def key_of(call_id: object) -> str:
+def call_key(call_id: object) -> str:
     """Return a key that distinguishes calls; 1 is not "1"."""
     return repr(call_id)
 

@@ -12,20 +12,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def outside(*places: str | Path) -> str:
+def trusted_path(*folders: str | Path) -> str:
     """Return the search path without relative folders and without folders inside the given ones or the
     outermost repository around them."""
-    tops = _tops(places)
+    tops = _find_roots(folders)
     return os.pathsep.join(entry for entry in os.get_exec_path() if _is_outside(entry, tops))
 
 
-def find_outside(name: str, *places: str | Path) -> str | None:
+def find_trusted_program(name: str, *untrusted: str | Path) -> str | None:
     """Find a program on the trusted path. Programs reached through a symlink into an untrusted folder are
     ignored.
 
     `shutil.which` would cost 4 ms of start-up to import.
     """
-    tops = _tops(places)
+    tops = _find_roots(untrusted)
     for folder in os.get_exec_path():
         path = os.path.join(folder, name)  # most folders lack the program and need no further check
         if not (os.path.isfile(path) and os.access(path, os.X_OK)):
@@ -37,15 +37,15 @@ def find_outside(name: str, *places: str | Path) -> str | None:
 
 def find_shell() -> str:
     """Return the path of the shell that runs commands: bash if it is installed, else sh."""
-    return find_outside("bash") or "/bin/sh"
+    return find_trusted_program("bash") or "/bin/sh"
 
 
-def _tops(places: Iterable[str | Path]) -> list[str]:
+def _find_roots(folders: Iterable[str | Path]) -> list[str]:
     """Return the folders and the repositories around each, below the home. The caller must add folders that
     lie elsewhere, such as git's linked working trees."""
     home = os.path.realpath(os.path.expanduser("~"))
     roots: list[str] = []
-    for start in places:
+    for start in folders:
         above = os.path.realpath(start)
         roots.append(above)
         while above not in (home, os.path.dirname(above)):

@@ -61,7 +61,7 @@ def rate_difference(
 _EXACT_UP_TO = 12
 # The share of the error level that is used: 4.3 % of 5 %. The rest allows for data that is not quite
 # symmetric, and lets a simulation distinguish a kept level from a missed one.
-_USED = 0.85
+_USED_SHARE = 0.85
 
 
 def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
@@ -79,7 +79,7 @@ def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int
         return Interval(values[0] if values else 0.0, -math.inf, math.inf)
     mean = math.fsum(values) / size
     means = _subset_means(values, seed)
-    outer = int(_USED * (1.0 - confidence) / 2 * (len(means) + 1) + 1e-9)
+    outer = int(_USED_SHARE * (1.0 - confidence) / 2 * (len(means) + 1) + 1e-9)
     if outer < 1:
         spread = math.fsum((value - mean) ** 2 for value in values) / (size - 1)
         half = student_t(size - 1, confidence) * math.sqrt(spread / size)

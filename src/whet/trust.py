@@ -18,23 +18,27 @@ _FILES = (
 )
 
 
-def trust_for(url: str) -> ssl.SSLContext:
+def context_for_url(url: str) -> ssl.SSLContext:
     """Return the TLS context for an address without a proxy. If the address is not https, the context has no
     certificates and costs nothing to create."""
-    return trusted() if url.lower().startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return (
+        create_trusted_context()
+        if url.lower().startswith("https:")
+        else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    )
 
 
-def trusted() -> ssl.SSLContext:
+def create_trusted_context() -> ssl.SSLContext:
     """Return a context that checks names and certificates. Raises ConfigError if they can't be read."""
     try:
-        return _context()
+        return _load_context()
     except OSError as error:
         raise ConfigError(
             f"the certificates can't be read: {error}", hint="check SSL_CERT_FILE and SSL_CERT_DIR"
         ) from error
 
 
-def _context() -> ssl.SSLContext:
+def _load_context() -> ssl.SSLContext:
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if file or folder:
         return ssl.create_default_context(cafile=file or None, capath=None if file else folder)

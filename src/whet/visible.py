@@ -12,13 +12,13 @@ import unicodedata
 from functools import lru_cache
 
 from whet.log import mask
-from whet.lookalike import code, is_ideograph, marked, odd_places
+from whet.lookalike import find_lookalikes, format_code, is_ideograph, mark_lookalikes
 
 MOST_CHARS = 2_000
 WHOLE = 1 << 40  # the limit for text that must not be cut
 _ESCAPES = {"\t": "\\t", "\r": "\\r", "\x1b": "\\e", "\0": "\\0"}
 _PLAIN = re.compile(r"[ -~\n]*")
-_SEEN_AS_NOTHING = re.compile(r"VARIATION SELECTOR|FILLER|GRAPHEME JOINER|PATTERN BLANK|VOWEL INHERENT")
+_INVISIBLE_NAMES = re.compile(r"VARIATION SELECTOR|FILLER|GRAPHEME JOINER|PATTERN BLANK|VOWEL INHERENT")
 _EMOJI_FORM = re.compile(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  # requests a colourful form
 
 
@@ -29,45 +29,45 @@ def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
     cut = len(text) - limit
     if cut > 0:
         text = text[:limit]
-    safe_text = spelled(text)
+    safe_text = escape_characters(text)
     return f"{safe_text}\n[... {cut:,} more characters not shown]" if cut > 0 else safe_text
 
 
-def spelled(text: str, keeps: str = "\n") -> str:
+def escape_characters(text: str, keeps: str = "\n") -> str:
     """Write characters that are invisible, reorder text or look like others as their code, or with it.
 
     Characters in `keeps` stay as they are: a line of code at a terminal keeps its tabs, too.
     """
     if _PLAIN.fullmatch(text) is None:
         text = _EMOJI_FORM.sub("", text)
-        text = text.translate({ord(c): _spelling(c) for c in set(text) if c not in keeps and _hides(c)})
-    return marked(text)
+        text = text.translate({ord(c): _escape(c) for c in set(text) if c not in keeps and _is_hidden(c)})
+    return mark_lookalikes(text)
 
 
-def odd_characters(text: str) -> set[str]:
+def find_odd_characters(text: str) -> set[str]:
     """Return the characters of a text that `escape_characters` replaces or marks."""
     if text.isascii() and text.isprintable():
         return set()
-    hidden = {c for c in set(_EMOJI_FORM.sub("", text)) if c not in "\n\t" and _hides(c)}
-    return hidden | {text[at] for at in odd_places(text)}
+    hidden = {c for c in set(_EMOJI_FORM.sub("", text)) if c not in "\n\t" and _is_hidden(c)}
+    return hidden | {text[at] for at in find_lookalikes(text)}
 
 
-def named(character: str) -> str:
+def describe_character(character: str) -> str:
     """Name a character with its code."""
     return f"U+{ord(character):04X} {unicodedata.name(character, 'a control character')}"
 
 
 @lru_cache(maxsize=4096)
-def _hides(character: str) -> bool:
+def _is_hidden(character: str) -> bool:
     if " " <= character <= "~":
         return False
     category = unicodedata.category(character)
     if category == "Lo" and is_ideograph(character):
         return False
-    if category in ("Mn", "Lo", "So") and _SEEN_AS_NOTHING.search(unicodedata.name(character, "")):
+    if category in ("Mn", "Lo", "So") and _INVISIBLE_NAMES.search(unicodedata.name(character, "")):
         return True
     return category in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or (category == "Zs" and character != " ")
 
 
-def _spelling(character: str) -> str:
-    return _ESCAPES.get(character) or code(character)
+def _escape(character: str) -> str:
+    return _ESCAPES.get(character) or format_code(character)

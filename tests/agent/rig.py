@@ -14,7 +14,7 @@ from whet.agent.session import Session, TurnLimits, TurnObserver
 from whet.clock import Clock, SystemClock
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
-from whet.context.engines import NoEngine, engine_tools
+from whet.context.engines import NoEngine, list_engine_tools
 from whet.context.host import EngineHost
 from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import BadInput, StoreError
@@ -199,7 +199,7 @@ async def rig(
     gate = ListGate()
     seat = EngineRunner.of(engine or NoEngine(), deadlines, await_real_usage)
     await seat.follow(provider.info, provider.info.window_tokens, HostFacts(lambda: provider.info))
-    tools += await engine_tools(seat, [one.name for one in tools])
+    tools += await list_engine_tools(seat, [one.name for one in tools])
 
     async def make_spare() -> EngineRunner | None:
         return EngineRunner.of(spare, deadlines, await_real_usage) if spare else None

@@ -13,7 +13,7 @@ import pytest
 from tests.agent.rig import FullDisk, ListGate, Rig, calls, rig
 from whet.clock import SystemClock
 from whet.context.engines import NoEngine
-from whet.contract.changes import TextChange, call_digest, hash_of
+from whet.contract.changes import TextChange, hash_bytes, hash_call
 from whet.contract.errors import BadInput
 from whet.contract.events import Emit, ToolFinished, ToolStarted
 from whet.contract.messages import ImagePart, TextPart
@@ -140,15 +140,15 @@ class Shown(ListGate):
     """A person who saw one text of the file, whatever it is by now."""
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
-        seen = (TextChange("a", str(Path(call.workspace) / "a"), "", "new", hash_of(b"before")),)
-        digest = call_digest(call.tool.name, call.arguments, call.workspace, seen)
+        seen = (TextChange("a", str(Path(call.workspace) / "a"), "", "new", hash_bytes(b"before")),)
+        digest = hash_call(call.tool.name, call.arguments, call.workspace, seen)
         return Decision("allow", "person", digest=digest, changes=seen)
 
 
 @pytest.mark.parametrize(("now", "said"), [(b"before", "written"), (b"after", "The file changed after")])
 def test_a_file_that_changed_after_the_question_is_not_written(tmp_path: Path, now: bytes, said: str) -> None:
     async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
-        return (TextChange("a", str(ctx.workspace / "a"), "", arguments["what"], hash_of(now)),)
+        return (TextChange("a", str(ctx.workspace / "a"), "", arguments["what"], hash_bytes(now)),)
 
     @tool(toolset="file", effects={"write"})
     async def write(ctx: ToolContext, what: str) -> str:

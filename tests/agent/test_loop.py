@@ -30,7 +30,7 @@ from whet.contract.events import (
 )
 from whet.contract.messages import Message, Usage
 from whet.contract.tools import ToolContext
-from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited
+from whet.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply
 from whet.practice.server import PracticeServer
 from whet.store.transcript import Transcript
 from whet.tools.signature import tool
@@ -341,7 +341,7 @@ def test_a_server_that_stays_down_fails_the_turn_and_loses_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "fault", [rate_limited(), html_page(502), ScriptedReply(text="abc", fault=Fault(cut_after=1))]
+    "fault", [rate_limit_reply(), html_page(502), ScriptedReply(text="abc", fault=Fault(cut_after=1))]
 )
 def test_a_fault_that_passes_is_retried(tmp_path: Path, fault: ScriptedReply) -> None:
     async def main() -> None:

@@ -14,7 +14,7 @@ from tests.providers.machine import Machine
 from whet.contract.context_engine import ChatRows
 from whet.contract.events import Retry, StepFinished, TextDelta
 from whet.contract.messages import Usage
-from whet.practice.script import Fault, ScriptedReply, rate_limited
+from whet.practice.script import Fault, ScriptedReply, rate_limit_reply
 
 ANSWER = ScriptedReply(text="All done.")
 TOO_LONG = ScriptedReply(fault=Fault(status=400, message="too long", code="context_length_exceeded"))
@@ -45,7 +45,7 @@ def test_a_call_that_is_cancelled_before_it_said_anything_costs_what_was_sent(tm
 
 def test_a_call_that_is_cancelled_between_two_tries_costs_nothing(tmp_path: Path) -> None:
     async def main() -> None:
-        async with rig(tmp_path, [rate_limited(), ANSWER]) as r:
+        async with rig(tmp_path, [rate_limit_reply(), ANSWER]) as r:
             await cancelled_once(r, lambda: bool(r.seen(Retry)))
             assert r.session.usage == Usage() and not r.seen(StepFinished)
             assert [message.role for message in r.session.log.messages] == ["user"]

@@ -35,7 +35,7 @@ async def left_open(
             turn = await log.begin_turn(Message("user", "go"))
             await log.append_reply(turn, Message("assistant", tool_calls=calls), Usage(), "practice")
             for open_call in log.open_calls(turn)[:started]:
-                await log.call_started(turn, open_call, "rule")
+                await log.store_call_start(turn, open_call, "rule")
             log.close()
             session_id = r.session.id
         async with rig(folder, server=server, session_id=session_id) as r:

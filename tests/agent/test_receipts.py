@@ -74,7 +74,7 @@ def test_a_command_that_a_kill_cut_off_is_in_the_receipt(tmp_path: Path) -> None
             asked = ToolCall("call-1", "terminal", '{"command": "make world"}')
             await log.append_reply(record, Message(role="assistant", tool_calls=(asked,)), Usage(), "m")
             [open_call] = log.open_calls(record)
-            await log.call_started(record, open_call, "rule")
+            await log.store_call_start(record, open_call, "rule")
             log.close()
             name = rig.session.id
         async with running(tmp_path, [ANSWER], session_id=name) as rig:
@@ -132,7 +132,7 @@ def test_tests_are_stale_where_no_call_changed_a_file_after_them(
             rig.events = _Neighbour(tmp_path / "work" / name)
             shown = await _receipt(rig)
             key = rig.session.log.live.key
-            return shown, rig.app.database.read_now(lambda db: facts.receipt(db, key, 1))
+            return shown, rig.app.database.read_now(lambda db: facts.build_receipt(db, key, 1))
 
     shown, stored = asyncio.run(run())
     assert shown is not None and shown == stored
@@ -319,7 +319,7 @@ def work(rows: list[facts.FactRow]) -> int:
     before = sys.getprofile()
     sys.setprofile(called)
     try:
-        facts.summed(rows)
+        facts.sum_up(rows)
     finally:
         sys.setprofile(before)
     return count

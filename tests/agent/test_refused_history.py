@@ -382,7 +382,7 @@ def test_a_repair_is_counted_apart_from_compactions(tmp_path: Path) -> None:
     async def main() -> None:
         async with rig(tmp_path, script, more_tools=[picture_tool(BAD)]) as r:
             await r.turn("look")
-            sums = await r.database.read(lambda db: compactions.of_session(db, r.session.id))
+            sums = await r.database.read(lambda db: compactions.sum_compactions(db, r.session.id))
             assert (sums.count, sums.repairs) == (0, 1)
             assert await compactions.last_counts(r.session.log) == []
 

@@ -29,7 +29,7 @@ from whet.contract.messages import ImagePart, Message, TextPart
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
 from whet.practice.script import Fault, ScriptedReply
-from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.transcript import TurnRecord
 from whet.tools.signature import tool
 
@@ -47,7 +47,7 @@ class Nosy(TurnObserver):
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         self.seen.append(f"{self.name} {reason} {session.last_answer}")
-        return lambda connection: [Queued(self.name, ("memory",))]
+        return lambda connection: [QueuedJob(self.name, ("memory",))]
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
         self.seen.append(f"{self.name} ended {end.text}")
@@ -74,7 +74,7 @@ def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp_path:
     given: list[tuple[str, int]] = []
 
     def receipt(name: str) -> AtEnd:
-        def work(connection: apsw.Connection) -> Sequence[Queued]:
+        def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
             given.append((name, connection.execute("select count(*) from messages").fetchone()[0]))  # type: ignore[index]
             return ()
 
@@ -179,7 +179,7 @@ def test_what_is_stored_with_a_turns_end_can_name_its_error(tmp_path: Path) -> N
     class Curious(TurnObserver):
         async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
             errors.append(turn.error)
-            return nothing
+            return queue_nothing
 
     async def main() -> None:
         script = [ScriptedReply(fault=Fault(status=401, message="bad key")), ANSWER]

@@ -80,7 +80,7 @@ async def main(folder: Path, base_url: str, count: int, at: int, when: str) -> N
             session = await app.new_session()
             known.write_text(session.id)
             await _begin(session, count)
-        while (entry := await app.helpers.next_arrival(session.id)) is not None:
+        while (entry := await app.helpers.wait_for_result(session.id)) is not None:
             await run_turn(session, entry.message, _ignore, receipt=entry.receipt)
 
 

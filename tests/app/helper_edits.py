@@ -41,7 +41,7 @@ async def _edited(folder: Path, base_url: str, places: list[int]) -> tuple[set[i
         session = await app.new_session()
         message: Message = session.user_message(steps(tasks))
         await run_turn(session, message, lambda _event: None)
-        rows = app.database.read_now(lambda db: helper_rows.of_parent(db, session.id))
+        rows = app.database.read_now(lambda db: helper_rows.list_helpers(db, session.id))
         by_call = sorted(rows, key=lambda row: int(row.call.rpartition(".")[2]))
         failed = [(one.name, one.error) for one in by_call if one.reason != "answered"]
         assert not failed, failed

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.support import let_pass
-from whet.app.discover import ModelChoice, ask, by_keys, by_servers, choose, is_needed, practice, save
+from whet.app.discover import (
+    ModelChoice,
+    ask_person,
+    choose_model,
+    list_by_keys,
+    list_by_servers,
+    needs_model,
+    practice_choice,
+    save,
+)
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
@@ -57,15 +66,15 @@ def body(text: str, status: str = "200 OK") -> bytes:
 
 
 def probe(name: str, url: str, limit_s: float = 5.0) -> list[ModelChoice]:
-    return asyncio.run(by_servers({name: url}, limit_s=limit_s))
+    return asyncio.run(list_by_servers({name: url}, limit_s=limit_s))
 
 
 def test_keys_are_found_by_name_in_the_catalogs_order() -> None:
-    found = by_keys({"GROQ_API_KEY": "x", "ANTHROPIC_API_KEY": "y", "OPENAI_API_KEY": "", "OTHER": "z"})
+    found = list_by_keys({"GROQ_API_KEY": "x", "ANTHROPIC_API_KEY": "y", "OPENAI_API_KEY": "", "OTHER": "z"})
     assert [choice.provider for choice in found] == ["anthropic", "groq"]
     assert found[0].found == "ANTHROPIC_API_KEY is set"
     assert found[0].model
-    assert by_keys({}) == []
+    assert list_by_keys({}) == []
 
 
 def test_a_server_that_answers_is_offered_with_a_model_for_chat() -> None:
@@ -103,7 +112,7 @@ def test_silence_and_closed_ports_cost_no_more_than_the_limit() -> None:
         servers = {"ollama": silent, "llamacpp": "http://127.0.0.1:1/v1", "vllm": good}
 
         async def main() -> list[ModelChoice]:
-            asking = asyncio.create_task(by_servers(servers, limit_s=300))
+            asking = asyncio.create_task(list_by_servers(servers, limit_s=300))
             await asyncio.sleep(0)
             while len(asyncio.all_tasks()) > 3:  # this one, the asking, and the probe of the silent one
                 await asyncio.sleep(0.01)
@@ -114,7 +123,7 @@ def test_silence_and_closed_ports_cost_no_more_than_the_limit() -> None:
     assert [choice.provider for choice in found] == ["vllm"]
 
 
-OFFERS = [ModelChoice("openai", "gpt", "OPENAI_API_KEY is set"), practice()]
+OFFERS = [ModelChoice("openai", "gpt", "OPENAI_API_KEY is set"), practice_choice()]
 
 
 @pytest.mark.parametrize(
@@ -123,26 +132,26 @@ OFFERS = [ModelChoice("openai", "gpt", "OPENAI_API_KEY is set"), practice()]
 def test_the_person_chooses(typed: list[str], provider: str) -> None:
     said: list[str] = []
     answers = iter(typed)
-    assert ask(OFFERS, said.append, lambda prompt: next(answers)).provider == provider
+    assert ask_person(OFFERS, said.append, lambda prompt: next(answers)).provider == provider
     assert any("openai · gpt  (OPENAI_API_KEY is set)" in line for line in said)
 
 
 def test_the_choice_is_saved(home: Path) -> None:
     place = Home(home)
-    assert is_needed(load(place, environ={}).settings)
+    assert needs_model(load(place, environ={}).settings)
     save(place, OFFERS[0])
     settings = load(place, environ={}).settings
     assert (settings.model.provider, settings.model.model) == ("openai", "gpt")
-    assert not is_needed(settings)
-    assert not is_needed(Settings(model=ModelSettings(base_url="http://localhost:1/v1")))
+    assert not needs_model(settings)
+    assert not needs_model(Settings(model=ModelSettings(base_url="http://localhost:1/v1")))
 
 
 def test_without_a_terminal_one_line_says_what_to_set(home: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        choose(Home(home), {"GROQ_API_KEY": "secret-value-here"}, print, None)
+        choose_model(Home(home), {"GROQ_API_KEY": "secret-value-here"}, print, None)
     assert "whet config set model.provider groq" in caught.value.message
     with pytest.raises(ConfigError) as caught:
-        choose(Home(home), {}, print, None)
+        choose_model(Home(home), {}, print, None)
     assert "OPENAI_API_KEY" in caught.value.message
     assert "\n" not in caught.value.message
     assert not home.exists()

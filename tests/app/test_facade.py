@@ -58,7 +58,7 @@ def test_what_reviews_learned_meanwhile_is_told_once(home: Path, tmp_path: Path)
         for number, state in enumerate(("active", "refused", "refused")):
             origin = Origin("review", tool_call_id=f"c{number}")
             row = NewRow("memory", "memory", "add", state, origin, after=f"fact {number}", reason="because")
-            database.write_now(lambda db, row=row: ledger.insert(db, row, "2026-01-02T00:00:00.000Z"))
+            database.write_now(lambda db, row=row: ledger.insert_row(db, row, "2026-01-02T00:00:00.000Z"))
         database.close()
         with whet.Agent(settings=settings(server), workspace=tmp_path) as agent:
             told = agent.learned()

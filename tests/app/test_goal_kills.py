@@ -38,7 +38,7 @@ def survives(folder: Path, kills: list[int]) -> None:
             assert _child(folder, server.base_url, at) in (-signal.SIGKILL, 0)
         assert _child(folder, server.base_url, 0) == 0
     database = StateDatabase.open(folder / "home" / "state.db", SystemClock())
-    found = database.read_now(goals.listed)
+    found = database.read_now(goals.list_goals)
     assert [one.state for one in found] == ["achieved"]
     (goal,) = found
     key = database.read_now(lambda db: sessions.key_of(db, goal.session))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call
-from whet.app.goal_tests import again, lost_tests, new_program
+from whet.app.goal_tests import lost_tests, new_program, rerunnable_part
 from whet.app.goals import GoalWish
 from whet.contract.receipts import CallEffects, FileLines, TestCounts
 
@@ -48,7 +48,7 @@ def test_a_runner_that_was_made_since_is_found(
     os.utime(place, (0, 0))  # its own time is no proof
     assert made in new_program(command, tmp_path, begun_s)
     assert not new_program(command, tmp_path, time.time() + 1)
-    assert made in new_program(again(f"{command} || true", tmp_path), tmp_path, begun_s)
+    assert made in new_program(rerunnable_part(f"{command} || true", tmp_path), tmp_path, begun_s)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_part_that_runs_tests_is_taken_out_of_a_command(tmp_path: Path, comm
     (tmp_path / "py" / "tox.ini").write_text("[testenv]\ncommands = pytest {posargs}\n")
     (tmp_path / "web").mkdir()
     expected = f"cd {shlex.quote(str(tmp_path))} && {part}" if part else ""
-    assert again(command, tmp_path) == expected
+    assert rerunnable_part(command, tmp_path) == expected
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from tests.app.goal_runs import Judge
 from tests.app.verifiers import ATTACKS, HONEST, VerifierCase
 from tests.rewind.running import ANSWER, shell
 from whet.app.build import App
-from whet.app.goal_base import TreeBase, as_it_was, keep, text_of
-from whet.app.goal_verifier import changed_files, guarded_files
+from whet.app.goal_base import TreeBase, read_old_text, restore_tree, save_base
+from whet.app.goal_verifier import find_changed_files, hash_guarded_files
 from whet.app.goals import GoalRunner, GoalWish
 from whet.app.sessions import SessionOpener
 from whet.config.paths import Home
@@ -124,7 +124,7 @@ def test_the_checks_of_the_beginning_run_in_the_sandbox(tmp_path: Path) -> None:
 def test_what_takes_a_guarded_files_place_has_changed_and_holds_nobody_up(tmp_path: Path, what: str) -> None:
     place = tmp_path / "check.sh"
     place.write_text("true\n")
-    guarded = guarded_files("sh check.sh", tmp_path)
+    guarded = hash_guarded_files("sh check.sh", tmp_path)
     place.unlink()
     match what:
         case "a pipe":
@@ -133,7 +133,7 @@ def test_what_takes_a_guarded_files_place_has_changed_and_holds_nobody_up(tmp_pa
             place.mkdir()
         case _:
             place.symlink_to("/dev/zero" if "never" in what else "/nowhere")
-    assert changed_files(guarded, tmp_path) == ["check.sh"]
+    assert find_changed_files(guarded, tmp_path) == ["check.sh"]
 
 
 def test_nothing_is_copied_through_a_link_that_takes_a_folders_place(tmp_path: Path) -> None:
@@ -143,14 +143,14 @@ def test_nothing_is_copied_through_a_link_that_takes_a_folders_place(tmp_path: P
         folder.mkdir(parents=True)
     (secret / "k").write_text("a key")
     (work / "d" / "k").write_text("mine")
-    base = keep(work, kept, "")
+    base = save_base(work, kept, "")
     (work / "d" / "k").unlink()
     (work / "d").rmdir()
     (work / "d").symlink_to(secret)
     with contextlib.suppress(ToolError):
-        as_it_was(base, kept, (work, tmp_path / "copy"), {"d/k"}, set())
+        restore_tree(base, kept, (work, tmp_path / "copy"), {"d/k"}, set())
     assert not list((tmp_path / "copy").rglob("k"))
     with contextlib.suppress(ToolError):
-        as_it_was(TreeBase({"d/k": "stat"}, {}), kept, (work, tmp_path / "other"), set(), set())
+        restore_tree(TreeBase({"d/k": "stat"}, {}), kept, (work, tmp_path / "other"), set(), set())
     assert not list((tmp_path / "other").rglob("k"))
-    assert text_of(kept, "d/k") == "mine"
+    assert read_old_text(kept, "d/k") == "mine"

@@ -42,7 +42,7 @@ def survives(folder: Path, base_url: str, count: int, kills: Sequence[Kill]) -> 
     assert _run(folder, base_url, count, (0, "")) == 0
     session = (folder / "session").read_text()
     database = StateDatabase.open(folder / "home" / "state.db", SystemClock())
-    found = database.read_now(lambda db: helper_rows.of_parent(db, session))
+    found = database.read_now(lambda db: helper_rows.list_helpers(db, session))
     messages = database.read_now(lambda db: live.load(db, session)).messages
     database.close()
     assert [(one.number, one.state) for one in found] == [(n + 1, "ended") for n in range(count)]
@@ -65,7 +65,7 @@ def survives(folder: Path, base_url: str, count: int, kills: Sequence[Kill]) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [(6, "inside"), (14, "after"), (30, "before")])
 def test_helpers_go_on_where_a_kill_left_them(tmp_path: Path, kill: Kill) -> None:
-    with PracticeServer(mind=mind) as server:
+    with PracticeServer(responder=mind) as server:
         assert survives(tmp_path, server.base_url, 3, [kill]) == 1
 
 
@@ -73,7 +73,7 @@ def test_helpers_go_on_where_a_kill_left_them(tmp_path: Path, kill: Kill) -> Non
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("when", ["before", "inside", "after"])
 def test_a_kill_at_each_write(tmp_path: Path, when: str) -> None:
-    with PracticeServer(mind=mind) as server:
+    with PracticeServer(responder=mind) as server:
         at = 1
         while survives(tmp_path / str(at), server.base_url, 2, [(at, when)]):
             at += 1
@@ -85,7 +85,7 @@ def test_a_kill_at_each_write(tmp_path: Path, when: str) -> None:
 def test_32_helpers_and_a_hundred_kills(tmp_path: Path) -> None:
     chance = random.Random(20)
     killed = 0
-    with PracticeServer(mind=mind) as server:
+    with PracticeServer(responder=mind) as server:
         while killed < 100:
             kills = [
                 (chance.randint(1, 120), chance.choice(("before", "inside", "after"))) for _ in range(10)

@@ -18,7 +18,7 @@ from whet.agent.session import Session
 from whet.app import worktrees
 from whet.app.build import App
 from whet.app.helper_window import HelperWindow
-from whet.contract.answers import misfit
+from whet.contract.answers import find_json_mismatch
 from whet.contract.delegation import HelperWish
 from whet.contract.events import Event, Notice
 from whet.contract.messages import Message, ToolCall, Usage
@@ -39,7 +39,7 @@ def run(folder: Path, work: Work, **options: Any) -> None:
         async with program(folder, base_url, **options) as app:
             await work(app, await app.new_session())
 
-    with PracticeServer(mind=mind) as server:
+    with PracticeServer(responder=mind) as server:
         asyncio.run(main(server.base_url))
 
 
@@ -62,7 +62,7 @@ async def turn(session: Session, text: str, seen: list[Event] | None = None) -> 
 
 
 def rows(app: App, session: Session) -> list[HelperRow]:
-    return app.database.read_now(lambda db: helper_rows.of_parent(db, session.id))
+    return app.database.read_now(lambda db: helper_rows.list_helpers(db, session.id))
 
 
 def results(messages: list[Message]) -> list[str]:
@@ -91,11 +91,11 @@ def test_a_helper_in_the_background_is_waited_for_and_its_result_comes_once(tmp_
 def test_a_result_that_comes_after_the_turn_is_in_the_next_one(tmp_path: Path) -> None:
     async def work(app: App, session: Session) -> None:
         await turn(session, steps([helper(steps(answer="Late."), background=True)]))
-        entry = await app.helpers.next_arrival(session.id)
+        entry = await app.helpers.wait_for_result(session.id)
         assert entry is not None
         said = await turn(session, steps(answer="Again."))
         assert len(arrived(said)) == 1 and "Late." in arrived(said)[0]
-        assert await app.helpers.next_arrival(session.id) is None
+        assert await app.helpers.wait_for_result(session.id) is None
 
     run(tmp_path, work)
 
@@ -226,7 +226,7 @@ def test_two_calls_that_wait_for_one_helper_merge_its_edits_once(tmp_path: Path)
         app.helpers.begin(row)
         ended = await app.helpers.wait(row, 60)
         first, second = await asyncio.gather(
-            *(app.helpers.with_edits(ended, lambda row, plan: ToolOutput(repr(plan))) for _ in range(2))
+            *(app.helpers.merge_edits(ended, lambda row, plan: ToolOutput(repr(plan))) for _ in range(2))
         )
         assert first.text == second.text and "done=True" in first.text
         assert sorted([len(first.changes), len(second.changes)]) == [0, 1]
@@ -248,7 +248,7 @@ def test_calls_that_wait_for_two_helpers_at_once_merge_both(tmp_path: Path) -> N
             app.helpers.begin(rows[-1])
         ended = [await app.helpers.wait(row, 60) for row in rows]
         await asyncio.gather(
-            *(app.helpers.with_edits(row, lambda row, plan: ToolOutput(repr(plan))) for row in ended)
+            *(app.helpers.merge_edits(row, lambda row, plan: ToolOutput(repr(plan))) for row in ended)
         )
 
     run(tmp_path, waits_at_once)
@@ -281,7 +281,7 @@ def test_a_merge_that_a_kill_cut_off_is_finished_where_its_session_is_opened(
     async def work(app: App, session: Session) -> None:
         task = helper(steps([shell("echo more >> a.txt")]), worktree=True, background=True)
         await turn(session, steps([task]))
-        while (entry := await app.helpers.next_arrival(session.id)) is not None:
+        while (entry := await app.helpers.wait_for_result(session.id)) is not None:
             await run_turn(session, entry.message, lambda _event: None, receipt=entry.receipt)
         [row] = rows(app, session)
         assert row.tree is not None
@@ -293,7 +293,7 @@ def test_a_merge_that_a_kill_cut_off_is_finished_where_its_session_is_opened(
         shutil.copytree(copy, Path(row.tree.place).parent, symlinks=True)
         if not is_written:
             (folder / "a.txt").write_text(before)
-        await app.database.append(lambda db: helper_rows.keep_merge(db, row.id, plans[0]))
+        await app.database.append(lambda db: helper_rows.store_merge(db, row.id, plans[0]))
         assert not plans[0].done and before != after
         session.log.close()
         await app.open_session(session.id)
@@ -352,7 +352,7 @@ def test_a_pattern_that_never_ends_does_not_hold_an_answer(tmp_path: Path) -> No
     ],
 )
 def test_what_fits_a_schema(text: str, schema: dict[str, Any], why: str) -> None:
-    found = misfit(text, schema, regex_matches)
+    found = find_json_mismatch(text, schema, regex_matches)
     assert why in found if why else found == ""
 
 
@@ -370,8 +370,8 @@ def test_a_helper_that_asks_for_a_helper_is_told_that_it_has_none_and_goes_on(tm
         task = steps([helper("more")], [shell("echo alone")], answer="Did it alone.")
         (*_, told, _) = await turn(session, steps([helper(task)]))
         assert "Did it alone." in told.text
-        (row,) = app.database.read_now(lambda db: helper_rows.of_parent(db, session.id))
-        assert not app.database.read_now(lambda db: helper_rows.of_parent(db, row.session))
+        (row,) = app.database.read_now(lambda db: helper_rows.list_helpers(db, session.id))
+        assert not app.database.read_now(lambda db: helper_rows.list_helpers(db, row.session))
         child = await app.open_session(row.session)
         (refused, *_) = [one.text for one in child.log.messages if one.role == "tool"]
         assert "no tool named delegate_task" in refused and "\n" not in refused
@@ -383,9 +383,9 @@ def test_a_helpers_budget_is_its_own_and_its_parents(tmp_path: Path) -> None:
     async def work(app: App, session: Session) -> None:
         await turn(session, steps([helper(steps([shell("true")]), budget_usd=0.5)]))
         [row] = rows(app, session)
-        scopes = app.database.read_now(lambda db: wallet.scopes_of(db, row.session, "2026-11-23"))
+        scopes = app.database.read_now(lambda db: wallet.list_scopes(db, row.session, "2026-11-23"))
         assert ("helper", row.id) in scopes and ("session", session.id) in scopes
-        cap = app.database.read_now(lambda db: wallet.own_cap(db, ("helper", row.id)))
+        cap = app.database.read_now(lambda db: wallet.read_own_cap(db, ("helper", row.id)))
         assert cap is not None and cap.usd == 0.5
 
     run(tmp_path, work)
@@ -412,7 +412,7 @@ def test_a_call_that_a_kill_cut_off_goes_on_with_the_same_helper(tmp_path: Path,
         asked = ToolCall("call-1", *_call(helper(task)))
         await session.log.append_reply(record, Message(role="assistant", tool_calls=(asked,)), Usage(), "m")
         [open_call] = session.log.open_calls(record)
-        await session.log.call_started(record, open_call, "rule")
+        await session.log.store_call_start(record, open_call, "rule")
         await app.helpers.order(session.id, "1.1.0", HelperWish(task))
         if is_done:
             await app.helpers.delegate(looking(app, session, "1.1.0"), HelperWish(task))
@@ -429,7 +429,7 @@ def test_a_call_that_a_kill_cut_off_goes_on_with_the_same_helper(tmp_path: Path,
             assert [one.reason for one in rows(app, session)] == ["answered"]
             assert (tmp_path / "work" / "holes").read_text() == "dug\n"
 
-    with PracticeServer(mind=mind) as server:
+    with PracticeServer(responder=mind) as server:
         asyncio.run(main(server.base_url))
 
 

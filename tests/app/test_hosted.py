@@ -18,7 +18,7 @@ from tests.agent.rig import calls
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.hosted import Receipt, SessionHost
-from whet.app.people import Switchboard
+from whet.app.people import PersonRouter
 from whet.config.paths import Home
 from whet.config.schema import AgentSettings, ApprovalSettings, ModelSettings, SandboxSettings, Settings
 from whet.contract.errors import NotFound, WhetError
@@ -30,7 +30,7 @@ from whet.memory.requests import MemoryRequest
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import sessions
-from whet.store.jobs import Queued
+from whet.store.jobs import QueuedJob
 from whet.store.transcript import TurnRecord
 
 
@@ -69,7 +69,7 @@ async def hosted(
         agent=AgentSettings(turn_timeout_s=turn_timeout_s),
         sandbox=SandboxSettings(mode="off"),
     )
-    people = Switchboard()
+    people = PersonRouter()
     app = await App.start(Home(folder / "home"), settings, {}, people, folder, source="api")
     many = SessionHost(
         app.sessions, people, idle_after_s=idle_after_s, max_open=max_open, max_turns=max_turns
@@ -167,11 +167,13 @@ def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Pat
     stored: list[str] = []
 
     def receipt(name: str) -> Receipt:
-        def store(connection: apsw.Connection) -> Sequence[Queued]:
+        def store(connection: apsw.Connection) -> Sequence[QueuedJob]:
             stored.append(name)
             return ()
 
-        def ended(turn: TurnRecord, reason: str, text: str) -> Callable[[apsw.Connection], Sequence[Queued]]:
+        def ended(
+            turn: TurnRecord, reason: str, text: str
+        ) -> Callable[[apsw.Connection], Sequence[QueuedJob]]:
             return lambda connection: stored.append(f"end {text}") or ()
 
         return Receipt(store, ended)
@@ -244,7 +246,7 @@ def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path
     async def main() -> None:
         async with hosted(server, tmp_path, idle_after_s=0.0) as many:
             id_ = await many.new_session(profile="ann")
-            desk = weakref.ref(many.services.learning.desk_of("ann"))
+            desk = weakref.ref(many.services.learning.service_of("ann"))
             gc.disable()  # nothing may wait for the collector: it comes by rarely
             try:
                 await many.submit(id_, "remember the zyzzogeton", emit=ignore)
@@ -317,7 +319,7 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
 
             async def prompt(profile: str) -> str:
                 id_ = await many.new_session(profile=profile)
-                return (await database.read(lambda db: sessions.prefix(db, id_)))[0]
+                return (await database.read(lambda db: sessions.read_prefix(db, id_)))[0]
 
             assert "kumquats" in await prompt("anna")
             assert "kumquats" not in await prompt("ben") and "kumquats" not in await prompt("")
@@ -341,7 +343,7 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
 
 def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> None:
     """Over the end of the process, into what follows in the conversation, and back to the configured one."""
-    server = PracticeServer(mind=lambda ask: ScriptedReply(text="Here."))
+    server = PracticeServer(responder=lambda ask: ScriptedReply(text="Here."))
 
     async def main() -> None:
         async with hosted(server, tmp_path) as many:
@@ -369,7 +371,7 @@ def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="only Linux lists connections there")
 def test_connections_to_chosen_models_are_closed_when_nobody_uses_them(tmp_path: Path) -> None:
-    server = PracticeServer(mind=lambda ask: ScriptedReply(text="Here."))
+    server = PracticeServer(responder=lambda ask: ScriptedReply(text="Here."))
 
     async def main() -> None:
         async with hosted(server, tmp_path) as many:

@@ -12,7 +12,7 @@ import pytest
 from tests.rewind.running import call, shell
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.marking import sentences
+from whet.app.marking import split_sentences
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, JudgeSettings, ModelSettings, Settings, WalletSettings
 from whet.contract.events import Event, TurnEnd
@@ -46,7 +46,7 @@ def _ended(
                 events: list[Event] = []
                 await run_turn(session, session.user_message("go"), events.append)
                 key = session.log.live.key
-                stored = app.database.read_now(lambda db: facts.receipt(db, key, 1))
+                stored = app.database.read_now(lambda db: facts.build_receipt(db, key, 1))
                 asked = app.database.read_now(lambda db: sessions.list_sessions(db, 9, kinds=("review",)))
                 [end] = [one for one in events if isinstance(one, TurnEnd)]
                 return end, stored, sum(one.usage.total_tokens for one in asked)
@@ -107,7 +107,7 @@ def test_a_cap_that_is_used_up_leaves_the_judge_unasked(tmp_path: Path) -> None:
 def test_code_and_list_marks_are_no_part_of_a_sentence() -> None:
     code = "~~~\nx = 1. Yes.\n~~~\n"
     text = f"# Done\n1. Ran `make test`. It passed!\n{code}* V 2.5 is out. “So it is.” Is that fine?"
-    assert sentences(text) == [
+    assert split_sentences(text) == [
         "Ran `make test`.",
         "It passed!",
         "V 2.5 is out.",

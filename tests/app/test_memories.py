@@ -72,8 +72,8 @@ def test_what_is_remembered_stands_in_new_sessions_and_no_running_one(home: Path
         async def prompts() -> tuple[str, str]:
             second = await app.new_session()
             read = app.database.read
-            old = await read(lambda db: sessions.prefix(db, agent._agent._session.id))
-            return old[0], (await read(lambda db: sessions.prefix(db, second.id)))[0]
+            old = await read(lambda db: sessions.read_prefix(db, agent._agent._session.id))
+            return old[0], (await read(lambda db: sessions.read_prefix(db, second.id)))[0]
 
         old, new = agent._wait(prompts())
     assert "node 22" not in old and "- The build needs node 22" in new and "review-a-diff" in new

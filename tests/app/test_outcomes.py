@@ -11,7 +11,7 @@ import pytest
 from tests.review.rig import Bench, bench, says
 from whet.app.learning import Outcomes
 from whet.contract.origin import Origin
-from whet.memory.effects import of_desk
+from whet.memory.effects import measure_effects
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import outcomes, sessions
 from whet.store.outcomes import ItemUse
@@ -29,13 +29,13 @@ async def learn(b: Bench) -> None:
 async def begin(b: Bench, text: str = "hello") -> str:
     b.session = await b.app.new_session()
     await b.turn(text)
-    prompt, _ = b.app.database.read_now(lambda db: sessions.prefix(db, b.session.id))
+    prompt, _ = b.app.database.read_now(lambda db: sessions.read_prefix(db, b.session.id))
     return prompt
 
 
 def recorded(b: Bench) -> list[ItemUse]:
     mine = ("deploy", "The tests need X=1.", "Likes short answers.")
-    uses = b.app.database.read_now(lambda db: outcomes.item_uses(db, ("memory", "user", "skill")))
+    uses = b.app.database.read_now(lambda db: outcomes.list_item_uses(db, ("memory", "user", "skill")))
     return [use for use in uses if use.item.name in mine or use.item.label in mine]
 
 
@@ -103,9 +103,9 @@ def test_effects_follow_from_real_sessions(tmp_path: Path) -> None:
                 if number % 2 == 0:
                     await b.turn("No, that is wrong, use pytest.")
                     await b.app.database.write(
-                        lambda db, id_=b.session.id: outcomes.signal(db, id_, "bad", "now", turn=1)
+                        lambda db, id_=b.session.id: outcomes.record_signal(db, id_, "bad", "now", turn=1)
                     )
-            found = await of_desk(b.app.learning.desk, ("memory",))
+            found = await measure_effects(b.app.learning.desk, ("memory",))
             note = next(one for one in found if one.item.label == "The tests need X=1.")
             assert (note.basis, note.shown.sessions, note.compared.sessions) == ("hold-out", 6, 6)
             assert note.shown.troubled == 6 and note.compared.troubled == 0

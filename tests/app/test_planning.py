@@ -25,7 +25,7 @@ def run(folder: Path, work: Work) -> None:
         async with program(folder, server.base_url) as app:
             await work(app, await app.new_session(), server)
 
-    with PracticeServer(mind=mind) as server:
+    with PracticeServer(responder=mind) as server:
         asyncio.run(main(server))
 
 
@@ -45,13 +45,13 @@ async def say(session: Session, text: str) -> list[str]:
 
 def test_a_session_that_plans_reads_only_and_is_told_so(tmp_path: Path) -> None:
     async def work(app: App, session: Session, server: PracticeServer) -> None:
-        begun = await planning.command(app.services, session.id, "mend it")
+        begun = await planning.run_command(app.services, session.id, "mend it")
         assert begun.sends == "mend it" and "only reads" in begun.said
         plan = todo(("look", "pending"), ("mend", "pending"))
         told = await say(session, steps([shell("touch x"), plan]))
         assert "plans and only reads" in told[0] and not (tmp_path / "work" / "x").exists()
         assert b"Plan mode" in server.requests[-1].body
-        shown = await planning.command(app.services, session.id, "")
+        shown = await planning.run_command(app.services, session.id, "")
         assert "1. [ ] look" in shown.said and "2. [ ] mend" in shown.said and "(planning" in shown.said
 
     run(tmp_path, work)
@@ -59,15 +59,15 @@ def test_a_session_that_plans_reads_only_and_is_told_so(tmp_path: Path) -> None:
 
 def test_the_person_changes_the_steps_and_approves_them(tmp_path: Path) -> None:
     async def work(app: App, session: Session, server: PracticeServer) -> None:
-        await planning.command(app.services, session.id, "mend it")
-        changed = await planning.command(app.services, session.id, "steps\n1. look twice\n- mend\n\n")
+        await planning.run_command(app.services, session.id, "mend it")
+        changed = await planning.run_command(app.services, session.id, "steps\n1. look twice\n- mend\n\n")
         assert "1. [ ] look twice" in changed.said and "2. [ ] mend" in changed.said
-        going = await planning.command(app.services, session.id, "go")
+        going = await planning.run_command(app.services, session.id, "go")
         assert "approved" in going.sends and "1. look twice\n2. mend" in going.sends
         assert await say(session, steps([shell("touch x")])) and (tmp_path / "work" / "x").exists()
         assert b"Plan mode" not in server.requests[-1].body
         with pytest.raises(ConfigError, match="no steps"):
-            await planning.command(app.services, session.id, "steps\n\n")
+            await planning.run_command(app.services, session.id, "steps\n\n")
 
     run(tmp_path, work)
 
@@ -85,7 +85,7 @@ def test_what_was_done_for_a_step_is_read_from_its_calls(tmp_path: Path) -> None
                 [shell("true")],
             ),
         )
-        state = await planning.state_of(app.services, session.id)
+        state = await planning.read_plan(app.services, session.id)
         assert [(one.status, one.done) for one in state.steps] == [
             ("completed", "1 command"),
             ("completed", "a.txt +1 −0 · no tests ran"),
@@ -103,10 +103,10 @@ def test_a_session_plans_on_after_a_restart(tmp_path: Path) -> None:
         async with program(tmp_path, server.base_url) as app:
             again = await app.open_session(session.id)
             assert "plans and only reads" in (await say(again, steps([shell("touch x")])))[0]
-            await planning.command(app.services, session.id, "off")
+            await planning.run_command(app.services, session.id, "off")
         async with program(tmp_path, server.base_url) as app:
             await say(await app.open_session(session.id), steps([shell("touch x")]))
             assert (tmp_path / "work" / "x").exists()
 
-    with PracticeServer(mind=mind) as server:
+    with PracticeServer(responder=mind) as server:
         asyncio.run(main(server))

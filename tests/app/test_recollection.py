@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.review.rig import Bench, bench, says
 from whet.agent.loop import run_turn
-from whet.app.recollection import nearest
+from whet.app.recollection import nearest_notes
 from whet.app.session_parts import Principal
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
@@ -25,17 +25,19 @@ NOTES = (
 
 
 def test_the_words_that_few_notes_have_decide() -> None:
-    assert nearest("Please restart payroll", NOTES, 3) == [NOTES[1]]
-    assert nearest("Ist der Drucker an?", NOTES, 3) == [NOTES[3]]
-    assert nearest("請求書を送って", NOTES, 3) == [NOTES[4]]
-    assert nearest("gallery, courier and payroll, please", NOTES, 2) == list(NOTES[:2])
-    assert nearest("Good morning!", NOTES, 3) == []
-    assert nearest("Which host is it?", [*NOTES, "Host of atlas is basalt."], 3) == [], "most notes have it"
+    assert nearest_notes("Please restart payroll", NOTES, 3) == [NOTES[1]]
+    assert nearest_notes("Ist der Drucker an?", NOTES, 3) == [NOTES[3]]
+    assert nearest_notes("請求書を送って", NOTES, 3) == [NOTES[4]]
+    assert nearest_notes("gallery, courier and payroll, please", NOTES, 2) == list(NOTES[:2])
+    assert nearest_notes("Good morning!", NOTES, 3) == []
+    assert nearest_notes("Which host is it?", [*NOTES, "Host of atlas is basalt."], 3) == [], (
+        "most notes have it"
+    )
 
 
 async def keep(b: Bench, *texts: str, profile: str = "") -> None:
     for text in texts:
-        desk = b.app.learning.desk_of(profile)
+        desk = b.app.learning.service_of(profile)
         assert (await desk.hand_in(MemoryRequest("add", "memory", text), Origin("user"))).ok
 
 

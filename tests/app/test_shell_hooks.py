@@ -12,7 +12,7 @@ import pytest
 from tests.agent.rig import calls
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.repository_hooks import accept, is_accepted, refuse, repository_hooks
+from whet.app.repository_hooks import accept, is_accepted, read_repository_hooks, refuse
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, HookSettings, HooksSettings, ModelSettings, Settings
 from whet.contract.errors import ConfigError, WhetError
@@ -155,12 +155,12 @@ def test_a_repository_s_hooks_run_only_once_they_were_accepted(work: Path):
     _, _, seen = turn(work, {}, WRITE)
     assert (work / "a.txt").exists()
     assert any(e.text.startswith("this repository brings") for e in seen if isinstance(e, Notice))
-    found = repository_hooks(work)
+    found = read_repository_hooks(work)
     assert found is not None
     accept(home, found)
     assert "theirs" in turn(work, {}, WRITE)[1][1]
     write("echo changed >&2; exit 2")  # the script, not the file that names it
-    changed = repository_hooks(work)
+    changed = read_repository_hooks(work)
     assert changed is not None and not is_accepted(home, changed)
     assert "refused" not in turn(work, {}, WRITE)[1][1]
     assert refuse(home, work) and not refuse(home, work)
@@ -170,6 +170,6 @@ def test_a_broken_file_of_a_repository_is_said_and_runs_nothing(work: Path):
     (work / ".whet").mkdir()
     (work / ".whet/hooks.json").write_text("{")
     with pytest.raises(ConfigError):
-        repository_hooks(work)
+        read_repository_hooks(work)
     end, _, seen = turn(work, {}, WRITE)
     assert end.reason == "answered" and any("hooks.json" in e.text for e in seen if isinstance(e, Notice))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from whet.app.slash import Commands, LateHandler, SlashCommand, parse, unescaped
+from whet.app.slash import Commands, LateHandler, SlashCommand, parse, unescape
 from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.contract.errors import NotFound, WhetError
 
@@ -59,8 +59,8 @@ def test_what_is_a_command_and_what_a_message() -> None:
     assert parse("/HELP") == ("help", "")
     for message in ("hello", "//help", "/usr/bin/python is broken", "/two\nlines"):
         assert parse(message) is None
-    assert unescaped("//help me") == "/help me"
-    assert unescaped("hello") == "hello"
+    assert unescape("//help me") == "/help me"
+    assert unescape("hello") == "hello"
 
 
 def test_the_promised_commands_are_there() -> None:

@@ -65,7 +65,7 @@ def test_twelve_of_twelve_turns_are_answered_under_any_fault_of_the_summariser(
             await app.aclose()
         return [end.reason for end in ends], events
 
-    with PracticeServer(mind=mind, options=Options(window_tokens=WINDOW)) as server:
+    with PracticeServer(responder=mind, options=Options(window_tokens=WINDOW)) as server:
         reasons, events = asyncio.run(main(server.base_url))
     assert reasons == ["answered"] * 12
     assert summaries and sum(isinstance(event, Compaction) for event in events) >= 1

@@ -28,8 +28,8 @@ def _work(folder: Path) -> Path:
 
 def _merge(folder: Path, work: Path, command: str) -> tuple[WorkingTree, MergePlan]:
     """Have a command work in a tree and merge it."""
-    tree = worktrees.plan(work, "one", folder / "trees")
-    inside = worktrees.make(tree, "one", work)
+    tree = worktrees.plan_tree(work, "one", folder / "trees")
+    inside = worktrees.check_out_tree(tree, "one", work)
     subprocess.run(command, shell=True, cwd=inside, check=True)
     return tree, worktrees.merge(tree, "one", lambda: None, lambda plan: None)
 
@@ -78,8 +78,8 @@ def test_ignored_files_and_empty_folders_are_copied_into_the_workspace(tmp_path:
 def test_what_is_not_copied_keeps_the_tree(tmp_path: Path, command: str, kept: str) -> None:
     work = _work(tmp_path)
     (work / ".env").write_text("mine")
-    tree = worktrees.plan(work, "one", tmp_path / "trees")
-    inside = worktrees.make(tree, "one", work)
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
+    inside = worktrees.check_out_tree(tree, "one", work)
     subprocess.run(f"{command}; echo two > a.txt", shell=True, cwd=inside, check=True)
     before = _files(inside)
     plan = worktrees.merge(tree, "one", lambda: None, lambda plan: None)
@@ -91,8 +91,8 @@ def test_what_is_not_copied_keeps_the_tree(tmp_path: Path, command: str, kept: s
 @pytest.mark.slow
 def test_a_merge_that_was_cut_off_copies_the_same_files(tmp_path: Path) -> None:
     work = _work(tmp_path)
-    tree = worktrees.plan(work, "one", tmp_path / "trees")
-    inside = worktrees.make(tree, "one", work)
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
+    inside = worktrees.check_out_tree(tree, "one", work)
     subprocess.run("mkdir out; echo x > out/x; echo two > a.txt", shell=True, cwd=inside, check=True)
     plans: list[MergePlan] = []
 
@@ -137,8 +137,8 @@ def test_no_byte_of_a_random_tree_is_lost(tmp_path: Path) -> None:
         folder, chance = tmp_path / str(seed), random.Random(seed)
         work = _work(folder)
         _fill(chance, work)
-        tree = worktrees.plan(work, "one", folder / "trees")
-        inside = worktrees.make(tree, "one", work)
+        tree = worktrees.plan_tree(work, "one", folder / "trees")
+        inside = worktrees.check_out_tree(tree, "one", work)
         _fill(chance, inside)
         mine, theirs = _files(work), _files(inside)
         plan = worktrees.merge(tree, "one", lambda: None, lambda plan: None)

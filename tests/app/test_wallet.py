@@ -46,11 +46,11 @@ class Spender:
 
     @property
     def counted(self) -> int:
-        return self.db.read_now(lambda c: wallet.spent(c, ("session", "s")))[1]
+        return self.db.read_now(lambda c: wallet.read_spending(c, ("session", "s")))[1]
 
     @property
     def unsettled(self) -> int:
-        return self.db.read_now(wallet.unsettled)
+        return self.db.read_now(wallet.count_open_reservations)
 
     @property
     def sent_tokens(self) -> int:

@@ -57,8 +57,8 @@ def _gits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
 
 
 def _merged(folder: Path, workspace: Path, name: str) -> MergePlan:
-    tree = worktrees.plan(workspace, name, folder / "trees")
-    (worktrees.make(tree, name, workspace) / f"{name}.txt").write_text("new\n")
+    tree = worktrees.plan_tree(workspace, name, folder / "trees")
+    (worktrees.check_out_tree(tree, name, workspace) / f"{name}.txt").write_text("new\n")
     return worktrees.merge(tree, name, lambda: None, lambda plan: None)
 
 
@@ -79,7 +79,7 @@ def test_a_git_that_outlives_its_program_holds_the_repository(
     work = repository(tmp_path)
     log, deadly = _gits(tmp_path, monkeypatch)
     deadly.touch()
-    tree = worktrees.plan(work, "one", tmp_path / "trees")
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
     make = "import sys; from pathlib import Path; from whet.app import worktrees; from whet.store.helper_rows"
     make += " import WorkingTree; worktrees.make(WorkingTree(*sys.argv[1:4]), 'one', Path(sys.argv[4]))"
     ran = subprocess.run(
@@ -87,7 +87,7 @@ def test_a_git_that_outlives_its_program_holds_the_repository(
     )
     assert ran.returncode == -signal.SIGKILL
     wait_until(lambda: log.is_file() and log.read_text())
-    assert (worktrees.make(tree, "one", work) / "a.txt").is_file()
+    assert (worktrees.check_out_tree(tree, "one", work) / "a.txt").is_file()
     assert log.read_text().splitlines() == ["add held", "add held"]
 
 
@@ -95,7 +95,7 @@ def test_a_git_that_outlives_its_program_holds_the_repository(
 @pytest.mark.parametrize("name", ["one", "other"])
 def test_what_a_killed_git_left_is_in_nobodys_way(tmp_path: Path, name: str) -> None:
     work = repository(tmp_path)
-    tree = worktrees.plan(work, "one", tmp_path / "trees")
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
     half = work / ".git" / "worktrees" / "work"
     half.mkdir(parents=True)
     (half / "gitdir").write_text(f"{tree.place}/.git\n")
@@ -115,8 +115,8 @@ def test_an_edit_in_the_moment_of_the_last_commit_is_seen(tmp_path: Path) -> Non
     with file.open("r+") as text:
         text.write("new\n")
     os.utime(file, ns=(at, at))
-    tree = worktrees.plan(work, "one", tmp_path / "trees")
-    assert (worktrees.make(tree, "one", work) / "a.txt").read_text() == "new\n"
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
+    assert (worktrees.check_out_tree(tree, "one", work) / "a.txt").read_text() == "new\n"
 
 
 BY_SETTINGS = {
@@ -154,8 +154,8 @@ def test_git_runs_nothing_of_a_repositorys_choosing(tmp_path: Path, how: str, wh
         subprocess.run(["git", "config", key, value], cwd=folder, check=True)
     (folder / "b.txt").write_text("b\n")
     os.utime(folder / "a.txt", ns=(1, 1))
-    tree = worktrees.plan(work, "one", tmp_path / "trees")
-    place = worktrees.make(tree, "one", work)
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
+    place = worktrees.check_out_tree(tree, "one", work)
     (place / "a.txt").write_text("theirs\n" * 9)
     (work / "a.txt").write_text("ours\n" * 9)
     worktrees.merge(tree, "one", lambda: None, lambda plan: None)

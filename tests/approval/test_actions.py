@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.approval.test_high_risk import action
-from whet.approval.actions import ActionView, describe, is_placed
+from whet.approval.actions import ActionView, depends_on_location, describe
 from whet.approval.risk import Piece, RiskScope
 from whet.approval.shell_risk import analyse
 from whet.contract.messages import ToolCall
@@ -169,6 +169,6 @@ def test_a_template_is_loaded_unasked_and_applied_with_a_question(
     view = describe(call, RiskScope("/w", "/home/u", "/home/u/.whet"), analyse)
     assert view.level == level
     assert view.whole == " ".join(str(arguments[name]) for name in ("action", "name") if name in arguments)
-    assert is_placed(made) and not is_placed(
+    assert depends_on_location(made) and not depends_on_location(
         Tool(ToolSpec("todo", "", {}), "t", frozenset(), _never, tags=tags_of("todo"))
     )

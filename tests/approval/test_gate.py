@@ -15,13 +15,13 @@ from whet.approval.gate import NO_PARTS, GateParts, PolicyGate
 from whet.approval.policy import PolicyGrant
 from whet.approval.risk import RiskScope, ShellRisk
 from whet.config.schema import ApprovalSettings
-from whet.contract.changes import call_digest
+from whet.contract.changes import hash_call
 from whet.contract.errors import StoreFull
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Event, Notice
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall, Reply
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec, tags_of
-from whet.tools.diffs import named
+from whet.tools.diffs import find_named_files
 
 
 class Someone:
@@ -103,7 +103,10 @@ class Bench:
 
     def call(self, tool: str, session: str = "s1", **arguments: object) -> GateCall:
         spec = ToolSpec(tool, "", {})
-        effects, names = frozenset(EFFECTS.get(tool, {"execute"})), named if tool == "patch" else None
+        effects, names = (
+            frozenset(EFFECTS.get(tool, {"execute"})),
+            find_named_files if tool == "patch" else None,
+        )
         made = Tool(spec, "t", effects, _never, tags=tags_of(tool), names=names)
         return GateCall(session, ToolCall("c1", tool, "{}"), made, dict(arguments), str(self.workspace))
 
@@ -192,7 +195,7 @@ def test_a_question_holds_all_that_is_decided_on(tmp_path: Path) -> None:
     assert plain.folder == written.folder == str(bench.workspace)
     assert plain.reasons == ("this mode, or a rule of yours, asks before anything that changes something",)
     assert plain.grant == "terminal(make)"
-    assert plain.digest == call_digest("terminal", plain.arguments, str(bench.workspace), ())
+    assert plain.digest == hash_call("terminal", plain.arguments, str(bench.workspace), ())
     told = Bench(tmp_path, Someone(), ask=["terminal(make *)"])
     told.sh("make")
     assert told.person.asked[0].reasons == ("the rule ask: terminal(make *) wants a person's decision",)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from whet.approval.actions import ActionView, describe
-from whet.approval.high_risk import HighRisk, high_risk
+from whet.approval.high_risk import HighRisk, read_high_risk_table
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.contract.errors import ConfigError
@@ -17,7 +17,7 @@ from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec, tags_of
 
 
 def test_every_name_has_patterns() -> None:
-    assert all(pattern for patterns in high_risk().values() for pattern in patterns)
+    assert all(pattern for patterns in read_high_risk_table().values() for pattern in patterns)
 
 
 async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:

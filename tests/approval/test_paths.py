@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.approval.addresses import is_here, is_metadata, reached
-from whet.approval.paths import absolute, is_plain_device, is_vital, real, within, zone_of
+from whet.approval.addresses import find_forbidden_address, is_metadata, is_this_machine
+from whet.approval.paths import absolute_path, is_plain_device, is_vital, resolve_links, within, zone_of
 from whet.approval.risk import RiskScope
 
 PLACE = RiskScope("/code/proj", "/home/u", "/home/u/.whet")
@@ -61,8 +61,8 @@ def test_a_path_lies_in_one_zone(path: str, zone: str) -> None:
 def test_where_the_folder_is_not_known_only_an_absolute_path_lies_somewhere() -> None:
     assert zone_of("a", None, PLACE) == "unknown"
     assert zone_of("/tmp/a", None, PLACE) == "temp"
-    assert absolute("a", None) is None
-    assert absolute("//a/./b/../c", None) == "/a/c" and absolute("../x", "/a") == "/x"
+    assert absolute_path("a", None) is None
+    assert absolute_path("//a/./b/../c", None) == "/a/c" and absolute_path("../x", "/a") == "/x"
 
 
 def test_a_home_that_is_the_workspace_or_holds_it_keeps_its_start_up_files() -> None:
@@ -88,7 +88,7 @@ def test_a_link_counts_as_where_it_leads(tmp_path: Path) -> None:
     assert zone_of("out/x", str(tmp_path), place) == "system"
     assert zone_of("in/x", str(tmp_path), place) == "workspace"
     assert zone_of("far/../x", str(tmp_path), place) == "outside", "`..` is the target's parent"
-    assert real("/a\0b") == ""
+    assert resolve_links("/a\0b") == ""
 
 
 def test_what_the_machine_or_the_person_cannot_lose_is_vital() -> None:
@@ -107,27 +107,29 @@ def test_what_the_machine_or_the_person_cannot_lose_is_vital() -> None:
     "host", ["localhost", "a.localhost", "127.0.0.1", "127.1", "0x7f000001", "0.0.0.0", "::", "::1", "lvh.me"]
 )
 def test_this_machine_is_known_by_every_name(host: str) -> None:
-    assert is_here(host) and not is_metadata(host)
+    assert is_this_machine(host) and not is_metadata(host)
 
 
 @pytest.mark.parametrize(
     "host", ["64:ff9b::7f00:1", "::ffff:127.0.0.1", "2002:7f00:1::", "::127.0.0.1", "127.0.0.1.nip.io"]
 )
 def test_an_address_within_another_counts(host: str) -> None:
-    assert is_here(host)
+    assert is_this_machine(host)
 
 
 @pytest.mark.parametrize(
     "host", ["64:ff9b::1", "2001:db8::7f00:1", "8.8.8.8", "localhost.a.b", "a.b", "1x", "", "fe80::1%eth0"]
 )
 def test_other_machines_are_not_this_one(host: str) -> None:
-    assert not is_here(host)
+    assert not is_this_machine(host)
 
 
 def test_what_is_reached_is_named() -> None:
     place = RiskScope("/code/proj", "/home/u", "/home/u/.whet", own_ports=(6000,))
-    assert reached(["a", "http://[::1]:6000/x"], place) == "reaches Whet's own server: ::1:6000"
-    assert "169.254.169.254" in reached(["x://me@169.254.169.254./"], place)
+    assert (
+        find_forbidden_address(["a", "http://[::1]:6000/x"], place) == "reaches Whet's own server: ::1:6000"
+    )
+    assert "169.254.169.254" in find_forbidden_address(["x://me@169.254.169.254./"], place)
     for harmless in (
         "http://localhost/",
         "localhost:6001",
@@ -135,8 +137,8 @@ def test_what_is_reached_is_named() -> None:
         "6000",
         "x" * 10_000 + " 169.254.169.254",
     ):
-        assert reached([harmless], place) == "", harmless
-    assert reached(["localhost:6000"], PLACE) == ""
+        assert find_forbidden_address([harmless], place) == "", harmless
+    assert find_forbidden_address(["localhost:6000"], PLACE) == ""
     assert (
         is_metadata("fe80::1%eth0")
         and is_metadata("a9fea9fe.nip.io")

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whet.approval.git_config import parse_git_config
-from whet.approval.repository import runs
+from whet.approval.repository import find_program_setting
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.tools.shell import command_environment
@@ -133,7 +133,7 @@ def test_an_alias_that_is_a_command_is_dangerous(hostile: Path) -> None:
 def test_hooks_that_a_repository_names_count_where_something_is_written(hostile: Path) -> None:
     git(hostile, "config", "core.hooksPath", "tools")
     assert set(READING) == set(unasked(hostile))
-    assert runs(str(hostile), "commit", reads=False) == "core.hookspath=tools"
+    assert find_program_setting(str(hostile), "commit", reads=False) == "core.hookspath=tools"
 
 
 def test_settings_that_another_folder_holds_are_found(hostile: Path) -> None:
@@ -141,13 +141,13 @@ def test_settings_that_another_folder_holds_are_found(hostile: Path) -> None:
     git(hostile.parent, "init", "-q", "--bare", str(other))
     git(other, "config", "diff.external", "evil")
     (hostile / ".git/commondir").write_text(str(other))
-    assert runs(str(hostile)) == "diff.external=evil"
+    assert find_program_setting(str(hostile)) == "diff.external=evil"
     (hostile / ".git/commondir").unlink()
-    assert runs(str(hostile)) == ""
+    assert find_program_setting(str(hostile)) == ""
     git(hostile, "worktree", "add", "-q", "--no-checkout", str(hostile.parent / "second"))
     git(hostile, "config", "core.sshCommand", "evil")
-    assert runs(str(hostile.parent / "second")) == "core.sshcommand=evil"
-    assert runs(str(hostile.parent)) == ""
+    assert find_program_setting(str(hostile.parent / "second")) == "core.sshcommand=evil"
+    assert find_program_setting(str(hostile.parent)) == ""
 
 
 def test_a_bare_repository_in_a_clone_is_not_followed(hostile: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_submodule_is_found_wherever_its_repository_names_it(tmp_path: Path, w
     git(inner, "commit", "-q", "--allow-empty", "-m", "x")
     git(inner, "config", "diff.external", "evil")
     git(tree, "update-index", "--add", "zz")
-    assert "evil" in runs(str(tree))
+    assert "evil" in find_program_setting(str(tree))
 
 
 @pytest.fixture
@@ -237,7 +237,9 @@ def test_a_plain_repository_is_judged_without_git(repository: Path, starts: Path
     git(repository, "config", "user.name", 'A "B" # ; \\ C')
     git(repository, "config", "filter.lfs.clean", "git-lfs clean -- %f")
     starts.write_text("")
-    assert [runs(str(repository), verb, reads=False) for verb in ("up", "commit", "fetch")] == [""] * 3
+    assert [
+        find_program_setting(str(repository), verb, reads=False) for verb in ("up", "commit", "fetch")
+    ] == [""] * 3
     assert starts.read_text() == ""
 
 
@@ -270,13 +272,13 @@ def test_a_plain_repository_is_judged_without_git(repository: Path, starts: Path
 )
 def test_a_setting_is_found_however_it_is_written(repository: Path, text: str) -> None:
     (repository / ".git/config").write_text(text, newline="")
-    assert runs(str(repository), "st", reads=False) != ""
+    assert find_program_setting(str(repository), "st", reads=False) != ""
 
 
 def test_an_included_file_is_read(repository: Path) -> None:
     (repository / ".git/config").write_text('[IncludeIf "gitdir:*"]\npath = more\n[Include] path = more\n')
     (repository / ".git/more").write_text("[core] fsmonitor = evil\n")
-    assert runs(str(repository)) == "core.fsmonitor=evil"
+    assert find_program_setting(str(repository)) == "core.fsmonitor=evil"
 
 
 @pytest.mark.slow

@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from whet.approval.risk import CommandPlace, RiskScope
-from whet.approval.secrets import holds_secrets, in_code, is_secret, named, opens_secrets
+from whet.approval.risk import CommandSetting, RiskScope
+from whet.approval.secrets import (
+    find_secret_in_code,
+    find_secret_in_word,
+    holds_secrets,
+    is_secret,
+    opens_secrets,
+)
 from whet.shell.words import Word, literal, unknown
 
 PLACE = RiskScope("/code/proj", "/home/u", "/home/u/.whet")
-HERE = CommandPlace("/code/proj", PLACE)
+HERE = CommandSetting("/code/proj", PLACE)
 
 
 @pytest.mark.parametrize(
@@ -49,35 +55,39 @@ HERE = CommandPlace("/code/proj", PLACE)
 def test_a_word_names_secrets_by_itself_or_by_a_part_of_it(text: str, names: bool) -> None:
     glob = any(mark in text for mark in "*?[")
     word = Word(text, text, glob=glob, prefix=text)
-    assert named(word, HERE) == (text if names else "")
+    assert find_secret_in_word(word, HERE) == (text if names else "")
 
 
 def test_where_the_folder_or_the_word_is_not_known_only_its_text_counts() -> None:
-    nowhere, above = CommandPlace(None, PLACE), CommandPlace("/home", PLACE)
-    assert named(literal(".env"), nowhere) and named(literal("~/.whet/x"), nowhere)
-    assert not named(literal("u"), nowhere) and named(literal("u"), above)
-    assert not named(unknown("u"), above) and named(unknown("x", "~/.ssh/"), nowhere)
-    at_home = CommandPlace("/home/u", RiskScope("/home/u", "/home/u", "/home/u/.whet"))
-    assert not named(literal("."), at_home), "a person chose it for the workspace"
+    nowhere, above = CommandSetting(None, PLACE), CommandSetting("/home", PLACE)
+    assert find_secret_in_word(literal(".env"), nowhere) and find_secret_in_word(
+        literal("~/.whet/x"), nowhere
+    )
+    assert not find_secret_in_word(literal("u"), nowhere) and find_secret_in_word(literal("u"), above)
+    assert not find_secret_in_word(unknown("u"), above) and find_secret_in_word(
+        unknown("x", "~/.ssh/"), nowhere
+    )
+    at_home = CommandSetting("/home/u", RiskScope("/home/u", "/home/u", "/home/u/.whet"))
+    assert not find_secret_in_word(literal("."), at_home), "a person chose it for the workspace"
 
 
 def test_a_pattern_is_tried_on_what_is_there(tmp_path: Path) -> None:
-    here = CommandPlace(str(tmp_path), PLACE)
+    here = CommandSetting(str(tmp_path), PLACE)
     for name in ("server.pem", ".env", "plain"):
         (tmp_path / name).touch()
     (tmp_path / "way").symlink_to(".env")
 
     def matched(pattern: str, glob: bool = True) -> bool:
-        return bool(named(Word(pattern, pattern, glob=glob, prefix=pattern), here))
+        return bool(find_secret_in_word(Word(pattern, pattern, glob=glob, prefix=pattern), here))
 
     assert matched("s*r.pem") and matched("w*") and matched("./[.]env")
     assert not matched("p*") and not matched("w*", glob=False), "in quotes it is a name"
     (tmp_path / "way").unlink()
     (tmp_path / "server.pem").unlink()
     assert not matched("*"), "no star is a dot"
-    assert named(literal("way"), here) == ""
+    assert find_secret_in_word(literal("way"), here) == ""
     (tmp_path / "way").symlink_to(".env")
-    assert named(literal("way"), here) == "way"
+    assert find_secret_in_word(literal("way"), here) == "way"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +108,7 @@ def test_a_pattern_is_tried_on_what_is_there(tmp_path: Path) -> None:
     ],
 )
 def test_code_names_secrets_by_one_of_its_parts(code: str, part: str) -> None:
-    assert in_code(code, HERE) == part
+    assert find_secret_in_code(code, HERE) == part
 
 
 def test_folders_hold_secrets_and_so_does_whets_home(tmp_path: Path) -> None:

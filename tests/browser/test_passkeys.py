@@ -141,7 +141,7 @@ def test_nothing_of_webauthn_is_loaded_before_it_is_used() -> None:
 
 
 def test_the_page_works_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    from whet.confirm.passkeys import PasskeyOrigin, challenge_of
+    from whet.confirm.passkeys import PasskeyOrigin, vote_challenge
 
     assert PasskeyOrigin("https://Confirm.Example:8443").host == "confirm.example"
-    assert challenge_of("approve", "a" * 64) != challenge_of("deny", "a" * 64)
+    assert vote_challenge("approve", "a" * 64) != vote_challenge("deny", "a" * 64)

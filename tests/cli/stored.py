@@ -61,7 +61,7 @@ async def _store(
             call = ToolCall(id=clock.new_id(), name="terminal", arguments=f'{{"command": "{said.command}"}}')
             await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "practice")
             for open_call in log.open_calls(turn):
-                await log.call_started(turn, open_call, "rule")
+                await log.store_call_start(turn, open_call, "rule")
                 result = Message(
                     role="tool",
                     content=said.result,
@@ -70,6 +70,6 @@ async def _store(
                     is_error=bool(said.error_kind),
                 )
                 output = ToolOutput(said.result, error_kind=said.error_kind)
-                await log.call_finished(turn, open_call, result, output=output, duration_s=0.5)
+                await log.store_call_result(turn, open_call, result, output=output, duration_s=0.5)
         await log.append_reply(turn, Message(role="assistant", content=said.answer), USAGE, "practice")
         await log.end_turn(turn, "answered", "")

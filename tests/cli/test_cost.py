@@ -64,8 +64,8 @@ def _run(folder: Path, caps: WalletSettings, turns: int) -> tuple[list[Event], t
             session = await app.new_session()
             for _ in range(turns):
                 await run_turn(session, session.user_message("go"), events.append)
-            spent = app.database.read_now(lambda db: wallet.spent(db, ("session", session.id)))
-            return events, spent, app.database.read_now(wallet.unsettled)
+            spent = app.database.read_now(lambda db: wallet.read_spending(db, ("session", session.id)))
+            return events, spent, app.database.read_now(wallet.count_open_reservations)
         finally:
             await app.aclose()
 

@@ -86,12 +86,12 @@ def test_the_traces_that_it_left_elsewhere_go_too(
     home: Path, database: StateDatabase, session: str, clock: FixedClock
 ) -> None:
     def work(db: apsw.Connection) -> None:
-        chat = chats.chat_at(db, ChatPlace("telegram", "1", "", "1"))
+        chat = chats.get_or_create_chat(db, ChatPlace("telegram", "1", "", "1"))
         chats.set_session(db, chat.id, session)
-        chats.receive(db, chat.place, "7", '{"text": "wztold"}', 1)
+        chats.add_update(db, chat.place, "7", '{"text": "wztold"}', 1)
         db.execute("UPDATE gateway_inbox SET state = 'done'")
-        chats.receive(db, chat.place, "8", '{"text": "pzwaits"}', 2)
-        chats.post(db, chat.id, ['{"text": "wzsent"}'], 3)
+        chats.add_update(db, chat.place, "8", '{"text": "pzwaits"}', 2)
+        chats.queue_messages(db, chat.id, ['{"text": "wzsent"}'], 3)
         chats.end_sending(db, 1, "sent")
         focus = {"session_id": session, "focus": "wzfocus"}
         enqueue(db, NewJob("review", json.dumps(focus), subject=session), clock)
@@ -103,7 +103,7 @@ def test_the_traces_that_it_left_elsewhere_go_too(
     assert left(home, traces) == list(traces)
     assert run(home, "delete", session, "--yes").exception is None
     assert left(home, (*traces, "pzwaits")) == ["pzwaits"], "only what still waits is kept"
-    assert database.read_now(lambda db: schedules.runs(db, "s"))[0].result == "answered"
+    assert database.read_now(lambda db: schedules.list_runs(db, "s"))[0].result == "answered"
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_where_one_can_not_go_none_goes(home: Path, database: StateDatabase, ses
 
     def work(db: apsw.Connection) -> None:
         store_sessions.create(db, busy, "2026-11-21T09:00:00.000Z")
-        claims.take(db, store_sessions.key_of(db, "busy"), "busy", holder, SystemClock().now())
+        claims.claim_session(db, store_sessions.key_of(db, "busy"), "busy", holder, SystemClock().now())
 
     holder = claims.Holder("a turn that runs")
     database.write_now(work)
@@ -138,7 +138,7 @@ def test_a_file_that_others_keep_in_use_is_written_again_later(
 ) -> None:
     database = StateDatabase.open(home / "state.db", clock, patience_s=0.05)
     find_now(database, "qzquestion")
-    database.write_now(lambda db: session_deletion.delete(db, session))
+    database.write_now(lambda db: session_deletion.delete_session(db, session))
     reader = apsw.Connection(str(home / "state.db"))
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM messages").fetchall()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.running import flags, run
 from whet.contract.messages import Message, ToolCall
-from whet.evals.context_story import of_messages, synthetic
+from whet.evals.context_story import build_story, make_synthetic
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
@@ -57,7 +57,7 @@ def test_a_stored_session_is_replayed_with_its_own_facts_and_judged(tmp_path: Pa
 
 
 def test_facts_of_a_story_stand_in_it_once() -> None:
-    story = synthetic(100)
+    story = make_synthetic(100)
     whole = "\n".join(message.text for message in story.messages)
     assert len(story.facts) > 40 and all(whole.count(fact.value) == 1 for fact in story.facts)
     assert len(set(story.paths)) == len(story.paths)
@@ -67,6 +67,6 @@ def test_facts_of_a_story_stand_in_it_once() -> None:
         Message("assistant", "", (call,)),
         Message("tool", "twice 777123 and again 777123", tool_call_id="a", tool_name="read_file"),
     ]
-    story = of_messages("s", rows)
+    story = build_story("s", rows)
     assert [(fact.value, fact.place) for fact in story.facts] == [("20419", "person")]
     assert story.paths == ["src/a.py"]

@@ -137,7 +137,9 @@ def test_a_name_that_is_empty_or_fits_several_takes_nothing(whet: Any, home: Pat
         whet(f"memory add Line {number} runs {number * 7} trains")
     assert "no session was named" in str(whet("forget --purge --yes --session", "").exception)
     assert "there is no note" in str(whet("memory retire", "").exception)
-    firsts = [entry_id(one)[0] for one in notes.entries((home / "memories/MEMORY.md").read_text("utf-8"))]
+    firsts = [
+        entry_id(one)[0] for one in notes.parse_entries((home / "memories/MEMORY.md").read_text("utf-8"))
+    ]
     twice = next(first for first in firsts if firsts.count(first) > 1)
     assert "give more of the id" in whet("memory retire", twice).exception.hint
     assert json.loads(whet("memory show --json").output)["files"][0]["entries"] == 17

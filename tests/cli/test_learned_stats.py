@@ -54,7 +54,7 @@ async def _record(
 ) -> None:
     database = StateDatabase.open(home.database, SystemClock())
     if corrected:
-        await database.write(lambda db: outcomes.signal(db, session_id, "correction", "now", turn=1))
+        await database.write(lambda db: outcomes.record_signal(db, session_id, "correction", "now", turn=1))
     await database.write(lambda db: starts.record_items(db, session_id, shown, held, randomised=True))
     database.close()
 

@@ -21,7 +21,7 @@ from whet.store.database import StateDatabase
 def signals(home: Path, clock: FixedClock) -> list[list[str]]:
     database = StateDatabase.open(home / "state.db", clock)
     try:
-        found = database.read_now(lambda db: outcomes.turn_outcomes(db))
+        found = database.read_now(lambda db: outcomes.list_turn_outcomes(db))
     finally:
         database.close()
     return [sorted(turn.signals) for turn in found]

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.app.helper_runs import mind, program, shell, steps
-from whet.app.task_runs import is_well, name_of, read_tasks, run_tasks
+from whet.app.task_runs import is_success, name_of, read_tasks, run_tasks
 from whet.cli.run import run
 from whet.config.paths import Home
 from whet.contract.delegation import HelperWish
@@ -33,10 +33,10 @@ def test_a_file_of_tasks_is_done_once_and_gone_on_with(tmp_path: Path) -> None:
     async def main(base_url: str) -> list[tuple[str, str, str]]:
         async with program(tmp_path, base_url) as app:
             done = await run_tasks(app.sessions, read_tasks(path, app.services.workspace), "run tasks.yaml")
-            assert all(map(is_well, done))
+            assert all(map(is_success, done))
             return [(name_of(row), row.reason, row.answer) for row in done]
 
-    with PracticeServer(mind=mind) as server:
+    with PracticeServer(responder=mind) as server:
         first = asyncio.run(main(server.base_url))
         assert first == [("count", "answered", "counted"), ("say", "answered", "said")]
         assert asyncio.run(main(server.base_url)) == first
@@ -53,7 +53,7 @@ def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_g
             session, wish = await app.new_session(), HelperWish(wanted.tasks[0].task, background=True)
             await app.helpers.order(session.id, f"run {wanted.key} say", wish)
             host, _, _, *rest = claims.owner_name("t").split(" ")
-            owner = " ".join((host, str(other.pid), claims.birth(other.pid), *rest))
+            owner = " ".join((host, str(other.pid), claims.read_process_birth(other.pid), *rest))
             app.database.write_now(lambda db: db.execute("UPDATE helpers SET owner = ?", (owner,)))
             running = asyncio.create_task(run_tasks(app.sessions, wanted, "run tasks.yaml"))
             assert not (await asyncio.wait({running}, timeout=0.2))[0]
@@ -62,7 +62,7 @@ def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_g
             assert (row.reason, row.answer) == ("answered", "said")
 
     with (
-        PracticeServer(mind=mind) as server,
+        PracticeServer(responder=mind) as server,
         subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other,
     ):
         asyncio.run(main(server.base_url, other))
@@ -74,7 +74,7 @@ def test_the_command_prints_a_table_and_says_by_its_code_what_failed(
     monkeypatch.chdir(tmp_path)
     schema = {"type": "object"}
     path = tasks(tmp_path, {"name": "one", "task": steps(answer="first")}, {"task": "x", "schema": schema})
-    with PracticeServer(mind=mind) as server:
+    with PracticeServer(responder=mind) as server:
         for name, value in (
             ("PROVIDER", "practice"),
             ("MODEL", "practice-echo"),

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from tests.sandbox.engines import ENGINES
 from whet.cli.group import whet
-from whet.searchpath import find_outside
+from whet.searchpath import find_trusted_program
 
 
 def run(folder: Path, *words: str) -> Result:
@@ -54,7 +54,7 @@ def test_try_runs_a_command_and_says_what_stopped_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_outside("bash") is None, reason="no bash")
+@pytest.mark.skipif(find_trusted_program("bash") is None, reason="no bash")
 def test_try_uses_the_shell_of_the_terminal_tool(tmp_path: Path) -> None:
     ENGINES[2].engine()
     result = run(tmp_path, "try", "pushd /tmp >/dev/null && [[ a == a ]] && exit 15")

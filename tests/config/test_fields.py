@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from whet.config.fields import fields, helps, nearest, read_text, sections, show, split_list
+from whet.config.fields import fields, find_nearest, format_value, help_texts, read_text, sections, split_list
 from whet.config.schema import Settings
 
 
@@ -22,21 +22,23 @@ def test_every_setting_of_the_schema_is_listed_with_its_default() -> None:
 
 def test_every_setting_has_a_help_text() -> None:
     for key in fields():
-        assert len(helps()[key]) > 15, key
-        assert "\n" not in helps()[key]
-    assert helps()["model.max_retries"] == "How often a failed call is tried again before its first delta."
-    assert "takes over" in helps()["fallback.model"]
+        assert len(help_texts()[key]) > 15, key
+        assert "\n" not in help_texts()[key]
+    assert (
+        help_texts()["model.max_retries"] == "How often a failed call is tried again before its first delta."
+    )
+    assert "takes over" in help_texts()["fallback.model"]
 
 
 def test_a_default_reads_back_from_its_own_text() -> None:
     for field in fields().values():
-        assert read_text(field, show(field.default)) == field.default, field.key
+        assert read_text(field, format_value(field.default)) == field.default, field.key
 
 
 def test_numbers_are_written_without_loss() -> None:
-    assert show(123456789.5) == "123456789.5"
-    assert show(120.0) == "120"
-    assert show(("a", "b")) == "a, b"
+    assert format_value(123456789.5) == "123456789.5"
+    assert format_value(120.0) == "120"
+    assert format_value(("a", "b")) == "a, b"
 
 
 def test_choices_and_limits_are_known() -> None:
@@ -53,9 +55,9 @@ def test_lists_split_outside_parentheses_only() -> None:
 
 
 def test_the_nearest_name() -> None:
-    assert nearest("sesions", ["sessions", "config"]) == "sessions"
-    assert nearest("max_retrys", list(fields())) == "model.max_retries"
-    assert nearest("qqqq", list(fields())) == ""
+    assert find_nearest("sesions", ["sessions", "config"]) == "sessions"
+    assert find_nearest("max_retrys", list(fields())) == "model.max_retries"
+    assert find_nearest("qqqq", list(fields())) == ""
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.keys import OWN, SECRETS, Case, count_foreign, generate, models_of, settings_of
 
 from whet.app.models import Dialer
-from whet.config.key_hosts import HOMES, goes_home, is_theirs, is_this_machine
+from whet.config.key_hosts import HOMES, belongs_to_provider, is_loopback, is_same_server
 from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
 from whet.confirm.client import ConfirmClient
@@ -138,31 +138,31 @@ def test_a_second_models_key_does_not_follow_the_first_to_another_address(tmp_pa
     ],
 )
 def test_what_only_looks_like_the_providers_address_is_another(url):
-    assert not goes_home("ANTHROPIC_API_KEY", url) and not goes_home("ANTHROPIC_API_KEY_2", url)
-    assert goes_home("ANTHROPIC_API_KEY", "https://user:pw@API.Anthropic.com:443/anything?x#y")
-    assert goes_home("SOMEBODYS_KEY", url)
+    assert not belongs_to_provider("ANTHROPIC_API_KEY", url) and not belongs_to_provider(
+        "ANTHROPIC_API_KEY_2", url
+    )
+    assert belongs_to_provider("ANTHROPIC_API_KEY", "https://user:pw@API.Anthropic.com:443/anything?x#y")
+    assert belongs_to_provider("SOMEBODYS_KEY", url)
 
 
 def test_every_known_server_is_bound_to_its_own_address():
     assert list(SERVERS) == list(HOMES)
     for server in SERVERS.values():
-        assert all(goes_home(key, server.base_url) for key in server.keys)
+        assert all(belongs_to_provider(key, server.base_url) for key in server.keys)
 
 
 def test_platform_tokens_go_to_the_platforms_own_hosts():
-    assert is_theirs("https://files.slack.com/x", "https://slack.com/api")
-    assert is_theirs("wss://wss-primary.slack.com/link", "https://slack.com/api")
+    assert is_same_server("https://files.slack.com/x", "https://slack.com/api")
+    assert is_same_server("wss://wss-primary.slack.com/link", "https://slack.com/api")
     for url in (
         "https://drive.example/x",
         "http://files.slack.com/x",
         "https://slack.com.evil.example/",
         "x",
     ):
-        assert not is_theirs(url, "https://slack.com/api")
-    assert is_this_machine("http://127.8.0.1:6000") and is_this_machine("http://[::1]:1")
-    assert not is_this_machine("http://localhost@evil.example") and not is_this_machine(
-        "http://127.0.0.1.evil"
-    )
+        assert not is_same_server(url, "https://slack.com/api")
+    assert is_loopback("http://127.8.0.1:6000") and is_loopback("http://[::1]:1")
+    assert not is_loopback("http://localhost@evil.example") and not is_loopback("http://127.0.0.1.evil")
 
 
 class _Catcher(BaseHTTPRequestHandler):

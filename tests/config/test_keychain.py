@@ -48,7 +48,7 @@ def test_a_key_is_kept_in_the_keyring_and_read_from_there(tmp_path: Path, ring: 
     home, other = Home(tmp_path / "a"), Home(tmp_path / "b")
     keyring.set_keyring(ring)
     try:
-        assert secrets.keep_secret(home, "OPENROUTER_API_KEY", KEY) == "the system's keyring"
+        assert secrets.store_secret(home, "OPENROUTER_API_KEY", KEY) == "the system's keyring"
         assert home.env.read_text() == "OPENROUTER_API_KEY=keyring:\n"
         assert secrets.load_secrets(home, {}) == {"OPENROUTER_API_KEY": KEY}
         assert KEY not in mask(f"it is {KEY}")
@@ -60,7 +60,7 @@ def test_a_key_is_kept_in_the_keyring_and_read_from_there(tmp_path: Path, ring: 
         with pytest.raises(ConfigError, match="can't be read: it is locked"):
             secrets.load_secrets(home, {})
         with pytest.raises(ConfigError, match="did not take"):
-            secrets.keep_secret(home, "OTHER_API_KEY", KEY)
+            secrets.store_secret(home, "OTHER_API_KEY", KEY)
         assert "OTHER" not in home.env.read_text()
     finally:
         keyring.set_keyring(before)
@@ -68,5 +68,5 @@ def test_a_key_is_kept_in_the_keyring_and_read_from_there(tmp_path: Path, ring: 
 
 def test_without_a_keyring_a_key_is_kept_in_the_file(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    assert secrets.keep_secret(home, "OPENROUTER_API_KEY", KEY) == str(home.env)
+    assert secrets.store_secret(home, "OPENROUTER_API_KEY", KEY) == str(home.env)
     assert secrets.load_secrets(home, {}) == {"OPENROUTER_API_KEY": KEY}

@@ -16,7 +16,7 @@ def test_no_shape_but_two_is_shorter_than_the_words_that_are_passed_over() -> No
     [(_, (_, branches))] = _parser.parse(log._SHAPES).data
     shortest = sorted(branch.getwidth()[0] for branch in branches)
     assert shortest[0] == 3, "a password in an address, which is found by its ://"
-    assert shortest[1] == log._SHORTEST
+    assert shortest[1] == log._MIN_KEY_CHARS
 
 
 @pytest.mark.parametrize(

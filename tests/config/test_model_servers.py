@@ -46,7 +46,7 @@ def test_one_row_makes_a_server_and_its_key_known(tree: Path, tmp_path: Path) ->
     (tmp_path / "whet" / "config.yaml").write_text("model:\n  provider: acme\n", "utf-8")
     shown = run(tree, tmp_path, "model", "show", "--json")
     assert "acme" in str(shown) and "anvil-1" in str(shown)
-    code = "from whet.config.key_hosts import goes_home as home;"
+    code = "from whet.config.key_hosts import belongs_to_provider as home;"
     code += "print(home('ACME_API_KEY', 'https://api.acme.example/v1'), home('ACME_API_KEY', 'https://x.example'))"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from whet.config.secrets import proxy_for
+from whet.config.secrets import find_proxy
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ def test_a_proxy_is_taken_from_the_environment(
     monkeypatch.setenv("https_proxy", "proxy.test:3128")
     monkeypatch.setenv("all_proxy", "http://any.test:1")
     monkeypatch.setenv("no_proxy", "localhost, 192.168.0.0/16,fd00::/8,inside.example.org,not/a/network")
-    assert proxy_for(scheme, host) == proxy
+    assert find_proxy(scheme, host) == proxy
 
 
 def test_without_a_setting_the_way_is_direct(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    assert proxy_for("https", "api.example.com") == ""
+    assert find_proxy("https", "api.example.com") == ""
 
 
 @pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="the system has settings of its own")
@@ -44,4 +44,4 @@ def test_what_goes_round_no_proxy_loads_nothing(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delenv(name)
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setitem(sys.modules, "urllib.request", None)  # to import it fails
-    assert proxy_for("https", "api.example.com") == ""
+    assert find_proxy("https", "api.example.com") == ""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.config.fields import Field, read_text, show
-from whet.config.paths import Home, find_home, mode_of, read_small, replace
-from whet.config.secrets import is_secret_name, parse_env, proxy_for
+from whet.config.fields import Field, format_value, read_text
+from whet.config.paths import Home, find_home, read_mode, read_small, replace_file
+from whet.config.secrets import find_proxy, is_secret_name, parse_env
 from whet.contract.errors import ConfigError, StoreUnwritable
 
 
@@ -38,17 +38,17 @@ def test_what_is_no_plain_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="file is not a folder"):
         read_small(tmp_path / "file" / "below")
     with pytest.raises(ConfigError, match="can't write"):
-        replace(tmp_path / "file" / "below", "x", mode=0o600)
+        replace_file(tmp_path / "file" / "below", "x", mode=0o600)
 
 
 def test_a_file_is_replaced_whole_with_its_mode_and_nothing_beside_it(tmp_path: Path) -> None:
     file = tmp_path / "new" / ".env"
-    assert mode_of(file) is None
-    replace(file, "A=1\n", mode=0o600)
-    assert (file.read_text(), mode_of(file)) == ("A=1\n", 0o600)
-    assert mode_of(file.parent) == 0o700
-    replace(file, "B=2\n", mode=0o640)
-    assert (file.read_text(), mode_of(file)) == ("B=2\n", 0o640)
+    assert read_mode(file) is None
+    replace_file(file, "A=1\n", mode=0o600)
+    assert (file.read_text(), read_mode(file)) == ("A=1\n", 0o600)
+    assert read_mode(file.parent) == 0o700
+    replace_file(file, "B=2\n", mode=0o640)
+    assert (file.read_text(), read_mode(file)) == ("B=2\n", 0o640)
     assert [path.name for path in file.parent.iterdir()] == [".env"]
 
 
@@ -62,7 +62,7 @@ def test_a_home_is_found_made_for_its_owner_only_and_profiles_lie_below(
             find_home(name)
     found.ensure()
     found.ensure()
-    assert mode_of(home) == 0o700
+    assert read_mode(home) == 0o700
     (home / "file").write_text("x")
     with pytest.raises(StoreUnwritable):
         Home(home / "file" / "below").ensure()
@@ -120,7 +120,7 @@ def test_what_is_not_says_what_is(field: Field, text: str, allowed: str) -> None
 
 
 def test_a_value_is_shown_as_it_is_set() -> None:
-    assert [show(value) for value in (True, False, 3, 3.0, 0.5, "x", ("a", "b"))] == [
+    assert [format_value(value) for value in (True, False, 3, 3.0, 0.5, "x", ("a", "b"))] == [
         "true",
         "false",
         "3",
@@ -163,8 +163,8 @@ def test_a_proxy_without_a_scheme_and_networks_that_go_the_direct_way(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "proxy.lan:3128")
     monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,bad/net,x.lan")
-    assert proxy_for("http", "example.com") == "http://proxy.lan:3128"
-    assert proxy_for("http", "10.1.2.3") == "" and proxy_for("http", "11.1.2.3") != ""
-    assert proxy_for("http", "x.lan") == "" and proxy_for("https", "example.com") == ""
+    assert find_proxy("http", "example.com") == "http://proxy.lan:3128"
+    assert find_proxy("http", "10.1.2.3") == "" and find_proxy("http", "11.1.2.3") != ""
+    assert find_proxy("http", "x.lan") == "" and find_proxy("https", "example.com") == ""
     monkeypatch.setenv("ALL_PROXY", "socks5://p:1")
-    assert proxy_for("https", "example.com") == "socks5://p:1"
+    assert find_proxy("https", "example.com") == "socks5://p:1"

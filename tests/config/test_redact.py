@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.planted import planted
-from whet.config.redact import holds_secret, looks_random, redact, secrets_masked
+from whet.config.redact import holds_secret, looks_random, mask_secrets, redact
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +41,7 @@ def test_ordinary_text_stays_as_it_is() -> None:
     ]:
         lines += [line for line in path.read_text("utf-8").splitlines() if line.strip()]
     assert len(lines) > 10_000
-    changed = [line for line in lines if secrets_masked(line) != line]
+    changed = [line for line in lines if mask_secrets(line) != line]
     assert len(changed) <= len(lines) * 0.002, changed[:40]
 
 
@@ -66,7 +66,7 @@ def test_ordinary_text_stays_as_it_is() -> None:
     ],
 )
 def test_ordinary_lines(text: str) -> None:
-    assert secrets_masked(text) == text
+    assert mask_secrets(text) == text
 
 
 def test_names_of_people_and_homes_go() -> None:

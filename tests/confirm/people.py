@@ -17,7 +17,7 @@ from whet.confirm.notify import deliveries
 from whet.confirm.notify.deliveries import NotifyDelivery
 from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.notify.settings import read_channels
-from whet.confirm.open import Places, open_service
+from whet.confirm.open import ServicePaths, open_service
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome, Verdict
 from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.submit import Submission
@@ -34,7 +34,7 @@ class Desk:
         policy_path = folder / "policy.toml"
         if policy:
             policy_path.write_text(policy)
-        where = Places(folder / "c.db", folder / "confirm")
+        where = ServicePaths(folder / "c.db", folder / "confirm")
         self.folder = folder
         self.service: ConfirmService = open_service(
             where, policy=policy_path if policy else None, limits=CallerLimits(rate=10_000)
@@ -67,7 +67,7 @@ class Desk:
         return await self.service.decide(DecisionInput(request.id, verdict, reason, request.digest), who)
 
     def deliveries(self, request: ConfirmRequest) -> list[NotifyDelivery]:
-        return self.service.database.read_now(lambda db: deliveries.of_request(db, request.id))
+        return self.service.database.read_now(lambda db: deliveries.list_deliveries(db, request.id))
 
     def events(self, request: ConfirmRequest) -> list[str]:
         return [event.kind for event in self.service.log.history(request_id=request.id)]

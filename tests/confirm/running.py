@@ -16,7 +16,7 @@ import httpx2
 
 from whet.confirm import tokens
 from whet.confirm.ledger import Tx
-from whet.confirm.open import Places, open_service
+from whet.confirm.open import ServicePaths, open_service
 from whet.confirm.peers import Peers
 from whet.confirm.records import ConfirmRequest
 from whet.confirm.serve import ListenSettings, serve
@@ -64,7 +64,7 @@ class Running:
         peers: Peers | None = None,
         **more: Any,
     ) -> None:
-        self.places = Places(folder / "confirmations.db", folder / "confirm")
+        self.places = ServicePaths(folder / "confirmations.db", folder / "confirm")
         self.service = open_service(self.places, policy=policy, limits=CallerLimits(rate, pending))
         if hands is not None:
             self.service.timeline = hands.timeline(self.service.timeline.now_s() if hands.wall_s < 0 else 0.0)
@@ -178,7 +178,7 @@ class Running:
         await serve(self.service, self.places, self.settings, ready, stop=self._stop, beside=beside)
 
 
-def outside(places: Places) -> apsw.Connection:
+def outside(places: ServicePaths) -> apsw.Connection:
     """A connection that is not the service's, through the same SQLite library: another one in this process
     would drop the service's locks when it closes the file."""
     made = apsw.Connection(str(places.database))
@@ -193,7 +193,7 @@ def field_of(page: str, name: str) -> str:
     return found[1]
 
 
-def touch(places: Places, sql: str, *values: apsw.SQLiteValue) -> None:
+def touch(places: ServicePaths, sql: str, *values: apsw.SQLiteValue) -> None:
     """Change the database behind the service's back."""
     writer = outside(places)
     writer.execute(sql, values)

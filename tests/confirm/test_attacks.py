@@ -26,13 +26,13 @@ from whet.confirm.decide import DecisionInput
 from whet.confirm.keys import base64url
 from whet.confirm.ledger import Tx
 from whet.confirm.oidc import OidcPerson, OidcSettings, SignInAttempt
-from whet.confirm.passkeys import challenge_of
+from whet.confirm.passkeys import vote_challenge
 from whet.confirm.records import Caller
 from whet.confirm.requests import revealed_digest
-from whet.confirm.web.keyring import site_of
+from whet.confirm.web.keyring import request_origin
 from whet.confirm.web.provider import ProviderPages
 from whet.contract.errors import StoreCorrupt
-from whet.web.sessions import owner
+from whet.web.sessions import find_client_user
 
 POLICY = """
 [groups]
@@ -206,7 +206,7 @@ def test_a_cookie_that_another_user_of_the_machine_was_shown_is_worth_nothing(tm
 
 @pytest.mark.parametrize("client", [None, ("testclient", 1), ("192.0.2.7", 80), ("::1", 80)])
 def test_who_is_elsewhere_has_no_user_here(client: object) -> None:
-    assert owner({"type": "http", "client": client, "server": ("127.0.0.1", 80)}) == ""
+    assert find_client_user({"type": "http", "client": client, "server": ("127.0.0.1", 80)}) == ""
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_what_a_passkey_signed_at_another_port_of_this_machine_is_none_of_ours(
     origin: str, is_ours: bool
 ) -> None:
     scope = {"type": "http", "headers": [(b"origin", origin.encode())], "server": ("127.0.0.1", 8766)}
-    assert (site_of(Request(scope)).origin == origin) is is_ours
+    assert (request_origin(Request(scope)).origin == origin) is is_ours
 
 
 def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path: P
 
         def enter(name: str) -> str:
             person = OidcPerson("https://idp.example", f"u-{name}", name, "approve", ())
-            return server.run(server.service.change(lambda tx: people.enter(tx, person, 60.0)))
+            return server.run(server.service.change(lambda tx: people.record_login(tx, person, 60.0)))
 
         assert "has a token here" in enter("alice") and enter("ann") == ""
         server.token("approve", "ann")  # an admin says that they are one
@@ -281,7 +281,7 @@ class Authenticator:
     def sign(self, digest: str, *, verdict: str = "approve", **odd: Any) -> str:
         said = {
             "type": odd.get("type", "webauthn.get"),
-            "challenge": base64url(challenge_of(verdict, digest)),
+            "challenge": base64url(vote_challenge(verdict, digest)),
             "origin": odd.get("origin", "http://localhost:8766"),
         }
         client = json.dumps(said).encode()
@@ -443,7 +443,7 @@ def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
 
             traced.set_exec_trace(note)
             try:
-                decide.reveal(tx, made["id"], alice)
+                decide.record_reveal(tx, made["id"], alice)
                 revealed_digest(tx.connection, made["id"], "alice")
                 return decide.decide(tx, ballot, alice, server.service.policy_file.policy)
             finally:

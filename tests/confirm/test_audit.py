@@ -15,11 +15,11 @@ from whet.config.paths import Home
 from whet.confirm import audit, requests, retention
 from whet.confirm.decide import DecisionInput, cancel, consume, decide
 from whet.confirm.ledger import Tx
-from whet.confirm.open import Places, open_service
+from whet.confirm.open import ServicePaths, open_service
 from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.records import ApprovalPlan, Caller
 from whet.confirm.service import CallerLimits
-from whet.confirm.submit import Submission, draft, store
+from whet.confirm.submit import Submission, judge_submission, store
 from whet.confirm.watermark import last_mark
 from whet.contract.errors import ConfigError
 
@@ -27,9 +27,9 @@ AGENT, ALICE = Caller("agent", "submit"), Caller("alice", "approve")
 POLICY = ConfirmPolicy()
 
 
-def fill(folder: Path, count: int) -> Places:
+def fill(folder: Path, count: int) -> ServicePaths:
     """A database with `count` requests: approved and used, denied, cancelled, pending."""
-    places = Places(folder / "c.db", folder / "confirm")
+    places = ServicePaths(folder / "c.db", folder / "confirm")
     service = open_service(places, policy=None, limits=CallerLimits())
     hands = ToolUse()
     hands.wall_s = service.timeline.now_s()
@@ -38,7 +38,7 @@ def fill(folder: Path, count: int) -> Places:
     def one(db: apsw.Connection, number: int) -> None:
         hands.pass_by(0.5)
         tx = Tx(db, timeline.now_s(), service.key)
-        made = draft(Submission("deploy", f"no {number}", {"n": number}), AGENT, POLICY, tx.now_s)
+        made = judge_submission(Submission("deploy", f"no {number}", {"n": number}), AGENT, POLICY, tx.now_s)
         request = store(tx, made, 10**9, 1).request
         assert request is not None
         if number % 4 < 2:
@@ -58,7 +58,7 @@ def fill(folder: Path, count: int) -> Places:
     return places
 
 
-def look(path: Path, places: Places, outside=()) -> audit.AuditReport:
+def look(path: Path, places: ServicePaths, outside=()) -> audit.AuditReport:
     db = apsw.Connection(str(path))
     try:
         return audit.verify(db, audit.read_keys(places.public_key), outside)
@@ -110,7 +110,7 @@ def mutate(db: sqlite3.Connection, dice: random.Random) -> str:
     return kind
 
 
-def run_mutations(places: Places, folder: Path, count: int) -> None:
+def run_mutations(places: ServicePaths, folder: Path, count: int) -> None:
     dice = random.Random(20261121)
     missed = []
     for number in range(count):
@@ -184,7 +184,7 @@ def test_a_vote_without_the_signature_that_its_rule_demands_is_found(tmp_path):
 
     def work(db: apsw.Connection) -> None:
         tx = Tx(db, service.timeline.now_s(), service.key)
-        made = draft(Submission("deploy", "", {}), AGENT, POLICY, tx.now_s)
+        made = judge_submission(Submission("deploy", "", {}), AGENT, POLICY, tx.now_s)
         strict = msgspec.structs.replace(made.request, plan=ApprovalPlan(needs_passkey=True))
         request = store(tx, msgspec.structs.replace(made, request=strict), 10**9, 1).request
         assert request is not None
@@ -206,7 +206,7 @@ def test_a_removed_record_is_found(places, tmp_path):
     assert "record is gone" in look(copy, places).problems[0]
 
 
-def restamped(places: Places, copy: Path) -> None:
+def restamped(places: ServicePaths, copy: Path) -> None:
     """What somebody with the file but without the key can do: cut the log and its checkpoints off."""
     shutil.copy(places.database, copy)
     db = sqlite3.connect(copy)
@@ -243,12 +243,14 @@ def test_pruning_keeps_the_log_verifiable(tmp_path):
     service = open_service(places, policy=None, limits=CallerLimits())
     db = service.database
     ((before_s,),) = db.read_now(lambda c: c.execute("SELECT at FROM events WHERE id = 250").fetchall())
-    cut = db.read_now(lambda c: retention.plan(c, before_s))
+    cut = db.read_now(lambda c: retention.plan_pruning(c, before_s))
     assert cut.size == 200 and cut.requests > 40
     archive = list(db.read_now(lambda c: [*audit.export(c, 0, cut.size)]))
     assert len(archive) == 200
-    db.write_now(lambda c: retention.note(Tx(c, service.timeline.now_s(), service.key), cut, "test"))
-    while db.write_now(lambda c: retention.take(c, cut)):
+    db.write_now(
+        lambda c: retention.record_pruning(Tx(c, service.timeline.now_s(), service.key), cut, "test")
+    )
+    while db.write_now(lambda c: retention.prune_batch(c, cut)):
         pass
     db.close()
     report = look(places.database, places)
@@ -263,8 +265,10 @@ def test_pruning_keeps_the_log_verifiable(tmp_path):
 def test_a_checkpoint_that_was_taken_out_of_the_exported_file_is_found(places):
     db = apsw.Connection(str(places.database))
     kept = [audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size")]
-    assert audit.gaps(db, kept) == [] and audit.gaps(db, kept[:-1]) == []
-    assert "taken out" in audit.gaps(db, [kept[0], *kept[2:]])[0]
+    assert (
+        audit.find_removed_checkpoints(db, kept) == [] and audit.find_removed_checkpoints(db, kept[:-1]) == []
+    )
+    assert "taken out" in audit.find_removed_checkpoints(db, [kept[0], *kept[2:]])[0]
     db.close()
 
 

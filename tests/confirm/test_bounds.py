@@ -12,7 +12,7 @@ import pytest
 
 from tests.confirm.running import SUBMIT, Running, field_of, touch
 from tests.confirm.test_attacks import ask
-from whet.confirm.addresses import AddressRefused, resolve, taken_apart
+from whet.confirm.addresses import AddressRefused, resolve, split_callback_url
 from whet.confirm.callbacks import Callbacks, _Slots  # pyright: ignore[reportPrivateUsage]
 from whet.confirm.records import Vote
 from whet.confirm.web.view import _ballot  # pyright: ignore[reportPrivateUsage]
@@ -36,7 +36,7 @@ NOWHERE = [
 @pytest.mark.parametrize("url", NOWHERE)
 def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path, url: str) -> None:
     with pytest.raises(AddressRefused):
-        taken_apart(url)
+        split_callback_url(url)
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
         refused = agent.post("/confirm", json=SUBMIT | {"callback_url": url})

@@ -16,19 +16,19 @@ import pytest
 
 from tests.confirm.people import Desk
 from whet.confirm.callbacks import (
-    _LOOK_S,
+    _POLL_S,
     Callbacks,
     DueCallback,
     _Slots,
     load_secret,
     receiver_of,
-    revive,
+    retry_dead_letter,
     signatures,
 )
 from whet.confirm.http.reading import _before, _limit, _wait_seconds
 from whet.confirm.http.wire import HttpRefusal, header, parse_object, query, read_as
 from whet.contract.errors import ConfigError
-from whet.web.beat import in_step
+from whet.web.beat import aligned_delay
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_over: bo
         slots = _Slots()
         slots.take(1, ("a", "ann"))
         if not left_over:
-            await asyncio.sleep(in_step(_LOOK_S))  # a whole step lies before the next look
+            await asyncio.sleep(aligned_delay(_POLL_S))  # a whole step lies before the next look
         pause = asyncio.ensure_future(slots.pause(left_over))
         await asyncio.sleep(0)
         slots.free(1)
@@ -133,7 +133,7 @@ def test_a_webhook_is_tried_for_a_day_at_longer_and_longer_intervals(
         item = DueCallback(db.last_insert_rowid(), "msg_1", "r1", "u", "{}", now_s - age_s, attempts)
         callbacks._note(db, now_s, item, (problem, is_final))
         found = db.execute(f"SELECT {columns} FROM callbacks").fetchone()
-        revived = revive(db, item.id, now_s + 7), revive(db, item.id + 1, now_s)
+        revived = retry_dead_letter(db, item.id, now_s + 7), retry_dead_letter(db, item.id + 1, now_s)
         return found, revived, db.execute(f"SELECT {columns}, created_at FROM callbacks").fetchone()
 
     found, revived, after = desk.service.database.write_now(work)

@@ -16,7 +16,7 @@ from tests.confirm.running import SUBMIT, Running, ToolUse
 from whet.confirm.canonical import canonical, request_digest
 from whet.confirm.grants import GrantRefused, check_grant
 from whet.confirm.keys import PublicKey, SigningKey, load_key
-from whet.confirm.open import Places, StartTerms, open_service
+from whet.confirm.open import ServicePaths, StartTerms, open_service
 from whet.confirm.service import CallerLimits
 from whet.contract.errors import ConfigError, SchemaTooNew, StoreBusy, StoreCorrupt
 
@@ -116,7 +116,7 @@ def test_a_key_is_called_by_the_first_sixteen_digits_of_its_hash():
 
 
 def places(tmp_path):
-    return Places(tmp_path / "c.db", tmp_path / "confirm")
+    return ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
 
 
 def start(where, **more):

@@ -23,9 +23,9 @@ from whet.cli.confirm import _describe
 from whet.confirm.client import requires_confirmation
 from whet.confirm.grants import GrantRefused, check_grant, sign_grant
 from whet.confirm.hook import run_hook
-from whet.confirm.notify.plain import body
-from whet.confirm.notify.telling import notice_of
-from whet.confirm.shown import fit, look_closely, unclear, units
+from whet.confirm.notify.plain import format_body
+from whet.confirm.notify.telling import build_notice
+from whet.confirm.shown import count_units, describe_unclear, fit_text, unclear_warning
 from whet.confirm.tickets import ConfirmationRefused
 
 HARM = "rm -rf /srv/shop"
@@ -78,8 +78,8 @@ def test_the_harm_is_seen_before_a_yes_wherever_it_stands(server: Running, way: 
         assert HARM in seen(page) or 'id="approve"' not in page
     record = server.client("approve", "carol").get(f"/confirm/{request_id}").json()
     assert HARM in "\n".join(_describe(record))
-    notice = notice_of(server.stored(request_id), [], link="")
-    assert HARM in body(notice) or not notice.may_approve
+    notice = build_notice(server.stored(request_id), [], link="")
+    assert HARM in format_body(notice) or not notice.may_approve
 
 
 @pytest.mark.parametrize("field", ["action", "requester", "session_key", "description"])
@@ -101,8 +101,8 @@ def test_what_runs_in_another_order_than_it_is_shown_is_named(
     server: Running, text: str, turned: bool
 ) -> None:
     request = server.stored(ask(server, {"command": text, "more": ["\u05d0", "\u05d1"]}))
-    assert any("right to left" in one for one in unclear(request)) is turned
-    assert ("as JSON" in look_closely(request)) is turned
+    assert any("right to left" in one for one in describe_unclear(request)) is turned
+    assert ("as JSON" in unclear_warning(request)) is turned
 
 
 def deciding(server: Running, change: Any) -> threading.Thread:
@@ -299,8 +299,8 @@ def test_a_hook_that_gets_no_text_denies(server: Running) -> None:
 
 
 def test_a_text_for_a_vendor_fits_its_limit_and_says_what_was_cut() -> None:
-    assert fit("x" * 1_000, 1_000) == ("x" * 1_000, False)
-    assert fit("x" * 1_001, 1_000) == ("x" * 956 + "\n[... cut, 1,001 characters in all]", True)
+    assert fit_text("x" * 1_000, 1_000) == ("x" * 1_000, False)
+    assert fit_text("x" * 1_001, 1_000) == ("x" * 956 + "\n[... cut, 1,001 characters in all]", True)
     for text in ("😀" * 900, "x" * 1_999, "x" * 300_000, "\u202e" * 900):
-        shown, is_cut = fit(text, 1_000)
-        assert is_cut and units(shown) <= 1_000, text[:5]
+        shown, is_cut = fit_text(text, 1_000)
+        assert is_cut and count_units(shown) <= 1_000, text[:5]

@@ -9,9 +9,9 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, ToolUse, field_of
 from whet.cli.confirm import explain_failure
 from whet.confirm import factors
-from whet.confirm.factors import STEP_S, code_at, secret_of
+from whet.confirm.factors import STEP_S, code_at, parse_secret
 from whet.confirm.ledger import Tx
-from whet.confirm.notify.telling import notice_of
+from whet.confirm.notify.telling import build_notice
 from whet.confirm.tickets import Failed
 
 POLICY = '[[rules]]\nname = "twice"\naction = "deploy"\neffect = "ask"\nsecond_factor = true\n'
@@ -34,7 +34,7 @@ class Guarded:
     def __init__(self, server: Running, hands: ToolUse) -> None:
         self.server, self.hands = server, hands
         self.agent, self.alice = server.client("submit", "agent"), server.client("approve", "alice")
-        self.secret = secret_of(self.change(lambda tx: factors.enrol(tx, "alice", by="test")).secret)
+        self.secret = parse_secret(self.change(lambda tx: factors.enrol(tx, "alice", by="test")).secret)
 
     def change(self, work: Any) -> Any:
         service = self.server.service
@@ -137,7 +137,7 @@ def test_the_page_asks_for_the_code_and_a_chat_has_no_button(guarded):
     assert browser.post(path, data=form | {"sure": "yes", "code": guarded.code()}).status_code == 303
     request = server.service.get(made["id"])
     assert request is not None and request.status == "approved"
-    assert not notice_of(request, [], link="").may_approve
+    assert not build_notice(request, [], link="").may_approve
 
 
 def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(tmp_path):

@@ -14,18 +14,18 @@ from tests.confirm.running import SUBMIT, Running
 from whet.confirm import audit, tokens, whitelist
 from whet.confirm.index_check import index_problem_at_start
 from whet.confirm.ledger import Tx, event_hash
-from whet.confirm.open import Places, StartTerms, open_service
+from whet.confirm.open import ServicePaths, StartTerms, open_service
 from whet.confirm.schema import STEPS
 from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.submit import Submission
 from whet.contract.errors import ConfigError, StoreCorrupt
-from whet.web.tokens import hash_of
+from whet.web.tokens import hash_secret
 
 HASHES, IDS = "sqlite_autoindex_tokens_2", "sqlite_autoindex_tokens_1"
 FORGED = "wct_" + "x" * 43
 
 
-def opened(places: Places, *, why: str = "") -> ConfirmService:
+def opened(places: ServicePaths, *, why: str = "") -> ConfirmService:
     return open_service(places, policy=None, limits=CallerLimits(), terms=StartTerms(why))
 
 
@@ -37,7 +37,7 @@ def token(service: ConfirmService, name: str, role: str = "approve") -> tuple[st
     return change(service, lambda tx: tokens.create(tx, name, role, by="test"))  # type: ignore[return-value]
 
 
-def look(places: Places) -> tuple[str, ...]:
+def look(places: ServicePaths) -> tuple[str, ...]:
     db = apsw.Connection(str(places.database))
     try:
         return audit.verify(db, audit.read_keys(places.public_key)).problems
@@ -46,38 +46,38 @@ def look(places: Places) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(tmp_path / "c.db", tmp_path / "confirm")
+def places(tmp_path: Path) -> ServicePaths:
+    return ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
 
 
 @pytest.fixture
-def forged(places: Places) -> str:
+def forged(places: ServicePaths) -> str:
     """The hash of alice's token replaced in the index alone; gives her real secret."""
     service = opened(places)
     _, secret = token(service, "alice")
     service.database.close()
-    index_pages.overwrite(places.database, HASHES, hash_of(secret), hash_of(FORGED))
+    index_pages.overwrite(places.database, HASHES, hash_secret(secret), hash_secret(FORGED))
     return secret
 
 
-def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(places: Places) -> None:
+def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(places: ServicePaths) -> None:
     service = opened(places)
     _, secret = token(service, "alice")
-    index_pages.overwrite(places.database, HASHES, hash_of(secret), hash_of(FORGED))
+    index_pages.overwrite(places.database, HASHES, hash_secret(secret), hash_secret(FORGED))
     again = tokens.TOKENS
     db = apsw.Connection(str(places.database))
     try:
-        assert db.execute("SELECT name FROM tokens WHERE hash = ?", (hash_of(FORGED),)).fetchone() == (
+        assert db.execute("SELECT name FROM tokens WHERE hash = ?", (hash_secret(FORGED),)).fetchone() == (
             "alice",
         ), "the attack works on a query that believes the index"
-        assert again.find(db, again.by_hash, hash_of(FORGED)) is None
+        assert again.find(db, again.by_hash, hash_secret(FORGED)) is None
     finally:
         db.close()
     assert service.authenticate(FORGED) is None
     service.database.close()
 
 
-def test_an_id_forged_in_the_index_is_not_somebody_else(places: Places) -> None:
+def test_an_id_forged_in_the_index_is_not_somebody_else(places: ServicePaths) -> None:
     service = opened(places)
     alice, _ = token(service, "alice")
     db = service.database
@@ -87,7 +87,7 @@ def test_an_id_forged_in_the_index_is_not_somebody_else(places: Places) -> None:
     db.close()
 
 
-def test_a_start_and_the_audit_find_a_forged_hash(places: Places, forged: str) -> None:
+def test_a_start_and_the_audit_find_a_forged_hash(places: ServicePaths, forged: str) -> None:
     (problem,) = look(places)
     assert HASHES in problem and "\n" not in problem
     with pytest.raises(ConfigError, match=HASHES) as refused:
@@ -95,7 +95,7 @@ def test_a_start_and_the_audit_find_a_forged_hash(places: Places, forged: str) -
     assert "--accept-state" in str(refused.value.hint)
 
 
-def test_a_state_that_is_accepted_has_its_indexes_made_anew(places: Places, forged: str) -> None:
+def test_a_state_that_is_accepted_has_its_indexes_made_anew(places: ServicePaths, forged: str) -> None:
     service = opened(places, why="restored by hand")
     assert service.authenticate(FORGED) is None
     who = service.authenticate(forged)
@@ -107,7 +107,7 @@ def test_a_state_that_is_accepted_has_its_indexes_made_anew(places: Places, forg
 @pytest.mark.parametrize(
     "index", ["by_rate", "whitelisted", "events_by_request", "sqlite_autoindex_requests_1", HASHES]
 )
-def test_an_emptied_index_is_found(places: Places, tmp_path: Path, index: str) -> None:
+def test_an_emptied_index_is_found(places: ServicePaths, tmp_path: Path, index: str) -> None:
     with Running(tmp_path) as server:
         change(
             server.service,
@@ -144,7 +144,7 @@ def test_a_request_found_under_another_id_is_not_used(tmp_path: Path) -> None:
         assert alice.post(f"/confirm/{'0' * 22}/approve").status_code == 404
 
 
-def test_a_rate_forged_in_the_index_stores_nothing(places: Places) -> None:
+def test_a_rate_forged_in_the_index_stores_nothing(places: ServicePaths) -> None:
     service = opened(places)
     token(service, "agent", "submit")
     who = service.authenticate(token(service, "agent", "submit")[1])

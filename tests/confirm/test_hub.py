@@ -13,7 +13,7 @@ def test_the_watch_rests_until_somebody_outside_waits() -> None:
     async def main() -> None:
         hub = Hub(0, lambda after, before: [])
         inside = hub.next_event(is_background=True)
-        assert not hub.is_attended
+        assert not hub.has_waiters
         waits: tuple[Callable[[], asyncio.Future[Any]], ...] = (lambda: hub.begin("one"), hub.next_event)
         for wait in waits:
             resting = asyncio.create_task(hub.pause(0.0, 3600.0))
@@ -21,11 +21,11 @@ def test_the_watch_rests_until_somebody_outside_waits() -> None:
             assert not resting.done()
             future: asyncio.Future[Any] = wait()
             await asyncio.wait_for(resting, 20)
-            assert hub.is_attended
+            assert hub.has_waiters
             await asyncio.wait_for(hub.pause(0.0, 3600.0), 20)
             hub.drop(future, "one")
             hub.forget(future)
-            assert not hub.is_attended
+            assert not hub.has_waiters
         hub.close()
         assert inside.done()
 

@@ -26,7 +26,7 @@ from whet.confirm.keys import base64url, unbase64
 from whet.confirm.notify.buttons import Buttons
 from whet.confirm.notify.presses import Presses
 from whet.confirm.notify.settings import ConfiguredNotifier, NotifyPersonText, People
-from whet.confirm.notify.telling import notice_of
+from whet.confirm.notify.telling import build_notice
 from whet.confirm.oidc import OidcSettings
 from whet.confirm.records import RequestOutcome
 from whet.contract.channels import ChatPlace, Incoming
@@ -293,7 +293,7 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
         presses, mine, other = _desk(server, who)
 
         def data(buttons: Buttons, request_id: str, label: str = "Approve") -> str:
-            notice = notice_of(server.stored(request_id), [], link="")
+            notice = build_notice(server.stored(request_id), [], link="")
             return next(one.data for one in buttons.of(notice) if label in one.label)
 
         def press(text: str, user: str = "7") -> str:

@@ -10,10 +10,10 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, ToolUse, touch
 from tests.confirm.test_unreadable_rows import NO_TEXT, spoil, told_of
 from whet.confirm.audit import read_checkpoints
-from whet.confirm.open import Places
+from whet.confirm.open import ServicePaths
 from whet.confirm.service import ConfirmService
-from whet.confirm.upkeep import TICK_S, Upkeep, follow, tell_witnesses
-from whet.confirm.web.view import happened
+from whet.confirm.upkeep import TICK_S, Upkeep, follow_other_processes, notify_witnesses
+from whet.confirm.web.view import describe_event
 
 _ALTERED = f"UPDATE events SET kind = {NO_TEXT}"
 
@@ -61,7 +61,7 @@ def test_an_idempotency_key_is_kept_for_two_days(tmp_path: Path) -> None:
 
 
 def _altered(service: ConfirmService, changed: str) -> None:
-    touch(Places(service.database.path, service.database.path.parent), changed)
+    touch(ServicePaths(service.database.path, service.database.path.parent), changed)
 
 
 async def _goes_on(
@@ -83,7 +83,7 @@ def test_who_follows_other_processes_goes_on_where_one_wrote_nonsense(
         _altered(service, _ALTERED)
 
         async def play() -> None:
-            await _goes_on(asyncio.create_task(follow(service)), service, caplog)
+            await _goes_on(asyncio.create_task(follow_other_processes(service)), service, caplog)
 
         server.run(play())
 
@@ -96,7 +96,7 @@ def test_witnesses_are_told_later_where_a_checkpoint_can_not_be_read(
         _altered(server.service, f"UPDATE checkpoints SET head = {NO_TEXT}")
 
         async def play() -> None:
-            work = asyncio.create_task(tell_witnesses(server.service, ["http://127.0.0.1:9/"]))
+            work = asyncio.create_task(notify_witnesses(server.service, ["http://127.0.0.1:9/"]))
             await _goes_on(work, server.service, caplog)
 
         server.run(play())
@@ -107,4 +107,4 @@ def test_an_event_whose_data_was_altered_is_still_shown(tmp_path: Path) -> None:
         made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
         _altered(server.service, "UPDATE events SET data = 'junk'")
         (event,) = server.service.log.history(request_id=made)
-        assert happened(event)["word"].endswith("(what belongs to it can't be read)")
+        assert describe_event(event)["word"].endswith("(what belongs to it can't be read)")

@@ -16,7 +16,7 @@ from tests.confirm.running import Running, ToolUse, field_of, touch
 from whet.confirm import decide, submit
 from whet.confirm.decide import DecisionInput
 from whet.confirm.ledger import CHECKPOINT_EVERY, Tx
-from whet.confirm.open import Places
+from whet.confirm.open import ServicePaths
 from whet.confirm.records import Caller, ConfirmRequest
 from whet.confirm.requests import RequestFilter, count_pending
 from whet.confirm.service import ConfirmService
@@ -32,7 +32,10 @@ def ask(service: ConfirmService, *given: Submission, who: Caller = AGENT) -> lis
     policy, now_s = service.policy_file.policy, service.timeline.now_s()
 
     def write(tx: Tx) -> list[ConfirmRequest]:
-        made = (submit.store(tx, submit.draft(one, who, policy, now_s), 10_000, 10_000) for one in given)
+        made = (
+            submit.store(tx, submit.judge_submission(one, who, policy, now_s), 10_000, 10_000)
+            for one in given
+        )
         return [one.request for one in made if one.request is not None]
 
     return service.database.write_now(lambda db: write(Tx(db, now_s, service.key)))
@@ -136,7 +139,7 @@ def test_the_log_is_read_from_any_number_on(past: Past) -> None:
 
 def test_time_goes_on_from_what_another_process_wrote(past: Past) -> None:
     service, later_s = past.service, past.service.timeline.now_s() + 500.0
-    others = Places(service.database.path, past.folder)
+    others = ServicePaths(service.database.path, past.folder)
     size = service.log.state().size
     touch(others, "INSERT INTO events VALUES (?, ?, 'noted', '', '', '', '{}', x'00')", size + 1, later_s)
     assert service.timeline.now_s() < later_s

@@ -17,7 +17,7 @@ import pytest
 from tests.confirm.running import SUBMIT, Running
 from tests.confirm.test_tampering import columns, look, other, places
 from whet.confirm import audit
-from whet.confirm.open import Places, StartTerms, open_service
+from whet.confirm.open import ServicePaths, StartTerms, open_service
 from whet.confirm.service import CallerLimits
 from whet.contract.errors import ConfigError, StoreError
 
@@ -87,7 +87,9 @@ def add(db: apsw.Connection, table: Table, dice: random.Random) -> str:
 
 
 @pytest.mark.parametrize(("what", "count"), [(change, CHANGED), (take, TAKEN), (add, ADDED)])
-def test_rows_that_are_changed_taken_or_added_are_found(places: Places, tmp_path: Path, what, count) -> None:
+def test_rows_that_are_changed_taken_or_added_are_found(
+    places: ServicePaths, tmp_path: Path, what, count
+) -> None:
     copy = shutil.copy(places.database, tmp_path / "copy.db")
     keys, marks = audit.read_keys(places.public_key), audit.read_checkpoints(places.checkpoints)
     dice, missed, reached = random.Random(16), [], Counter[str]()
@@ -127,7 +129,7 @@ def content(path: Path) -> list[object] | None:
         db.close()
 
 
-def test_bytes_that_are_flipped_in_the_file_are_found(places: Places, tmp_path: Path) -> None:
+def test_bytes_that_are_flipped_in_the_file_are_found(places: ServicePaths, tmp_path: Path) -> None:
     """A bit anywhere in the file: what changes nothing that is read (unused space) does not count."""
     whole, before = places.database.read_bytes(), content(places.database)
     dice, missed, count, path = random.Random(4), [], 0, tmp_path / "flipped.db"
@@ -148,7 +150,7 @@ def test_bytes_that_are_flipped_in_the_file_are_found(places: Places, tmp_path: 
     assert not missed
 
 
-def test_a_log_or_its_checkpoints_that_are_cut_are_found(places: Places, tmp_path: Path) -> None:
+def test_a_log_or_its_checkpoints_that_are_cut_are_found(places: ServicePaths, tmp_path: Path) -> None:
     copy = shutil.copy(places.database, tmp_path / "copy.db")
     keys, marks = audit.read_keys(places.public_key), audit.read_checkpoints(places.checkpoints)
     dice, missed = random.Random(5), []
@@ -196,7 +198,7 @@ def test_a_service_rolled_back_to_any_earlier_state_does_not_start(tmp_path: Pat
             if way == 2:
                 (now / "confirm" / "latest.json").unlink()
             terms = StartTerms(witnesses=(witness,) if way == 3 else ())
-            places_now = Places(now / "confirmations.db", now / "confirm")
+            places_now = ServicePaths(now / "confirmations.db", now / "confirm")
             try:
                 open_service(places_now, policy=None, limits=CallerLimits(), terms=terms).database.close()
                 served.append((number, way))

@@ -286,8 +286,8 @@ def test_what_runs_out_is_written_down_as_many_as_are_asked_for(tmp_path: Path) 
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 2
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 1
         more = [await people.submit("plain") for _ in range(3)]
-        assert await people.service.change(lambda tx: decide.end_all(tx, 2)) == 2
-        assert await people.service.change(lambda tx: decide.end_all(tx, 2)) == 1
+        assert await people.service.change(lambda tx: decide.expire_all(tx, 2)) == 2
+        assert await people.service.change(lambda tx: decide.expire_all(tx, 2)) == 1
         ended = [people.service.get(one.id) for one in (*made, *more)]
         assert {(one.status, one.resolved_by) for one in ended if one} == {("expired", "system:timeout")}
         reasons = [one.reason for one in ended if one]

@@ -13,7 +13,7 @@ import pytest
 from tests.confirm.running import ToolUse
 from whet.confirm import decide
 from whet.confirm.decide import DecisionInput
-from whet.confirm.open import Places, open_service
+from whet.confirm.open import ServicePaths, open_service
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.submit import Submission
@@ -85,7 +85,7 @@ def ended(
 
 def run(folder: Path, rounds: int, seed: int) -> None:
     service = open_service(
-        Places(folder / "c.db", folder / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
+        ServicePaths(folder / "c.db", folder / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
     )
     hands = ToolUse()
     service.timeline = hands.timeline(service.timeline.now_s() + 1)

@@ -54,13 +54,13 @@ def test_a_start_says_once_that_there_is_a_seal_and_each_time_why_a_state_was_ta
     assert len(events(desk, "sealed")) == 1 and rows(
         desk, "SELECT value FROM facts WHERE name = 'sealed'"
     ) == [("1",)]
-    change(desk, lambda tx: recovery.note_state(tx, "", "because"))
+    change(desk, lambda tx: recovery.record_state(tx, "", "because"))
     assert len(events(desk, "sealed")) == 1 and events(desk, "state_accepted") == []
-    change(desk, lambda tx: recovery.note_state(tx, "it is older", " restored "))
+    change(desk, lambda tx: recovery.record_state(tx, "it is older", " restored "))
     assert events(desk, "state_accepted") == [{"problem": "it is older", "why": "restored"}]
     change(desk, lambda tx: tx.connection.execute("DELETE FROM facts WHERE name = 'sealed'"))
     for _ in range(2):
-        change(desk, lambda tx: recovery.note_state(tx, "", ""))
+        change(desk, lambda tx: recovery.record_state(tx, "", ""))
     assert len(events(desk, "sealed")) == 2
 
 
@@ -68,7 +68,7 @@ def test_a_log_falls_short_of_what_was_seen_of_it(desk: Desk) -> None:
     ((size, head),) = rows(desk, "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1")
 
     def found(*marks: LogMark) -> str:
-        return desk.service.database.read_now(lambda db: recovery.rolled_back(db, marks))
+        return desk.service.database.read_now(lambda db: recovery.find_rollback(db, marks))
 
     assert found() == "" == found(LogMark(size, head.hex())) == found(LogMark(0, "x"))
     assert found(LogMark(size, head.hex()), LogMark(size + 1, "x")) == (
@@ -170,12 +170,12 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk: Desk) -> N
     database = desk.service.database
     assert database.read_now(lambda db: stand_ins.in_force(db, NOW_S)) == [second, third]
     assert database.read_now(lambda db: stand_ins.in_force(db, until)) == []
-    assert database.read_now(lambda db: stand_ins.substitutes(db, NOW_S)) == {"ann": "Kim", "cat": "ben"}
-    here = database.read_now(lambda db: stand_ins.substitutes(db, NOW_S, but_of="KIM"))
+    assert database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S)) == {"ann": "Kim", "cat": "ben"}
+    here = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, but_of="KIM"))
     assert here == {"ann": "Kim", "cat": "ben"}
-    mine = database.read_now(lambda db: stand_ins.substitutes(db, NOW_S, but_of="Ann"))
+    mine = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, but_of="Ann"))
     assert mine == {"ann": "", "cat": "ben"}, "nobody's stand-in decides on what that person asked for"
-    assert database.read_now(lambda db: stand_ins.seats_of(db, "BEN", NOW_S)) == ["cat"]
+    assert database.read_now(lambda db: stand_ins.find_givers(db, "BEN", NOW_S)) == ["cat"]
     assert events(desk, "delegated") == [
         {"id": one.id, "stand_in": one.stand_in, "until": one.until} for one in (first, second, third)
     ]
@@ -194,7 +194,9 @@ def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(
     policy = ConfirmPolicy(rules=(rule,), groups={"ops": ("ann", "slack:S1"), "sec": ("oidc:sec",)})
 
     def seated(found: ConfirmPolicy = policy, asked_by: str = "", now_s: float = NOW_S) -> dict[str, Any]:
-        return desk.service.database.read_now(lambda db: stand_ins.seated(db, found, now_s, asked_by)).groups
+        return desk.service.database.read_now(
+            lambda db: stand_ins.apply_stand_ins(db, found, now_s, asked_by)
+        ).groups
 
     assert seated() == {"ops": ("ann",), "sec": ()}
     assert seated(ConfirmPolicy(groups=policy.groups)) == policy.groups
@@ -256,7 +258,7 @@ def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None
     change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
     with pytest.raises(NotFound, match=f"there is no whitelist entry {made[0].id} in force"):
         change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
-    found = desk.service.database.read_now(whitelist.entries)
+    found = desk.service.database.read_now(whitelist.list_entries)
     assert [(one.id, one.created_by, one.created_at, one.revoked_at) for one in found] == [
         (made[1].id, "root", NOW_S, None),
         (made[0].id, "root", NOW_S, NOW_S),

@@ -17,19 +17,19 @@ from tests.confirm.running import SUBMIT, Running, outside, touch
 from whet.confirm import audit
 from whet.confirm.grants import GrantRefused, check_grant
 from whet.confirm.ledger import Tx
-from whet.confirm.open import Places, StartTerms, open_service
+from whet.confirm.open import ServicePaths, StartTerms, open_service
 from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.timeline import Timeline
-from whet.confirm.upkeep import tell_witnesses
+from whet.confirm.upkeep import notify_witnesses
 from whet.contract.errors import ConfigError
-from whet.web.tokens import hash_of
+from whet.web.tokens import hash_secret
 
 
-def opened(places: Places, **terms) -> ConfirmService:
+def opened(places: ServicePaths, **terms) -> ConfirmService:
     return open_service(places, policy=None, limits=CallerLimits(), terms=StartTerms(**terms))
 
 
-def used_approval(folder: Path) -> tuple[Places, dict]:
+def used_approval(folder: Path) -> tuple[ServicePaths, dict]:
     """A service that ran: an approval was given, a copy of the database made, and then it was used up."""
     with Running(folder) as server:
         agent, owner = server.client("submit", "agent"), server.client("approve", "alice")
@@ -43,7 +43,7 @@ def used_approval(folder: Path) -> tuple[Places, dict]:
     return server.places, made
 
 
-def roll_back(places: Places, folder: Path) -> None:
+def roll_back(places: ServicePaths, folder: Path) -> None:
     for path in places.database.parent.glob("confirmations.db*"):
         path.unlink()
     shutil.copy(folder / "older.db", places.database)
@@ -121,7 +121,8 @@ def test_a_foreign_token_decides_nothing_while_the_service_runs(tmp_path: Path) 
         secret = "wct_" + "A" * 43
         writer = outside(server.places)
         writer.execute(
-            "INSERT INTO tokens VALUES ('t', ?, 'mallory', 'approve', 1.0, NULL, NULL)", (hash_of(secret),)
+            "INSERT INTO tokens VALUES ('t', ?, 'mallory', 'approve', 1.0, NULL, NULL)",
+            (hash_secret(secret),),
         )
         writer.close()
         headers = {"authorization": f"Bearer {secret}"}
@@ -172,7 +173,7 @@ def test_another_signing_key_is_not_taken_silently(tmp_path: Path) -> None:
 YEAR_S = 366 * 86_400.0
 
 
-def year_ahead(places: Places, folder: Path) -> tuple[dict, dict, str]:
+def year_ahead(places: ServicePaths, folder: Path) -> tuple[dict, dict, str]:
     """One run whose clock was a year ahead; gives a pending and an approved request, and a grant."""
     with Running(folder) as server:
         server.service.timeline = Timeline(wall=lambda: time.time() + YEAR_S)
@@ -185,7 +186,7 @@ def year_ahead(places: Places, folder: Path) -> tuple[dict, dict, str]:
 
 @pytest.mark.slow
 def test_a_clock_that_was_a_year_ahead_is_corrected_by_the_next_start(tmp_path: Path) -> None:
-    places = Places(tmp_path / "confirmations.db", tmp_path / "confirm")
+    places = ServicePaths(tmp_path / "confirmations.db", tmp_path / "confirm")
     pending, approved, grant = year_ahead(places, tmp_path)
     with Running(tmp_path) as server:
         assert abs(server.service.timeline.now_s() - time.time()) < 60
@@ -244,7 +245,7 @@ def test_checkpoints_reach_a_witness_by_http(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{keeper.server_port}/"
 
         async def begin() -> object:
-            return asyncio.create_task(tell_witnesses(server.service, [url]))
+            return asyncio.create_task(notify_witnesses(server.service, [url]))
 
         task = server.run(begin())
         assert Keeper.told.wait(20)
@@ -260,7 +261,7 @@ def test_checkpoints_reach_a_witness_by_http(tmp_path: Path) -> None:
 
 
 def test_a_state_that_was_taken_holds_no_sum_that_somebody_added(tmp_path: Path) -> None:
-    places = Places(tmp_path / "c.db", tmp_path / "confirm")
+    places = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
     opened(places).database.close()
     touch(places, "INSERT INTO seals VALUES ('more', 1, zeroblob(256))")
     with pytest.raises(ConfigError, match="sums of the tables"):

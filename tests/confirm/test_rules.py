@@ -8,7 +8,14 @@ import msgspec
 import pytest
 
 from tests.confirm.test_policy import NOON_MONDAY, facts
-from whet.confirm.policy import Condition, ConfirmPolicy, ConfirmRule, matches, parse_path, without_effect
+from whet.confirm.policy import (
+    Condition,
+    ConfirmPolicy,
+    ConfirmRule,
+    find_ineffective_rules,
+    matches,
+    parse_path,
+)
 from whet.confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
 
 DETAILS: dict[str, Any] = {
@@ -188,7 +195,7 @@ def test_rules_that_allow_what_always_needs_a_person_are_named() -> None:
         rule(name="mixed", effect="allow", actions=(first, "read")),
         rule(name="all", effect="allow"),
     ]
-    assert without_effect(ConfirmPolicy(rules=tuple(named))) == [
+    assert find_ineffective_rules(ConfirmPolicy(rules=tuple(named))) == [
         f"rule 'one' has no effect: {first} always needs a person",
         f"rule 'two' has no effect: {first}, {second} always need a person",
         f"rule 'mixed' has no effect on {first}, which always needs a person",

@@ -18,20 +18,20 @@ from tests.confirm.running import Running, touch
 from whet.confirm import audit, seals, tokens
 from whet.confirm.keys import SigningKey
 from whet.confirm.ledger import Tx, event_hash
-from whet.confirm.open import Places, open_service
+from whet.confirm.open import ServicePaths, open_service
 from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.upkeep import Upkeep
 from whet.confirm.web.audit import AuditWatch
 from whet.contract.errors import ConfigError, StoreCorrupt
 
 
-def opened(places: Places, *, new_key: bool = False) -> ConfirmService:
+def opened(places: ServicePaths, *, new_key: bool = False) -> ConfirmService:
     return open_service(places, policy=None, limits=CallerLimits(), new_key=new_key)
 
 
-def busy(folder: Path) -> tuple[ConfirmService, Places]:
+def busy(folder: Path) -> tuple[ConfirmService, ServicePaths]:
     """A service in the midst of much to do: its last commit holds a code."""
-    places = Places(folder / "c.db", folder / "confirm")
+    places = ServicePaths(folder / "c.db", folder / "confirm")
     service = opened(places)
     service.database.sealer._signed_at_s = math.inf  # pyright: ignore[reportPrivateUsage] no second passes here
     for name in ("alice", "bob"):
@@ -53,9 +53,9 @@ def sealed(service: ConfirmService) -> seals.Seal:
     return found
 
 
-def died(places: Places, folder: Path) -> Places:
+def died(places: ServicePaths, folder: Path) -> ServicePaths:
     """What is on disk where the service was killed, in another folder."""
-    there = Places(folder / "c.db", folder / "confirm")
+    there = ServicePaths(folder / "c.db", folder / "confirm")
     shutil.copytree(places.folder, there.folder)
     (there.folder / "latest.json").unlink()  # it names the other file
     for end in ("", "-wal"):
@@ -76,7 +76,7 @@ def test_a_sum_of_rows_is_stored_as_it_always_was() -> None:
 
 
 def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> None:
-    places = Places(tmp_path / "c.db", tmp_path / "confirm")
+    places = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
     service = opened(places)
     assert sealed(service).is_signed
     service.database.sealer._signed_at_s = -math.inf  # pyright: ignore[reportPrivateUsage] long ago
@@ -152,7 +152,7 @@ def _recoded(db: sqlite3.Connection, code: Callable[[bytes], bytes], key_id: str
     made.execute("CREATE TABLE tokens (a, b, c, d, e, f, g)")
     for row in db.execute("SELECT * FROM tokens"):
         made.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    total = seals.added_up(made, "tokens")
+    total = seals.sum_table(made, "tokens")
     db.execute("UPDATE seals SET rows = ?, sum = ? WHERE name = 'tokens'", (total.rows, total.blob))
     db.execute("UPDATE seal SET newer = NULL")  # both kept sums of tokens
     sums = {
@@ -311,13 +311,13 @@ def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:
 def test_the_code_is_of_the_whole_statement_and_of_the_private_half(tmp_path: Path) -> None:
     key, again = SigningKey(b"\1" * 32), SigningKey(b"\1" * 32)
     pieces = {"votes": b"v" * 32}
-    made = seals.sealed(7, b"h" * 32, pieces, key, is_signed=False)
-    assert seals.doubt(made, {key.id: again}) == ""
+    made = seals.make_seal(7, b"h" * 32, pieces, key, is_signed=False)
+    assert seals.seal_problem(made, {key.id: again}) == ""
     for other in (
-        seals.sealed(8, b"h" * 32, pieces, key, is_signed=False),
-        seals.sealed(7, b"i" * 32, pieces, key, is_signed=False),
-        seals.sealed(7, b"h" * 32, {"votes": b"w" * 32}, key, is_signed=False),
-        seals.sealed(7, b"h" * 32, pieces, OTHER, is_signed=False),
+        seals.make_seal(8, b"h" * 32, pieces, key, is_signed=False),
+        seals.make_seal(7, b"i" * 32, pieces, key, is_signed=False),
+        seals.make_seal(7, b"h" * 32, {"votes": b"w" * 32}, key, is_signed=False),
+        seals.make_seal(7, b"h" * 32, pieces, OTHER, is_signed=False),
     ):
         assert other.signature != made.signature
-    assert "known" in seals.doubt(made, {})
+    assert "known" in seals.seal_problem(made, {})

@@ -21,7 +21,7 @@ from tests.confirm.test_sight import page_of
 from whet.cli.confirm_install import install
 from whet.confirm.boundary import boundary_of, is_same_user
 from whet.confirm.client import BlockingClient
-from whet.confirm.peers import peers_of
+from whet.confirm.peers import find_peers
 from whet.contract.errors import ConfigError
 from whet.log import mask
 
@@ -116,7 +116,7 @@ def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path: Path) -> 
     for role, may in (("approve", True), ("submit", False)):
         folder = tmp_path / role
         folder.mkdir()
-        peers = peers_of([me], []) if role == "approve" else peers_of([], [me])
+        peers = find_peers([me], []) if role == "approve" else find_peers([], [me])
         with Running(folder, socket=folder / "api.sock", peers=peers) as server:
             made = server.client("submit", "somebody").post("/confirm", json=SUBMIT).json()
             with BlockingClient(f"unix:{folder}/api.sock") as client:
@@ -128,7 +128,7 @@ def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path: Path) -> 
 
 def test_service_a_user_who_is_not_named_needs_a_token_at_the_socket(tmp_path: Path) -> None:
     with Running(
-        tmp_path, socket=tmp_path / "api.sock", peers=peers_of(["0"], []) if os.geteuid() else {}
+        tmp_path, socket=tmp_path / "api.sock", peers=find_peers(["0"], []) if os.geteuid() else {}
     ) as server:
         assert server.port
         with BlockingClient(f"unix:{tmp_path}/api.sock") as client:
@@ -137,7 +137,7 @@ def test_service_a_user_who_is_not_named_needs_a_token_at_the_socket(tmp_path: P
 
 def test_nobody_asks_and_decides() -> None:
     with pytest.raises(ConfigError, match="ask and decide"):
-        peers_of(["0"], ["0"])
+        find_peers(["0"], ["0"])
 
 
 def test_files_nothing_of_the_service_can_be_read_by_others(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_files_install_says_what_it_would_do_and_hardens_the_unit() -> None:
 @pytest.mark.slow
 def test_every_page_says_where_the_service_does_not_run_apart(tmp_path: Path) -> None:
     me = str(os.geteuid())
-    agents = (({}, True), (peers_of([], ["54321"]), False), (peers_of([], [me]), True))
+    agents = (({}, True), (find_peers([], ["54321"]), False), (find_peers([], [me]), True))
     for number, (peers, is_said) in enumerate(agents):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -12,7 +12,7 @@ import pytest
 from tests.confirm.process import Served
 from whet.confirm import retention
 from whet.confirm.decide import DecisionInput
-from whet.confirm.open import Places, make_first_tokens, open_service
+from whet.confirm.open import ServicePaths, make_first_tokens, open_service
 from whet.confirm.records import Caller
 from whet.confirm.requests import RequestFilter
 from whet.confirm.service import CallerLimits, ConfirmService
@@ -47,7 +47,7 @@ async def resolve(service: ConfirmService, count: int, *, leave: int = 0) -> Non
 def grow(folder: Path, count: int, warm_up: int = 6_000) -> float:
     """Memory that `count` resolved requests cost, in MB, after a warm-up that fills caches."""
     service = open_service(
-        Places(folder / "c.db", folder / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
+        ServicePaths(folder / "c.db", folder / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
     )
 
     async def go() -> float:
@@ -71,11 +71,11 @@ def test_memory_stays_flat_over_a_million_and_old_ones_can_be_taken_away(tmp_pat
     print(f"{grown:.1f} MB more after a million requests")
     assert grown < 20
     service = open_service(
-        Places(tmp_path / "c.db", tmp_path / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
+        ServicePaths(tmp_path / "c.db", tmp_path / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
     )
-    cut = service.database.read_now(lambda db: retention.plan(db, service.timeline.now_s()))
+    cut = service.database.read_now(lambda db: retention.plan_pruning(db, service.timeline.now_s()))
     assert cut.requests >= 1_000_000
-    while service.database.write_now(lambda db: retention.take(db, cut)):
+    while service.database.write_now(lambda db: retention.prune_batch(db, cut)):
         pass
     assert service.list(RequestFilter(status="denied", limit=5)) == []
     service.database.close()
@@ -84,7 +84,7 @@ def test_memory_stays_flat_over_a_million_and_old_ones_can_be_taken_away(tmp_pat
 @pytest.mark.soak
 def test_ready_within_a_second_with_a_hundred_thousand_requests(tmp_path):
     home = tmp_path / "home"
-    where = Places(home / "confirmations.db", home / "confirm")
+    where = ServicePaths(home / "confirmations.db", home / "confirm")
     home.mkdir()
     service = open_service(where, policy=None, limits=CallerLimits(10**9, 10**9))
     service.timeline = Timeline()

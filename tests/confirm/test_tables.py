@@ -16,7 +16,7 @@ from whet.confirm import shown
 from whet.confirm.export import SyslogDatagrams, SyslogStream, otlp_logs, parse_destination, syslog_line
 from whet.confirm.http.guard import retry_after
 from whet.confirm.names import (
-    SHAPE,
+    REQUEST_ID,
     action_key,
     is_high_risk,
     is_same_person,
@@ -24,11 +24,18 @@ from whet.confirm.names import (
     person_key,
 )
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
-from whet.confirm.notify.buttons import Buttons, Pressed
-from whet.confirm.peers import listen_at, peers_of
+from whet.confirm.notify.buttons import ButtonPress, Buttons
+from whet.confirm.peers import find_peers, listen_at
 from whet.confirm.quorum import counts_for, describe, groups_in, is_met, parse_quorum
 from whet.confirm.records import ANYBODY, ApprovalNeed, ApprovalPlan, AuditEvent, Caller
-from whet.confirm.web.arguments import ArgumentDiffLine, ArgumentRow, Sight, changes, document, rows
+from whet.confirm.web.arguments import (
+    ArgumentDiffLine,
+    ArgumentRow,
+    Disclosure,
+    build_rows,
+    diff_lines,
+    format_document,
+)
 from whet.confirm.witnesses import Witnesses
 from whet.contract.errors import ConfigError
 
@@ -66,7 +73,7 @@ def block(name: str, text: str, **more: Any) -> ArgumentRow:
 def test_arguments_are_rows_with_what_matters_first(
     details: dict[str, Any], found: list[ArgumentRow]
 ) -> None:
-    assert rows(details, Sight()) == found
+    assert build_rows(details, Disclosure()) == found
 
 
 def line(kind: Any, text: str) -> ArgumentDiffLine:
@@ -74,8 +81,8 @@ def line(kind: Any, text: str) -> ArgumentDiffLine:
 
 
 def test_changes_and_patches_are_diffs_above_the_rest() -> None:
-    found = rows(
-        {"z": 1, "old": "a\nb", "new": "a\nc", "patch": "--- x\n+++ x\n@@ 1 @@\n-b\n+c\n d\ne"}, Sight()
+    found = build_rows(
+        {"z": 1, "old": "a\nb", "new": "a\nc", "patch": "--- x\n+++ x\n@@ 1 @@\n-b\n+c\n d\ne"}, Disclosure()
     )
     assert [row.name for row in found] == ["old → new", "patch", "z"]
     assert found[0].diff[1:] == (line("same", "a"), line("removed", "b"), line("added", "c"))
@@ -89,26 +96,30 @@ def test_changes_and_patches_are_diffs_above_the_rest() -> None:
         line("same", "d"),
         line("same", "e"),
     )
-    long = rows({"diff": "x" + "\n+y" * 60}, Sight())[0]
+    long = build_rows({"diff": "x" + "\n+y" * 60}, Disclosure())[0]
     assert (long.is_folded, long.size, long.added) == (True, "61 lines", 60)
-    assert not rows({"diff": "x" + "\n+y" * 59}, Sight())[0].is_folded
+    assert not build_rows({"diff": "x" + "\n+y" * 59}, Disclosure())[0].is_folded
 
 
 def test_a_change_has_some_lines_around_and_a_very_long_one_is_shown_whole() -> None:
     before = "\n".join(str(number) for number in range(20))
-    found = changes(before, before.replace("10", "ten"), Sight(), around=2)
+    found = diff_lines(before, before.replace("10", "ten"), Disclosure(), around=2)
     assert [one.text for one in found[1:]] == ["8", "9", "10", "ten", "11", "12"]
     lines = ["x"] * 2_000
-    assert len(changes("\n".join(lines), "\n".join([*lines[1:], "y"]), Sight())) < 20
-    assert changes("\n".join(lines), "\n".join([*lines, "y"]), Sight())[-1] == line("added", "y")
-    assert len(changes("\n".join(lines), "\n".join([*lines, "y"]), Sight())) == 4_001
+    assert len(diff_lines("\n".join(lines), "\n".join([*lines[1:], "y"]), Disclosure())) < 20
+    assert diff_lines("\n".join(lines), "\n".join([*lines, "y"]), Disclosure())[-1] == line("added", "y")
+    assert len(diff_lines("\n".join(lines), "\n".join([*lines, "y"]), Disclosure())) == 4_001
 
 
 def test_a_sight_shows_all_or_all_but_secrets() -> None:
     details = {"token": "abc", "mine": 1, "path": "a"}
-    part, whole = Sight(("mi*",)), Sight(("mi*",), is_whole=True)
-    assert json.loads(document(details, part)) == {"token": "[REDACTED]", "mine": "[REDACTED]", "path": "a"}
-    assert json.loads(document(details, whole)) == details
+    part, whole = Disclosure(("mi*",)), Disclosure(("mi*",), is_whole=True)
+    assert json.loads(format_document(details, part)) == {
+        "token": "[REDACTED]",
+        "mine": "[REDACTED]",
+        "path": "a",
+    }
+    assert json.loads(format_document(details, whole)) == details
     assert part.line("a\nb") == "a⏎b" and len(part.of("x" * 300, 200)) < 300
     assert whole.of("x" * 300, 200) == "x" * 300
 
@@ -126,8 +137,8 @@ def test_a_sight_shows_all_or_all_but_secrets() -> None:
     ],
 )
 def test_a_text_is_cut_at_what_vendors_count(text: str, limit: int, kept: tuple[str, bool]) -> None:
-    assert shown.fit(text, limit) == kept
-    assert shown.one_line("a\nb", 300) == ("a⏎b", False) and shown.units("a😀") == 3
+    assert shown.fit_text(text, limit) == kept
+    assert shown.one_line("a\nb", 300) == ("a⏎b", False) and shown.count_units("a😀") == 3
 
 
 def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
@@ -139,28 +150,40 @@ def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
         "key": 7,
     }
     names = [f"the value of {name}" for name in ("api-key", "Password", "odd")]
-    assert shown.hidden(details, (), ("odd",)) == names and shown.hidden({"a": "b"}, ("plain",)) == []
+    assert (
+        shown.hidden_parts(details, (), ("odd",)) == names
+        and shown.hidden_parts({"a": "b"}, ("plain",)) == []
+    )
     key = "ghp_" + "a1" * 18
-    assert shown.hidden({"a": key}, ()) == ["a part that has the shape of a key"] == shown.hidden({}, (key,))
+    assert (
+        shown.hidden_parts({"a": key}, ())
+        == ["a part that has the shape of a key"]
+        == shown.hidden_parts({}, (key,))
+    )
     long = ["what is too long to be shown at once"]
-    assert shown.hidden({}, ("x y " * 5_000,)) == [] and shown.hidden({}, ("x y " * 5_000 + "z",)) == long
-    size = 200_000 - len(shown.pretty({"a": ""}))
+    assert (
+        shown.hidden_parts({}, ("x y " * 5_000,)) == []
+        and shown.hidden_parts({}, ("x y " * 5_000 + "z",)) == long
+    )
+    size = 200_000 - len(shown.format_json({"a": ""}))
     words = ("x y " * (size // 4 + 1))[:size]
-    assert shown.hidden({"a": words}, ()) == [] and shown.hidden({"a": words + "z"}, ()) == long
+    assert shown.hidden_parts({"a": words}, ()) == [] and shown.hidden_parts({"a": words + "z"}, ()) == long
 
 
 def test_characters_that_hide_or_look_like_others_are_named() -> None:
-    assert shown.unclear(asked()) == [] and shown.look_closely(asked()) == ""
+    assert shown.describe_unclear(asked()) == [] and shown.unclear_warning(asked()) == ""
     signs = "\u200b\u200c\u200d\u200e\u200f\u202a\u202b"
-    found = shown.unclear(asked(description=signs, action="\u200b"))
+    found = shown.describe_unclear(asked(description=signs, action="\u200b"))
     assert len(found) == 7, "each once"
     head = "Look closely: it holds characters that hide or look like others: "
-    assert shown.look_closely(asked(description=signs)) == f"{head}{', '.join(found[:5])}, and 2 more"
-    assert shown.look_closely(asked(description=signs[:5])) == f"{head}{', '.join(found[:5])}"
+    assert shown.unclear_warning(asked(description=signs)) == f"{head}{', '.join(found[:5])}, and 2 more"
+    assert shown.unclear_warning(asked(description=signs[:5])) == f"{head}{', '.join(found[:5])}"
     turned = asked(action="\u05d0/1")
-    assert shown.unclear(turned)[-1].startswith("letters from right to left around digits or signs")
-    assert shown.look_closely(turned).endswith("as JSON it stands in the order that it has")
-    assert shown.editable({"a": "b"}) == '{\n  "a": "b"\n}' and "\\u202e" in shown.editable({"a": "\u202e"})
+    assert shown.describe_unclear(turned)[-1].startswith("letters from right to left around digits or signs")
+    assert shown.unclear_warning(turned).endswith("as JSON it stands in the order that it has")
+    assert shown.format_editable({"a": "b"}) == '{\n  "a": "b"\n}' and "\\u202e" in shown.format_editable(
+        {"a": "\u202e"}
+    )
 
 
 # Buttons.
@@ -173,7 +196,7 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
     assert [one.style for one in made] == ["good", "bad", "bad", "bad", "bad"]
     assert all(len(one.data) <= 64 for one in made)
     pressed = [buttons.read(one.data) for one in made]
-    meanings = [buttons.meaning(one) for one in pressed if one is not None]
+    meanings = [buttons.verdict_of(one) for one in pressed if one is not None]
     assert meanings == [
         ("approve", ""),
         ("deny", ""),
@@ -187,7 +210,7 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
     assert not buttons.is_ours(first, "d2")
     for other in (Buttons(b"l" * 32, "chat"), Buttons(b"k" * 32, "other")):
         assert not other.is_ours(first, "d1")
-    assert not buttons.is_ours(Pressed("d", "r" * 22, first.mac), "d1")
+    assert not buttons.is_ours(ButtonPress("d", "r" * 22, first.mac), "d1")
     hidden = buttons.of(notice(asked(plan=ApprovalPlan(needs_web=True))))
     assert [one.label for one in hidden][:1] == ["✗ Deny"] and len(hidden) == 4
     assert buttons.of(notice(asked(status="denied"))) == []
@@ -216,8 +239,8 @@ def test_what_no_button_of_ours_looks_like_is_no_press(data: str) -> None:
 
 
 def test_the_longest_press_is_read_and_a_reason_that_is_gone_is_not() -> None:
-    assert Buttons(b"k", "chat").read(f"a:b:{'c' * 60}") == Pressed("a", "b", "c" * 60)
-    assert Buttons(b"k", "chat", ("one",)).read("d0:b:c") == Pressed("d0", "b", "c")
+    assert Buttons(b"k", "chat").read(f"a:b:{'c' * 60}") == ButtonPress("a", "b", "c" * 60)
+    assert Buttons(b"k", "chat", ("one",)).read("d0:b:c") == ButtonPress("d0", "b", "c")
     assert Buttons(b"k", "chat", ("one",)).read("d1:b:c") is None
 
 
@@ -311,19 +334,19 @@ def test_names_are_compared_as_people_read_them() -> None:
     assert person_key("An N") == "ann" and is_same_person("Ann", "a nn") and not is_same_person("ann", "ben")
     assert is_high_risk(action_key("Migrate - Database")) and not is_high_risk("migrate")
     first, second = new_request_id(1_795_680_000.0), new_request_id(1_795_680_000.001)
-    assert SHAPE.fullmatch(first) and first[:7] < second[:7] and first[7:] != second[7:]
+    assert REQUEST_ID.fullmatch(first) and first[:7] < second[:7] and first[7:] != second[7:]
 
 
 def test_users_of_the_machine_are_callers_by_their_number() -> None:
     root = pwd.getpwuid(0).pw_name
-    assert peers_of([root, "0"], ["54321"]) == {
+    assert find_peers([root, "0"], ["54321"]) == {
         0: Caller(root, "approve", "uid:0"),
         54321: Caller("uid-54321", "submit", "uid:54321"),
     }
     with pytest.raises(ConfigError, match=f"{root} would ask and decide"):
-        peers_of(["0"], ["54321", root])
+        find_peers(["0"], ["54321", root])
     with pytest.raises(ConfigError, match="there is no user 'no such user' on this machine"):
-        peers_of(["no such user"], [])
+        find_peers(["no such user"], [])
 
 
 def test_everybody_of_the_machine_may_connect_to_the_socket(tmp_path: Path) -> None:

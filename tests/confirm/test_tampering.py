@@ -15,7 +15,7 @@ from tests.confirm.running import Running
 from whet.confirm import audit, factors, stand_ins, whitelist
 from whet.confirm.keys import base64url
 from whet.confirm.ledger import Tx
-from whet.confirm.open import Places
+from whet.confirm.open import ServicePaths
 
 POLICY = """
 [groups]
@@ -29,7 +29,7 @@ escalate_to = "ops"
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+def places(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
     """A database with at least one row in each table."""
     folder = tmp_path_factory.mktemp("tables")
     (folder / "policy.toml").write_text(POLICY)
@@ -70,7 +70,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
     return server.places
 
 
-def look(path: Path, places: Places) -> audit.AuditReport:
+def look(path: Path, places: ServicePaths) -> audit.AuditReport:
     db = apsw.Connection(str(path))
     try:
         return audit.verify(
@@ -99,7 +99,7 @@ def other(value: Any, kind: str, dice: random.Random) -> object:
     return text[:at] + dice.choice("xyz0") + text[at:]
 
 
-def quietly(change, places: Places, folder: Path) -> audit.AuditReport | None:
+def quietly(change, places: ServicePaths, folder: Path) -> audit.AuditReport | None:
     """What `verify` says after a change from outside; None where SQLite did not take the change."""
     copy = folder / "copy.db"
     shutil.copy(places.database, copy)
@@ -117,7 +117,7 @@ def quietly(change, places: Places, folder: Path) -> audit.AuditReport | None:
     return look(copy, places)
 
 
-def test_nothing_is_wrong_at_first_and_no_table_is_empty(places: Places) -> None:
+def test_nothing_is_wrong_at_first_and_no_table_is_empty(places: ServicePaths) -> None:
     report = look(places.database, places)
     assert report.problems == ()
     db = sqlite3.connect(places.database)
@@ -126,7 +126,7 @@ def test_nothing_is_wrong_at_first_and_no_table_is_empty(places: Places) -> None
     assert empty == []
 
 
-def columns(places: Places) -> list[tuple[str, str, str]]:
+def columns(places: ServicePaths) -> list[tuple[str, str, str]]:
     db = sqlite3.connect(places.database)
     found = [(table, name, kind) for table, those in tables(db).items() for name, kind in those]
     db.close()
@@ -134,7 +134,7 @@ def columns(places: Places) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.slow
-def test_any_column_of_any_table_that_is_changed_is_found(places: Places, tmp_path: Path) -> None:
+def test_any_column_of_any_table_that_is_changed_is_found(places: ServicePaths, tmp_path: Path) -> None:
     dice, missed, count = random.Random(16), [], 0
     for table, name, kind in columns(places):
 
@@ -155,7 +155,7 @@ def test_any_column_of_any_table_that_is_changed_is_found(places: Places, tmp_pa
 
 
 @pytest.mark.slow
-def test_any_row_that_is_taken_or_added_is_found(places: Places, tmp_path: Path) -> None:
+def test_any_row_that_is_taken_or_added_is_found(places: ServicePaths, tmp_path: Path) -> None:
     missed = []
     for table in dict.fromkeys(table for table, _, _ in columns(places)):
         row = f"(SELECT rowid FROM {table} LIMIT 1)"
@@ -190,7 +190,7 @@ def test_any_row_that_is_taken_or_added_is_found(places: Places, tmp_path: Path)
     assert not missed
 
 
-def test_a_log_that_was_chained_again_without_the_key_is_found(places: Places, tmp_path: Path) -> None:
+def test_a_log_that_was_chained_again_without_the_key_is_found(places: ServicePaths, tmp_path: Path) -> None:
     """Whoever has the file and knows the format can chain events; only the key can seal them."""
 
     def change(db: sqlite3.Connection) -> None:
@@ -205,7 +205,7 @@ def test_a_log_that_was_chained_again_without_the_key_is_found(places: Places, t
     assert report is not None and not report.is_good
 
 
-def test_a_changed_record_is_named(places: Places, tmp_path: Path) -> None:
+def test_a_changed_record_is_named(places: ServicePaths, tmp_path: Path) -> None:
     for column, value in (
         ("description", "x"),
         ("principal", "x"),

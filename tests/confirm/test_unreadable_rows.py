@@ -19,7 +19,7 @@ from whet.confirm.audit import verify
 from whet.confirm.callbacks import Callbacks
 from whet.confirm.http import shapes
 from whet.confirm.ledger import Tx
-from whet.confirm.open import Places
+from whet.confirm.open import ServicePaths
 from whet.confirm.records import ConfirmRequest
 from whet.confirm.requests import RequestFilter
 from whet.confirm.upkeep import Upkeep
@@ -41,7 +41,7 @@ JUNK = [
 
 def spoil(path: Path, request: ConfirmRequest, change: str) -> None:
     """Write to the database as another program."""
-    touch(Places(path, path.parent), f"UPDATE requests SET {change} WHERE id = ?", request.id)
+    touch(ServicePaths(path, path.parent), f"UPDATE requests SET {change} WHERE id = ?", request.id)
 
 
 def told_of(caplog: pytest.LogCaptureFixture, words: str = "is left out") -> list[str]:
@@ -100,7 +100,9 @@ def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(
         broken, good = await desk.submit("broken"), await desk.submit("good")
         path = desk.service.database.path
         spoil(path, broken, """plan = '{"quorum":[[{"count":2}]]}'""")
-        touch(Places(path, path.parent), "INSERT INTO votes VALUES (?, 'x', 'junk', 1.0, '')", broken.id)
+        touch(
+            ServicePaths(path, path.parent), "INSERT INTO votes VALUES (?, 'x', 'junk', 1.0, '')", broken.id
+        )
         with Receiver() as hook:
             async with desk.notifying(hooked(hook), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
                 await off(hook.wait, lambda: names(hook, good), "the other")

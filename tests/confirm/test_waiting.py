@@ -27,7 +27,7 @@ from whet.confirm.records import Caller
 from whet.confirm.service import ConfirmService
 from whet.confirm.web.accounts import SessionRows, TokenAccounts
 from whet.confirm.web.live import RequestStream
-from whet.web.guard import place
+from whet.web.guard import make_site_address
 from whet.web.line import WebConnection
 from whet.web.protocol import LimitedProtocol
 from whet.web.sessions import Sessions
@@ -172,7 +172,7 @@ def test_an_open_page_hears_that_something_changed_until_its_person_signs_out(se
 async def listening(service: ConfirmService, secret: str) -> tuple[RequestStream, Sessions, Request]:
     """What an open page listens to, and its question."""
     accounts = TokenAccounts(service, is_open=False)
-    sessions = Sessions(accounts, SessionRows(service), SystemClock(), place("127.0.0.1"), "live")
+    sessions = Sessions(accounts, SessionRows(service), SystemClock(), make_site_address("127.0.0.1"), "live")
     scope: dict[str, Any] = {
         "type": "http", "method": "GET", "path": "/live", "query_string": b"after=0", "headers": [],
         "extensions": {"whet.line": WebConnection()},

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from whet.confirm.notify.chat import card_of
+from whet.confirm.notify.chat import build_card
 from whet.confirm.notify.deliveries import LOG, NotifyDelivery
 from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_lines
 from whet.confirm.notify.presses import _reply
-from whet.confirm.notify.telling import clock_time, notice_of
+from whet.confirm.notify.telling import build_notice, clock_time
 from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.records import (
     BY_TIMEOUT,
@@ -25,7 +25,16 @@ from whet.confirm.records import (
     Vote,
 )
 from whet.confirm.risk import RiskReading
-from whet.confirm.web.view import Viewer, barrier, card, detail, duration, happened, moment, unseen_of
+from whet.confirm.web.view import (
+    Viewer,
+    barrier,
+    describe_event,
+    format_duration,
+    format_moment,
+    request_card,
+    request_detail,
+    unseen_parts,
+)
 from whet.contract.channels import MessageCard
 
 AT = 1_795_680_000.0  # 2026-11-26 08:00:00 UTC
@@ -61,15 +70,15 @@ def ended(status: str = "approved", **more: Any) -> ConfirmRequest:
 
 
 def test_times_and_spans_are_written_for_people() -> None:
-    assert moment(None) == "" and moment(AT) == "2026-11-26 08:00:00 UTC"
+    assert format_moment(None) == "" and format_moment(AT) == "2026-11-26 08:00:00 UTC"
     assert clock_time(AT + 5) == "08:00:05 UTC on 26 Nov"
     spans = {0: "0:00", 65.9: "1:05", 3_599: "59:59", 3_600: "1 h 00 min", 172_799: "47 h 59 min"}
-    assert {seconds: duration(seconds) for seconds in spans} == spans
-    assert (duration(172_800), duration(400_000)) == ("2 d", "4 d")
+    assert {seconds: format_duration(seconds) for seconds in spans} == spans
+    assert (format_duration(172_800), format_duration(400_000)) == ("2 d", "4 d")
 
 
 def test_a_request_stands_in_a_list_with_its_times() -> None:
-    assert card(asked(action="a" * 200, requester="b\nc"), AT + 100) == {
+    assert request_card(asked(action="a" * 200, requester="b\nc"), AT + 100) == {
         "id": "r1",
         "action": "a" * 76 + "\n[... cut, 200 characters in all]",
         "requester": "b⏎c",
@@ -87,14 +96,14 @@ def test_a_request_stands_in_a_list_with_its_times() -> None:
         "resolved_by": "",
         "created": "2026-11-26 08:00:00 UTC",
     }
-    long = card(asked(requester="r" * 200, principal="p" * 200, description="d" * 200), AT)
+    long = request_card(asked(requester="r" * 200, principal="p" * 200, description="d" * 200), AT)
     assert {name: len(long[name].split("\n")[0]) for name in ("requester", "principal", "summary")} == {
         "requester": 16, "principal": 16, "summary": 116,
     }  # fmt: skip
-    over = card(ended("expired", resolved_by=BY_TIMEOUT, expires_at=AT + 0.5), AT + 700)
+    over = request_card(ended("expired", resolved_by=BY_TIMEOUT, expires_at=AT + 0.5), AT + 700)
     assert (over["left_s"], over["timeout_s"], over["resolved_by"]) == (0.0, 1.0, "")
     assert (over["status_word"], over["resolved"]) == ("Expired", "2026-11-26 08:01:00 UTC")
-    assert card(ended(), AT)["resolved_by"] == "ann"
+    assert request_card(ended(), AT)["resolved_by"] == "ann"
 
 
 def viewer(role: Any = "approve", name: str = "ann", **more: Any) -> Viewer:
@@ -135,7 +144,7 @@ def page(request: ConfirmRequest, who: Viewer, votes: list[Vote] | None = None) 
         NotifyDelivery(2, 1, "submitted", "r1", LOG, "sent", 1, AT, "", "", AT),
         NotifyDelivery(3, 1, "submitted", "r1", "mail", "odd", 1, AT, "", "", AT),
     ]
-    return detail(request, who, votes or [], told, [])
+    return request_detail(request, who, votes or [], told, [])
 
 
 def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
@@ -182,7 +191,7 @@ def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
 
 def test_what_is_hidden_is_named_until_this_person_has_had_it_shown() -> None:
     request = asked(details_json='{"password":"x","path":"a"}')
-    assert unseen_of(request, ConfirmPolicy()) == ["the value of password"]
+    assert unseen_parts(request, ConfirmPolicy()) == ["the value of password"]
     found = page(request, viewer())
     assert found["unseen"] == ["the value of password"] and found["edit_text"] == ""
     assert [(row.name, row.text) for row in found["rows"]] == [("path", "a"), ("password", "[REDACTED]")]
@@ -243,7 +252,7 @@ def test_how_a_request_ended_and_what_became_of_its_approval(
 
 def test_an_event_is_a_line_with_what_it_says() -> None:
     def line(kind: str, data: str) -> tuple[str, str]:
-        found = happened(AuditEvent(1, AT, kind, "r1", "ann", "agent", data, b""))
+        found = describe_event(AuditEvent(1, AT, kind, "r1", "ann", "agent", data, b""))
         assert found["at"] == "2026-11-26 08:00:00 UTC"
         return found["word"], found["who"]
 
@@ -259,7 +268,7 @@ def test_an_event_is_a_line_with_what_it_says() -> None:
 
 
 def notice(request: ConfirmRequest, votes: list[Vote] | None = None, **more: Any) -> RequestNotice:
-    return notice_of(request, votes or [], link="https://x.example/r1", **more)
+    return build_notice(request, votes or [], link="https://x.example/r1", **more)
 
 
 def test_a_request_that_waits_is_told_whole_and_may_be_approved_there() -> None:
@@ -365,7 +374,7 @@ def test_a_message_says_who_has_voted_while_more_are_needed() -> None:
     ],
 )
 def test_a_link_that_works_elsewhere_is_public(link: str, public: bool) -> None:
-    assert notice_of(asked(), [], link=link).has_public_link is public
+    assert build_notice(asked(), [], link=link).has_public_link is public
     assert agent_lines("a\nb") == "| a\n| b" and agent_lines("a", "> ") == "> a"
 
 
@@ -400,7 +409,7 @@ def test_a_press_is_answered_with_what_came_of_it(outcome: RequestOutcome, said:
 def test_a_message_is_a_card_in_parts() -> None:
     dangerous = RiskReading("dangerous", ("it deletes",))
     told = notice(asked(digest="0123456789abcdef"), reading=dangerous)
-    card = card_of(told)
+    card = build_card(told)
     assert card == MessageCard(
         title="Approval needed",
         subject="deploy",
@@ -414,14 +423,16 @@ def test_a_message_is_a_card_in_parts() -> None:
         mark=AGENT_MARK,
         quoted=("bot: to production", '{\n  "path": "a"\n}'),
     )
-    assert card_of(told, has_buttons=False).address == "Page: https://x.example/r1"
-    here = notice_of(asked(principal="", is_high_risk=True), [], link="http://127.0.0.1:6080/r/r1")
-    assert card_of(here).address == "Page (on that machine): http://127.0.0.1:6080/r/r1"
-    assert (card_of(here).alarm, card_of(here).lines) == ("HIGH RISK", ("Token: none (open mode)",))
-    assert card_of(notice_of(asked(), [], link=""), has_buttons=False).address == ""
+    assert build_card(told, has_buttons=False).address == "Page: https://x.example/r1"
+    here = build_notice(asked(principal="", is_high_risk=True), [], link="http://127.0.0.1:6080/r/r1")
+    assert build_card(here).address == "Page (on that machine): http://127.0.0.1:6080/r/r1"
+    assert (build_card(here).alarm, build_card(here).lines) == ("HIGH RISK", ("Token: none (open mode)",))
+    assert build_card(build_notice(asked(), [], link=""), has_buttons=False).address == ""
     cut = msgspec.structs.replace(told, was_cut=True, is_hidden=True)
-    assert card_of(cut).warning == "Too long for a message: read it whole on the page to approve it."
-    assert card_of(msgspec.structs.replace(told, is_hidden=True)).warning == HIDDEN
-    over = card_of(notice(ended("denied")))
+    assert build_card(cut).warning == "Too long for a message: read it whole on the page to approve it."
+    assert build_card(msgspec.structs.replace(told, is_hidden=True)).warning == HIDDEN
+    over = build_card(notice(ended("denied")))
     assert (over.tone, over.alarm, over.deadline, over.warning) == ("bad", "", "", "")
-    assert card_of(notice(ended())).tone == "good" and card_of(notice(ended("cancelled"))).tone == "plain"
+    assert (
+        build_card(notice(ended())).tone == "good" and build_card(notice(ended("cancelled"))).tone == "plain"
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from whet.context.compaction_policy import CircuitBreaker, CompactionAnswer, CompactionQuestion, wish
+from whet.context.compaction_policy import CircuitBreaker, CompactionAnswer, CompactionQuestion, ask_engine
 
 
 def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:
@@ -111,4 +111,4 @@ def test_an_engine_is_asked_in_order(hooks: Any, asked: Any, answer: tuple[str |
     given = {"rows": [], "tokens": 9, "first": False, "may": True, "is_rough": False, **asked}
     phase, blocked = answer
     expected = CompactionAnswer(wants=True, phase=phase) if phase else CompactionAnswer(blocked=blocked)
-    assert wish(Hooks(**hooks), CompactionQuestion(**given)) == expected  # type: ignore[arg-type]
+    assert ask_engine(Hooks(**hooks), CompactionQuestion(**given)) == expected  # type: ignore[arg-type]

@@ -13,10 +13,10 @@ from whet.context import summary
 from whet.context.default_compaction import (
     CompactionPlan,
     SummarisedRows,
-    SummaryOrder,
-    plan,
-    pruned_only,
-    summarised,
+    SummaryOptions,
+    plan_compaction,
+    prune_only,
+    summarise_plan,
 )
 from whet.context.summariser import Failure
 from whet.context.summary import Summary
@@ -36,15 +36,15 @@ def talk(count: int, tokens: int = 100) -> ChatRows:
 
 
 def planned(rows: ChatRows, size: int, threshold: int, head: int = 3) -> CompactionPlan:
-    found = plan(rows, size, threshold, head)
+    found = plan_compaction(rows, size, threshold, head)
     assert found is not None
     return found
 
 
-def order(model: Model, context_length: int = 1_000_000, **given: Any) -> SummaryOrder:
+def order(model: Model, context_length: int = 1_000_000, **given: Any) -> SummaryOptions:
     fields: dict[str, Any] = {"again": None, "timeout_s": 90.0, "today": date(2026, 11, 21), "focus": ""}
     fields |= {"window_tokens": 0, "can_recall": True, "context_length": context_length}
-    return SummaryOrder(summarise=model, **(fields | given))
+    return SummaryOptions(summarise=model, **(fields | given))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_between_two_messages_of_one_side_stands_a_line_of_the_other() -> None:
     rows = [*talk(60), row("assistant", 1_500, 61), *calls]
     found = planned(rows, chat.estimate(rows), 10_000)
     assert found.parts.kept[-1]["role"] == found.parts.tail[0]["role"] == "assistant"
-    written = summarised(found, order(Model()))
+    written = summarise_plan(found, order(Model()))
     assert isinstance(written, SummarisedRows)
     own = [one["content"] for one in written.rows if one["content"] in (summary.ACK, summary.BRIDGE)]
     at = written.rows.index(found.parts.tail[0])
@@ -121,7 +121,7 @@ def test_pruning_alone_is_enough_where_it_leaves_40_percent() -> None:
     result = {"role": "tool", "tool_call_id": "c", "content": "word" * 7_000}
     rows = [row("user", 100, 1), call, result, *talk(20)]
     found, ample = planned(rows, chat.estimate(rows), 10_000), 10**9
-    smaller = pruned_only(found._replace(room=ample, before=ample))
+    smaller = prune_only(found._replace(room=ample, before=ample))
     assert smaller is not None and chat.estimate(smaller) < 3_000
     least = int(chat.estimate(smaller) / 0.4)
     for room, before, is_enough in (
@@ -130,16 +130,16 @@ def test_pruning_alone_is_enough_where_it_leaves_40_percent() -> None:
         (least - 3, ample, False),
         (ample, least - 3, False),
     ):
-        assert (pruned_only(found._replace(room=room, before=before)) is not None) is is_enough
-    assert pruned_only(found._replace(room=ample, before=ample, previous=Summary(1, 9))) is None
-    assert pruned_only(found._replace(room=ample, before=ample, rows=rows[1:])) is None
+        assert (prune_only(found._replace(room=room, before=before)) is not None) is is_enough
+    assert prune_only(found._replace(room=ample, before=ample, previous=Summary(1, 9))) is None
+    assert prune_only(found._replace(room=ample, before=ample, rows=rows[1:])) is None
 
 
 @pytest.mark.parametrize(("room", "quoted"), [(10_000, 600), (1_500, 250), (600, 120)])
 def test_the_latest_request_is_quoted_up_to_a_sixth_of_the_room(room: int, quoted: int) -> None:
     rows = [*talk(40), row("user", 500, 41)]
     found = planned(rows, 4_100, 4_100)._replace(room=room)
-    written = summarised(found, order(Model()))
+    written = summarise_plan(found, order(Model()))
     assert isinstance(written, SummarisedRows)
     text = next(chat.text_of(one) for one in written.rows if summary.is_summary(one))
     said = chat.text_of(rows[-1])
@@ -151,7 +151,7 @@ def test_a_list_of_tasks_is_carried_up_to_a_quarter_of_the_room() -> None:
     listed = {"role": "tool", "tool_call_id": "c", "tool_name": "todo", "content": "[ ] " + "task " * 300}
     rows = [*talk(4), call, listed, *talk(60)]
     found = planned(rows, chat.estimate(rows), 0)._replace(room=2_000)
-    text = next(one for one in summarised(found, order(Model())).rows if summary.is_summary(one))
+    text = next(one for one in summarise_plan(found, order(Model())).rows if summary.is_summary(one))
     assert summary.parse(text).todo == listed["content"][:500].strip()
 
 
@@ -171,10 +171,10 @@ def test_a_summary_is_a_fifth_of_what_it_stands_for_within_what_is_free(
 ) -> None:
     model, rows = Model(), talk(count)
     found = planned(rows, count * 100, count * 100)
-    written = summarised(found, order(model, context_length, window_tokens=1_000_000))
+    written = summarise_plan(found, order(model, context_length, window_tokens=1_000_000))
     assert isinstance(written, SummarisedRows) and written.failure is None
     asked = (model.limits[0][0] - 4_096) / 2
-    latest = chat.text_tokens(summary.latest_ask(rows, None, 600))
+    latest = chat.text_tokens(summary.find_latest_request(rows, None, 600))
     trail = min(1_500, max(60, count * 5))
     fixed = chat.estimate((*found.parts.head, *found.parts.tail)) + 150 + trail + latest
     free = int(count * 100 * 0.4) - fixed
@@ -190,7 +190,7 @@ def test_the_newest_lines_of_parts_stay_as_far_as_they_fit() -> None:
         before = summary.write(known, trail_tokens=0, can_recall=True)
         rows = [before, *talk(60)]
         found = planned(rows, chat.estimate(rows), 0)._replace(room=room)
-        written = summarised(found, order(Model()))
+        written = summarise_plan(found, order(Model()))
         assert isinstance(written, SummarisedRows)
         lines = summary.parse(next(one for one in written.rows if summary.is_summary(one))).parts
         assert len(lines) == kept and lines[:-1] == parts[16 - kept :], len(lines)
@@ -221,7 +221,7 @@ def test_rows_without_a_number_are_summed_up_without_one() -> None:
     rows = [{key: one[key] for key in ("role", "content")} for one in talk(100)]
     for known in ([], made):
         found = planned([*known, *rows], 10_000, 0)
-        told = next(one for one in summarised(found, order(Model())).rows if summary.is_summary(one))
+        told = next(one for one in summarise_plan(found, order(Model())).rows if summary.is_summary(one))
         assert (summary.parse(told).first, summary.parse(told).last) == (0, 0)
         assert found.previous is None or found.previous.first == 0
 
@@ -229,7 +229,7 @@ def test_rows_without_a_number_are_summed_up_without_one() -> None:
 def test_a_model_reads_the_last_three_requests_and_8000_tokens_where_no_window_is_known() -> None:
     asked = [{"role": "user", "content": f"Ask {at}.", "_seq": 100 + at} for at in range(1, 5)]
     rows, model = [*talk(100), *asked], Model()
-    summarised(planned(rows, chat.estimate(rows), 0), order(model, context_length=0))
+    summarise_plan(planned(rows, chat.estimate(rows), 0), order(model, context_length=0))
     assert "The person's latest words: Ask 2. / Ask 3. / Ask 4." in model.asked[0]
     assert model.limits == [(8_000 // 3, 90.0)]
 
@@ -240,9 +240,9 @@ def test_a_summary_that_came_out_too_long_is_cut_by_what_it_is_over() -> None:
     found = planned(rows, chat.estimate(rows), 0)
     actions = "\n".join(f"{at}. " + "Built a unit. " * 20 for at in range(1, 200))
     model = Model(f"## 2. Goal\nShip it.\n## 4. Completed actions\n{actions}")
-    written = summarised(found, order(model))
+    written = summarise_plan(found, order(model))
     text = next(one for one in written.rows if summary.is_summary(one))
-    asked = chat.text_tokens(summary.latest_ask(rows, None, 600))
+    asked = chat.text_tokens(summary.find_latest_request(rows, None, 600))
     allowed = (model.limits[0][0] - 4_096) // 2 + 1_500 + asked + 150
     assert allowed - 900 < chat.tokens_of(text) <= allowed
     assert "199. Built" in summary.parse(text).body
@@ -256,9 +256,9 @@ def test_without_a_model_what_was_known_leaves_a_third_for_what_is_new(known: in
     rows = [before, *talk(200)]
     found = planned(rows, chat.estimate(rows), 0)
     model = Model()
-    summarised(found, order(model))
+    summarise_plan(found, order(model))
     budget = (model.limits[0][0] - 4_096) // 2
-    written = summarised(found, order(model, resting=Failure("quota", "no")))
+    written = summarise_plan(found, order(model, resting=Failure("quota", "no")))
     said = [line for line in _body_of(written).splitlines() if line.startswith("- The ")]
     room = min(max(budget - chat.text_tokens(body) - 16, budget // 3), 2_000)
     left = room - sum(chat.text_tokens(line) + 1 for line in said)

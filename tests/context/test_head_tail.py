@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from whet.context.head_tail import KeepLimits, groups, paired, split
+from whet.context.head_tail import KeepLimits, pair_results, split, split_groups
 from whet.contract.context_engine import ChatRow
 
 
@@ -27,10 +27,10 @@ def test_each_call_is_answered_right_after_it_by_its_next_result() -> None:
     first, second = asks("a", "b"), asks("a")
     rows = [gives("a", "early"), first, gives("x"), gives("b"), gives("a", "1"), second, gives("a", "2")]
     missing = "No result of this call was recorded."
-    assert paired(rows) == [first, rows[4], rows[3], second, rows[6]]
+    assert pair_results(rows) == [first, rows[4], rows[3], second, rows[6]]
     alone = {"role": "tool", "tool_call_id": "c", "name": "f", "tool_name": "f", "content": missing}
-    assert paired([asks("c"), said("user", "x")]) == [asks("c"), alone, said("user", "x")]
-    assert groups([gives("a"), first, gives("a"), gives("b"), said("user", "x")]) == [
+    assert pair_results([asks("c"), said("user", "x")]) == [asks("c"), alone, said("user", "x")]
+    assert split_groups([gives("a"), first, gives("a"), gives("b"), said("user", "x")]) == [
         [gives("a")],
         [first, gives("a"), gives("b")],
         [said("user", "x")],

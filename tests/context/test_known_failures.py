@@ -27,7 +27,7 @@ from whet.context import summary
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import ChatRows
 from whet.contract.protocols import Provider
-from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited, server_error
+from whet.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply, server_error
 from whet.practice.server import PracticeServer
 from whet.providers.backoff import Backoff
 from whet.providers.connect import connect_one
@@ -208,7 +208,7 @@ class Patience:
 FAILURES: dict[str, list[ScriptedReply]] = {
     "401": [server_error(401, "bad key")],
     "402": [server_error(402, "no credit")],
-    "429": [rate_limited()] * 9,
+    "429": [rate_limit_reply()] * 9,
     "500": [server_error(500)] * 9,
     "empty": [ScriptedReply()] * 2,
     "think-only": [ScriptedReply(text="<think>Let me see what to keep.</think>")] * 2,

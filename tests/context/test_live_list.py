@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import FixedClock
-from whet.context.live_list import EMPTY, GO_ON, NO_RESULT, OPENING, LiveList, Repairer, finished, repair
+from whet.context.live_list import (
+    EMPTY,
+    GO_ON,
+    NO_RESULT,
+    OPENING,
+    LiveList,
+    Repairer,
+    ensure_answerable,
+    repair,
+)
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
@@ -133,7 +142,7 @@ def test_what_came_out_never_changes_while_the_list_grows(seed: int) -> None:
         assert len(repairer.rows) >= len(earlier)
         earlier = list(repairer.rows)
     repairer.close()
-    check(list(finished(repairer.rows)))
+    check(list(ensure_answerable(repairer.rows)))
 
 
 def test_a_server_that_counts_nothing_leaves_the_estimate_as_it_was(tmp_path: Path) -> None:
@@ -150,11 +159,13 @@ def test_a_server_that_counts_nothing_leaves_the_estimate_as_it_was(tmp_path: Pa
             live.follow([user("word " * 400), user("came later " * 400)])
             assert live.answered(Usage()) == live.sent_tokens() == size < live.tokens(), "of what went out"
             assert live.answered(Usage(prompt_tokens=2 * size)) == 2 * size
-            assert live.is_counted and live.scaled(0) == 2_000  # estimates are twice as large from now on
+            assert (
+                live.is_counted and live.scale_tokens(0) == 2_000
+            )  # estimates are twice as large from now on
             live.answered(Usage(prompt_tokens=9 * size))
-            assert live.scaled(0) == 4_000  # at most four times
+            assert live.scale_tokens(0) == 4_000  # at most four times
             live.outgoing()
             live.answered(Usage(prompt_tokens=1))
-            assert live.is_counted and live.tokens() == 1 and live.scaled(0) == 250
+            assert live.is_counted and live.tokens() == 1 and live.scale_tokens(0) == 250
 
     asyncio.run(main())

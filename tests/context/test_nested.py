@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whet.context.nested import NestedInstructions, with_nested
+from whet.context.nested import NestedInstructions, add_instructions
 from whet.contract.messages import Message
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec, clip
 
@@ -31,7 +31,7 @@ class Calls:
         plain = Tool(
             ToolSpec("t", "", {}), "t", frozenset(), run, tags=frozenset({"path"}), output_cap_chars=cap
         )
-        self.tool = with_nested({"t": plain}, workspace, lambda: history)["t"]
+        self.tool = add_instructions({"t": plain}, workspace, lambda: history)["t"]
 
     def __call__(self, **arguments: Any) -> str:
         return asyncio.run(self.tool.run(None, arguments)).text  # type: ignore[arg-type]

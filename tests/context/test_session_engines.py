@@ -70,9 +70,9 @@ def test_another_model_voids_the_limit_that_a_server_named(tmp_path: Path) -> No
     async def work(b: Bench) -> None:
         assert not b.engines.has_other_model() and b.engines.window == 8_000
         for limit in (0, 8_000, 9_000):
-            b.engines.narrow(limit)
+            b.engines.limit_window(limit)
             assert b.engines.window == 8_000 and b.seat.notices == []
-        b.engines.narrow(7_999)
+        b.engines.limit_window(7_999)
         assert b.engines.window == 7_999 and "7,999 tokens, less than was set" in b.seat.notices[0]
         assert not b.engines.has_other_model() and b.engines.window == 7_999
         b.info = LARGE
@@ -121,9 +121,9 @@ def test_how_far_an_engine_astray_is_with_another_list_is_not_kept(tmp_path: Pat
         kept: list[dict[str, int]] = []
         for is_astray in (True, False):
             if is_astray:
-                b.engines.stray(b.seat)
+                b.engines.mark_astray(b.seat)
             else:
-                await b.engines.rejoin(list)
+                await b.engines.resynchronise(list)
             await b.engines.remember([{**ROW, "_seq": 7}])
             key = b.log.live.key
             kept.append(b.log.writer.db.read_now(lambda db, key=key: positions.read(db, key, "recording")))
@@ -134,11 +134,11 @@ def test_how_far_an_engine_astray_is_with_another_list_is_not_kept(tmp_path: Pat
 
 def test_an_engine_astray_is_told_of_the_session_once(tmp_path: Path) -> None:
     async def work(b: Bench) -> None:
-        b.engines.stray(b.seat)
-        b.engines.stray(b.seat)
-        await b.engines.rejoin(list)
+        b.engines.mark_astray(b.seat)
+        b.engines.mark_astray(b.seat)
+        await b.engines.resynchronise(list)
         assert b.told() == ["first on_session_start"]
-        await b.engines.rejoin(list)
+        await b.engines.resynchronise(list)
         assert b.told() == []
 
     on_bench(tmp_path, work)

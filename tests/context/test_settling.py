@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
-from whet.context.settling import settle
+from whet.context.settling import commit_open_transactions
 
 
 class Part:
@@ -43,8 +43,8 @@ class Engine:
 def test_what_it_began_is_committed_once_and_nothing_of_others(tmp_path: Path) -> None:
     engine = Engine(tmp_path / "db")
     assert [one.in_transaction for one in engine.connections] == [True] * 5
-    assert settle(engine) == 3, "and three levels deep at most"
+    assert commit_open_transactions(engine) == 3, "and three levels deep at most"
     assert [one.in_transaction for one in engine.connections] == [False] * 3 + [True] * 2
-    assert settle(engine) == 0
+    assert commit_open_transactions(engine) == 0
     for one in engine.connections:
         one.close()

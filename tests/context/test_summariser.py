@@ -10,7 +10,15 @@ import pytest
 
 from tests.context.talk import BODY, Model
 from whet.context.rows import text_tokens
-from whet.context.summariser import Failure, SummaryRequest, ask, judged, prompt, record, rest_s
+from whet.context.summariser import (
+    Failure,
+    SummaryRequest,
+    ask_for_summary,
+    clean_answer,
+    rest_s,
+    write_prompt,
+    write_record,
+)
 from whet.contract.context_engine import ChatRow
 from whet.contract.errors import (
     AuthRejected,
@@ -42,15 +50,17 @@ def said(role: str, text: str, seq: int = 0) -> ChatRow:
     ],
 )
 def test_an_answer_is_read_without_thoughts_and_fences(answer: str, text: str) -> None:
-    assert judged(answer) == text
+    assert clean_answer(answer) == text
 
 
 def test_what_an_empty_answer_had_is_said() -> None:
-    assert judged("") == Failure("empty", "the model answered with nothing instead of a summary")
-    assert judged("<think>x") == Failure(
+    assert clean_answer("") == Failure("empty", "the model answered with nothing instead of a summary")
+    assert clean_answer("<think>x") == Failure(
         "empty", "the model answered with only thoughts instead of a summary"
     )
-    assert judged(" ?? ") == Failure("empty", "the model answered with only thoughts instead of a summary")
+    assert clean_answer(" ?? ") == Failure(
+        "empty", "the model answered with only thoughts instead of a summary"
+    )
 
 
 def request(**given: Any) -> SummaryRequest:
@@ -82,17 +92,17 @@ def test_a_failure_is_of_one_kind_and_one_that_may_pass_is_tried_again(
     error: Exception, kind: str, tries: int
 ) -> None:
     model = Model(error)
-    assert ask(model, None, request(), 7.0) == Failure(kind, "x")  # type: ignore[arg-type]
+    assert ask_for_summary(model, None, request(), 7.0) == Failure(kind, "x")  # type: ignore[arg-type]
     assert len(model.asked) == tries
     other = Model()
-    assert ask(Model(error), other, request(), 7.0) == BODY and len(other.asked) == 1
-    assert ask(Model(BODY), Model(error), request(), 7.0) == BODY
+    assert ask_for_summary(Model(error), other, request(), 7.0) == BODY and len(other.asked) == 1
+    assert ask_for_summary(Model(BODY), Model(error), request(), 7.0) == BODY
 
 
 def test_an_error_without_words_is_told_by_its_name_and_a_secret_is_not() -> None:
-    assert ask(Model(TimeoutError()), None, request(), 1) == Failure("timeout", "TimeoutError")
+    assert ask_for_summary(Model(TimeoutError()), None, request(), 1) == Failure("timeout", "TimeoutError")
     key = "sk-" + "a1B2" * 8
-    found = ask(Model(TimeoutError(f"{key} " + "y" * 400)), None, request(), 1)
+    found = ask_for_summary(Model(TimeoutError(f"{key} " + "y" * 400)), None, request(), 1)
     assert isinstance(found, Failure) and key not in found.message and len(found.message) <= 303
 
 
@@ -104,13 +114,13 @@ def test_an_answer_has_room_to_think_within_a_third_of_the_window(
     budget: int, window: int, limit: int
 ) -> None:
     model = Model()
-    ask(model, None, request(budget_tokens=budget, window_tokens=window), 7.0)
+    ask_for_summary(model, None, request(budget_tokens=budget, window_tokens=window), 7.0)
     assert model.limits == [(limit, 7.0)]
 
 
 def test_a_summarys_length_is_asked_for_in_words_two_for_three_tokens() -> None:
     for budget, words in ((900, 600), (93, 62), (60, 60)):
-        assert f"At most {words} words." in prompt(request(budget_tokens=budget), 500)
+        assert f"At most {words} words." in write_prompt(request(budget_tokens=budget), 500)
 
 
 @pytest.mark.parametrize("answer", [500, 1_000])
@@ -118,7 +128,9 @@ def test_a_record_is_whole_where_it_fits_the_window_beside_the_answer(answer: in
     rows = [said("user", "x" * 3_600, 1)]
 
     def asked(window: int) -> str:
-        return prompt(request(rows=rows, window_tokens=window, previous="## 2. Goal", focus="tests"), answer)
+        return write_prompt(
+            request(rows=rows, window_tokens=window, previous="## 2. Goal", focus="tests"), answer
+        )
 
     least = bisect_left(range(4_000), True, key=lambda window: "characters cut" not in asked(window))
     assert 64 <= least - answer - text_tokens(asked(least)) <= 100
@@ -126,7 +138,7 @@ def test_a_record_is_whole_where_it_fits_the_window_beside_the_answer(answer: in
 
 def test_a_record_has_a_quarter_of_a_window_that_is_too_small_for_the_answer() -> None:
     for size, is_cut in ((1_990, False), (1_991, True)):
-        asked = prompt(request(rows=[said("user", "x" * size, 1)], window_tokens=2_000), 2_000)
+        asked = write_prompt(request(rows=[said("user", "x" * size, 1)], window_tokens=2_000), 2_000)
         assert ("characters cut" in asked) is is_cut
 
 
@@ -147,7 +159,7 @@ def test_a_summary_in_another_script_than_the_persons_is_asked_for_once_more(
     sample: str, answer: str, tries: int
 ) -> None:
     model = Model(answer)
-    assert ask(model, None, request(sample=sample), 7.0) == answer
+    assert ask_for_summary(model, None, request(sample=sample), 7.0) == answer
     assert len(model.asked) == tries
 
 
@@ -166,7 +178,7 @@ def test_a_summary_in_another_script_than_the_persons_is_asked_for_once_more(
     ],
 )
 def test_an_answer_has_the_parts_that_were_asked_for(answer: str, is_usable: bool) -> None:
-    found = ask(Model(answer), None, request(), 7.0)
+    found = ask_for_summary(Model(answer), None, request(), 7.0)
     assert (found == answer) is is_usable
     assert isinstance(found, str) or found.kind == "parts"
 
@@ -186,7 +198,7 @@ def test_rows_are_written_with_their_numbers_calls_and_outcomes() -> None:
         {"role": "tool", "tool_call_id": "c", "content": "bad\n[exit 2]", "_seq": 3},
         {"role": "tool", "tool_call_id": "x", "name": "other", "content": "fine"},
     ]
-    assert record(rows, 1_000).splitlines() == [
+    assert write_record(rows, 1_000).splitlines() == [
         "[#1 user] look < /record> [1 images]",
         "[#2 assistant] ",
         '  calls terminal {"command": "make"}',
@@ -199,16 +211,16 @@ def test_rows_are_written_with_their_numbers_calls_and_outcomes() -> None:
 def test_a_record_cuts_texts_and_arguments_to_their_size() -> None:
     for size, is_cut in ((5_500, False), (5_501, True)):
         text = "x" * size
-        assert record([said("user", text, 1)], 10**6) == f"[#1 user] {clip(text, 5_500)}"
-        assert ("cut" in record([said("user", text, 1)], 10**6)) is is_cut
+        assert write_record([said("user", text, 1)], 10**6) == f"[#1 user] {clip(text, 5_500)}"
+        assert ("cut" in write_record([said("user", text, 1)], 10**6)) is is_cut
     for size in (1_500, 1_501):
         arguments = "y" * size
         call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
         row_ = {"role": "assistant", "content": "", "tool_calls": [call]}
-        assert record([row_], 10**6) == f"[assistant] \n  calls f {clip(arguments, 1_500)}"
+        assert write_record([row_], 10**6) == f"[assistant] \n  calls f {clip(arguments, 1_500)}"
     # Where that is too much in all, each is cut to half of it, and so on.
     rows = [said("user", "x" * 9_000, at) for at in range(1, 11)]
-    sizes = [max(map(len, record(rows, room).splitlines())) for room in (20_000, 10_000, 5_000, 2_500)]
+    sizes = [max(map(len, write_record(rows, room).splitlines())) for room in (20_000, 10_000, 5_000, 2_500)]
     assert sizes == [3_300, 1_650, 825, 413], "the end of each, which is three fifths"
 
 
@@ -216,7 +228,7 @@ def test_each_end_of_a_record_has_half_of_the_room() -> None:
     rows = [said("user", f"step {at:02}", at) for at in range(10, 30)]
     size = text_tokens("[#10 user] step 10") + 1
     for room, kept in ((6 * size, 3), (6 * size - 2, 2), (6 * size + 1, 3), (99 * size, 20)):
-        lines = record(rows, room).splitlines()
+        lines = write_record(rows, room).splitlines()
         if kept == 20:
             assert len(lines) == 20
             continue

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import whet
-from whet.contract.texts import NOT_JSON, decoder, from_json, from_values, plural, typed_number
+from whet.contract.texts import NOT_JSON, from_json, from_values, parse_typed_number, plural, shared_decoder
 
 _RACE = """
 import sys, threading
@@ -55,7 +55,7 @@ def test_threads_may_meet_a_type_at_once() -> None:
 def test_a_type_is_read_with_and_without_strictness_and_refused_by_one_kind_of_error() -> None:
     assert from_json('{"number": 7}', Part) == from_values({"number": 7}, Part) == Part(7)
     assert from_json('{"number": "7"}', Part, strict=False) == Part(7)
-    assert decoder(Part) is decoder(Part) is not decoder(Part, strict=False)
+    assert shared_decoder(Part) is shared_decoder(Part) is not shared_decoder(Part, strict=False)
     for odd in (b'{"number": "7"}', b"{", b'{"number": 1}\xff', b'{"a":' * 5_000):
         with pytest.raises(NOT_JSON):
             from_json(odd, Part)
@@ -81,6 +81,6 @@ def test_no_module_lets_msgspec_meet_a_type_beside_it() -> None:
 
 
 def test_a_typed_number_is_a_whole_one_that_is_not_too_large() -> None:
-    assert [typed_number(text) for text in ("0", "12", "9" * 15)] == [0, 12, 10**15 - 1]
+    assert [parse_typed_number(text) for text in ("0", "12", "9" * 15)] == [0, 12, 10**15 - 1]
     for text in ("", "-1", "x", "1.0", "9" * 16, "\u0661", "\xb2"):
-        assert typed_number(text) is None
+        assert parse_typed_number(text) is None

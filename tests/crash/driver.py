@@ -28,7 +28,7 @@ from whet.contract.events import EndReason
 from whet.contract.messages import Message
 from whet.store import jobs
 from whet.store.database import StateDatabase
-from whet.store.jobs import AtEnd, NewJob, Queued
+from whet.store.jobs import AtEnd, NewJob, QueuedJob
 from whet.store.transcript import TurnRecord
 
 WHEN = ("before", "inside", "after")
@@ -73,7 +73,7 @@ class OneJob(TurnObserver):
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         job = NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))
-        return lambda connection: [Queued(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
+        return lambda connection: [QueuedJob(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
 
 
 async def turn(folder: Path, base_url: str, session_id: str, at: int, when: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import learned, ledger, sessions
 from whet.store.database import StateDatabase
-from whet.store.ledger import digest
+from whet.store.ledger import hash_text
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 
@@ -75,7 +75,7 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
     desk = LearningService(
         MemoryReader(database, SystemClock(), folder, (MemorySettings(), ReviewSettings()))
     )
-    if not database.read_now(lambda db: sessions.count(db)):
+    if not database.read_now(lambda db: sessions.count_chats(db)):
         log = await Transcript.create(database, NewSession(id="s"), SystemClock())
         await log.end_turn(await log.begin_turn(Message("user", SAID)), "answered", "")
         new = NewSession(id="r", parent_session_id="s", kind="review")
@@ -104,7 +104,7 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
     )
     rows = database.write_now(lambda db: desk.settle(db, "job"))
     await desk.apply(rows)
-    row = database.read_now(lambda db: ledger.by_call(db, "s", "c1"))
+    row = database.read_now(lambda db: ledger.find_by_call(db, "s", "c1"))
     if row is not None and row.state == "active":
         await desk.undo(row.id, Origin("user"))
     killer.armed = False
@@ -112,13 +112,14 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
 
 
 def state(database: StateDatabase, folder: Path) -> dict[str, Any]:
-    files = database.read_now(lambda db: learned.states(db, ""))
+    files = database.read_now(lambda db: learned.list_file_states(db, ""))
     rows = database.read_now(lambda db: ledger.select(db))[::-1]
     disagree = [
         file.path
         for file in files
         if file.wanted != file.written
-        or (digest((folder / file.path).read_bytes()) if (folder / file.path).exists() else "") != file.wanted
+        or (hash_text((folder / file.path).read_bytes()) if (folder / file.path).exists() else "")
+        != file.wanted
     ]
     return {
         "disagree": disagree,

@@ -18,7 +18,7 @@ from whet.contract.errors import BadInput
 from whet.evals import bench, bench_answers, bench_points, bench_tau2
 from whet.evals.bench import PlainBm25
 from whet.evals.bench_cases import BenchQuestion
-from whet.evals.bench_data import load
+from whet.evals.bench_data import load_benchmark
 
 
 def locomo(folder: Path) -> None:
@@ -70,7 +70,7 @@ def longmemeval(folder: Path) -> None:
 
 def test_locomo_is_read_with_its_quirks(tmp_path: Path) -> None:
     locomo(tmp_path)
-    first, second = load("locomo", tmp_path).cases
+    first, second = load_benchmark("locomo", tmp_path).cases
     assert (first.is_tuned, second.is_tuned) == (True, False)
     assert [(one.evidence, one.kind, one.answer) for one in first.questions] == [
         ((frozenset(["D1:2"]),), "4", "lake"),
@@ -85,17 +85,17 @@ def test_locomo_is_read_with_its_quirks(tmp_path: Path) -> None:
 
 def test_the_search_finds_a_stem_that_plain_bm25_does_not(tmp_path: Path, clock: FixedClock) -> None:
     locomo(tmp_path)
-    card = bench.run(load("locomo", tmp_path), 1, clock, "1", lambda *_: None)
+    card = bench.run(load_benchmark("locomo", tmp_path), 1, clock, "1", lambda *_: None)
     arms = {(one.arm, one.part): one for one in card.arms}
     assert arms["search", "all"].questions == 4
     assert arms["search", "all"].recall.estimate > arms["bm25", "all"].recall.estimate
     assert {one.part for one in card.gaps} == {"all", "tuned on", "held out"}
-    assert card == bench.run(load("locomo", tmp_path), 1, clock, "1", lambda *_: None)
+    assert card == bench.run(load_benchmark("locomo", tmp_path), 1, clock, "1", lambda *_: None)
 
 
 def test_longmemeval_is_read_by_its_answers(tmp_path: Path, clock: FixedClock) -> None:
     longmemeval(tmp_path)
-    data = load("longmemeval", tmp_path)
+    data = load_benchmark("longmemeval", tmp_path)
     assert data.cases[0].questions[0].evidence == (frozenset(["1:0"]),)
     card = bench.run(data, 1, clock, "1", lambda *_: None)
     assert card.arms[0].recall.estimate == 1.0
@@ -130,7 +130,7 @@ def test_the_second_longmemeval_is_read_by_the_words_of_its_answers(
     tmp_path: Path, clock: FixedClock
 ) -> None:
     trajectories(tmp_path)
-    data = load("longmemeval-v2", tmp_path)
+    data = load_benchmark("longmemeval-v2", tmp_path)
     [case] = data.cases
     assert [session.messages[0].text for session in case.sessions] == ["Order 1", "Order 2"]
     assert [one.evidence for one in case.questions] == [
@@ -141,15 +141,15 @@ def test_the_second_longmemeval_is_read_by_the_words_of_its_answers(
     assert card.arms[0].recall.estimate == 1.0
     (tmp_path / "questions.jsonl").unlink()
     with pytest.raises(BadInput, match=r"there is no questions.jsonl"):
-        load("longmemeval-v2", tmp_path)
+        load_benchmark("longmemeval-v2", tmp_path)
 
 
 def test_what_is_no_such_data_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no locomo10"):
-        load("locomo", tmp_path)
+        load_benchmark("locomo", tmp_path)
     (tmp_path / "locomo10.json").write_text('[{"sample_id": 1}]')
     with pytest.raises(BadInput, match="is not data of locomo"):
-        load("locomo", tmp_path)
+        load_benchmark("locomo", tmp_path)
 
 
 def test_a_case_with_fewer_names_than_sessions_is_told(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_case_with_fewer_names_than_sessions_is_told(tmp_path: Path) -> None:
     [case] = json.loads(path.read_text())
     path.write_text(json.dumps([case | {"haystack_session_ids": ["a"]}]))
     with pytest.raises(BadInput, match=r"longmemeval_s.json is not data of longmemeval"):
-        load("longmemeval", tmp_path)
+        load_benchmark("longmemeval", tmp_path)
 
 
 def test_plain_bm25_ranks_by_rarity_and_length() -> None:
@@ -334,7 +334,7 @@ def test_answers_are_scored_as_locomo_scores_them(
     kind: str, right: str | None, said: str, score: float
 ) -> None:
     question = BenchQuestion("?", (), kind, 0, right)
-    assert bench_answers.locomo_score(said, question) == pytest.approx(score)
+    assert bench_answers.score_locomo(said, question) == pytest.approx(score)
 
 
 def _answered(tmp_path: Path, clerk: Clerk, *more: str) -> tuple[int, dict[str, Any], str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from whet.contract.errors import ConfigError, NotFound
-from whet.evals.arms import ARMS, pick
+from whet.evals.arms import ARMS, pick_arms
 from whet.evals.campaign import CampaignSettings, EvalCampaign, run_path
 from whet.evals.world import Shape
 
@@ -48,6 +48,6 @@ def test_other_settings_are_refused_in_the_same_folder(tmp_path: Path) -> None:
 
 
 def test_an_unknown_arm_is_named() -> None:
-    assert [arm.name for arm in pick("off, ours")] == ["off", "ours"]
+    assert [arm.name for arm in pick_arms("off, ours")] == ["off", "ours"]
     with pytest.raises(NotFound, match="'our'"):
-        pick("our")
+        pick_arms("our")

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from whet.contract.messages import Usage
-from whet.evals.measures import summarise, where_ours_loses
+from whet.evals.measures import find_losses, summarise
 from whet.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
-from whet.evals.world_report import gain, goals
+from whet.evals.world_report import check_goals, format_gain
 
 
 def task(number: int, first: bool, ok: bool = True) -> TaskRecord:
@@ -61,13 +61,13 @@ def test_harm_is_what_was_lost_relative_to_no_memory() -> None:
     ours = summarise(runs)[1]
     assert ours.harm_first is not None and ours.harm_first.estimate == pytest.approx(0.25)
     assert ours.harm_end is not None and ours.harm_end.estimate == pytest.approx(0.25)
-    assert dict((goal, met) for goal, met, _ in goals([ours]))["harm <= 1% of tasks"] is False
+    assert dict((goal, met) for goal, met, _ in check_goals([ours]))["harm <= 1% of tasks"] is False
 
 
 def test_a_difference_that_spans_zero_is_no_evidence() -> None:
     runs = [run("off", s, "ynyn") for s in range(6)]
     runs += [run("ours", s, "ynyn" if s % 2 else ("yyyn" if s % 4 else "nnyn")) for s in range(6)]
-    text = gain(summarise(runs)[1].gain)
+    text = format_gain(summarise(runs)[1].gain)
     assert text.endswith("no evidence")
 
 
@@ -85,7 +85,7 @@ def test_an_old_value_that_never_went_counts_as_longer_than_all() -> None:
 
 def test_where_ours_loses_is_said() -> None:
     runs = [run("ours", 0, "nny", tokens=3000), run("off", 0, "ynn"), run("oracle", 0, "yyy", tokens=1)]
-    lines = where_ours_loses(summarise(runs))
+    lines = find_losses(summarise(runs))
     assert any(
         line.startswith("off is right at the first try more often in the first third") for line in lines
     )

@@ -13,7 +13,7 @@ from whet.cli.eval_learning import learning
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.messages import Usage
-from whet.evals.own_report import results, uplift
+from whet.evals.own_report import measure_uplift, summarise_arms
 from whet.evals.own_run import TaskOutcome
 from whet.evals.own_tasks import read_tasks
 from whet.store.starts import ContextItem
@@ -91,14 +91,14 @@ def test_a_clear_difference_on_enough_tasks_is_evidence() -> None:
         for name in names
         for repeat in (1, 2, 3)
     ]
-    off, everything = results(rows)
+    off, everything = summarise_arms(rows)
     assert off.finding == "-" and everything.finding == "helps"
     assert everything.p_value is not None and everything.p_value < 0.001
     assert off.cost_per_success is None and everything.cost_per_success == 10.0
     without = [outcome("without-x", repeat, name, False) for name in names for repeat in (1, 2, 3)]
     item = ContextItem("memory", "x", "x")
-    assert uplift(item, [row for row in rows if row.arm == "all"], without).finding == "helps"
-    assert uplift(item, without, without).finding == "no evidence"
+    assert measure_uplift(item, [row for row in rows if row.arm == "all"], without).finding == "helps"
+    assert measure_uplift(item, without, without).finding == "no evidence"
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 
 from whet.evals.arms import ARMS
 from whet.evals.campaign import CampaignSettings
-from whet.evals.measures import summarise, where_ours_loses
-from whet.evals.play import play
+from whet.evals.measures import find_losses, summarise
+from whet.evals.play import run_world
 from whet.evals.records import WorldResult
 from whet.evals.world import FactWorld, Shape
-from whet.evals.world_report import report
+from whet.evals.world_report import format_report
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ _SHAPE = Shape(sessions=14, drifts=2, pages=2, private=1, guest_every=7)
 
 
 def run(folder: Path, arm: str, shape: Shape) -> WorldResult:
-    return asyncio.run(play(FactWorld(1, shape), ARMS[arm], folder / arm))
+    return asyncio.run(run_world(FactWorld(1, shape), ARMS[arm], folder / arm))
 
 
 def test_learning_carries_facts_to_the_point_of_use_and_nothing_else(tmp_path: Path) -> None:
@@ -34,9 +34,9 @@ def test_learning_carries_facts_to_the_point_of_use_and_nothing_else(tmp_path: P
     assert ours.spent.review_count > 3 and off.spent.review_count == 0
     assert ours.spent.reviews.cache_hit_ratio > 0.5
     sums = summarise([off, ours])
-    text = report(sums, CampaignSettings(_SHORT))
+    text = format_report(sums, CampaignSettings(_SHORT))
     assert "| ours | " in text and "## Where ours loses" in text
-    assert any("spends fewer tokens" in line for line in where_ours_loses(sums))
+    assert any("spends fewer tokens" in line for line in find_losses(sums))
 
 
 @pytest.mark.soak

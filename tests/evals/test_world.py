@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from whet.evals.world import FactWorld, SessionPlan, Shape
-from whet.practice.gated_facts import FactCommand, FactStatement, read_command, read_task
+from whet.practice.gated_facts import FactCommand, FactStatement, parse_command, parse_task
 
 
 def right(world: FactWorld, plan: SessionPlan) -> dict[str, str]:
@@ -19,7 +19,7 @@ def right(world: FactWorld, plan: SessionPlan) -> dict[str, str]:
 
 def command_of(plan: SessionPlan, settings: dict[str, str]) -> FactCommand:
     """The plan's command with these settings, after the step that they name."""
-    command = read_command(plan.task.command(settings))
+    command = parse_command(plan.task.command(settings))
     assert command is not None
     return msgspec.structs.replace(command, step=settings.get("before", ""))
 
@@ -34,7 +34,7 @@ def test_every_task_can_be_done_with_the_truth_and_is_read_back_from_its_text() 
     for seed in range(5):
         world = FactWorld(seed)
         for plan in world.plans:
-            assert read_task(plan.task.text) == plan.task
+            assert parse_task(plan.task.text) == plan.task
             assert 1 <= len(plan.task.keys) <= 4
             command = command_of(plan, right(world, plan))
             assert world.judge(command, plan).is_ok
@@ -61,7 +61,7 @@ def test_what_comes_first_is_refused_by_name_until_it_was_run_on_the_same_item()
     step = world.truth((plan.task.tool, "before"), plan.number, plan.person)
     first = f"run `./ops {step} ITEM` before `./ops {plan.task.tool} ITEM`"
     assert world.judge(command, plan).text == f"refused: {first}"
-    run = read_command(f"{step} {plan.task.target} {plan.task.number}")
+    run = parse_command(f"{step} {plan.task.target} {plan.task.number}")
     assert run is not None and world.judge(run, plan).is_ok
     silent = FactWorld(0, Shape(reveal=0.0)).judge(command, plan)
     assert not silent.is_ok and step not in silent.text
@@ -98,4 +98,4 @@ def test_facts_drift_to_another_value_in_the_middle_third() -> None:
 
 @pytest.mark.parametrize("text", ["", "shipit", "shipit billing x flag=1", "shipit billing 3 flag"])
 def test_what_is_no_command_is_read_as_none(text: str) -> None:
-    assert read_command(text) is None
+    assert parse_command(text) is None

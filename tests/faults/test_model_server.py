@@ -21,7 +21,7 @@ from tests.stories.program import (
     use,
 )
 from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited
+from whet.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply
 from whet.practice.server import PracticeServer
 
 PAGE = "<!doctype html><html><head><title>Log in to the Wi-Fi</title></head></html>"
@@ -133,7 +133,7 @@ def batches(names: list[str], size: int = 5) -> list[list[str]]:
 
 
 PASSES = {
-    "429": [rate_limited(), ScriptedReply("whole answer")],
+    "429": [rate_limit_reply(), ScriptedReply("whole answer")],
     "a cut stream": [
         ScriptedReply("whole answer", pieces=3, fault=Fault(cut_after=2)),
         ScriptedReply("whole answer", pieces=3),

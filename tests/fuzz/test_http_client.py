@@ -49,13 +49,13 @@ class HostileServer:
                 if size := head.lower().partition(b"content-length: ")[2].partition(b"\r")[0]:
                     await reader.readexactly(int(size))
                 seed = int(head.partition(b"/seed/")[2].partition(b"/")[0].partition(b" ")[0])
-                if not await self._give(answer_of(seed), reader, writer):
+                if not await self._deliver(answer_of(seed), reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         writer.close()
 
-    async def _give(
+    async def _deliver(
         self, answer: HostileAnswer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         for piece in answer.pieces:

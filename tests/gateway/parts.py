@@ -15,7 +15,7 @@ from tests.gateway.test_deliveries import Board
 from tests.support import FixedClock
 from whet.app.build import App
 from whet.app.hosted import SessionHost
-from whet.app.people import Switchboard
+from whet.app.people import PersonRouter
 from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.config.paths import Home
 from whet.config.schema import (
@@ -93,7 +93,7 @@ class Rig:
         self.intake = UpdateIntake(self.parts, self.conversations)
 
     def chat(self, where: ChatPlace) -> chats.ChatRecord:
-        return self.app.database.write_now(lambda db: chats.chat_at(db, where))
+        return self.app.database.write_now(lambda db: chats.get_or_create_chat(db, where))
 
     async def rows(self, where: ChatPlace) -> ConversationRows:
         return await ConversationRows.load(self.parts, self.chat(where).id)
@@ -107,8 +107,10 @@ class Rig:
         body = msgspec.json.encode(
             Incoming(where, update_id, "message", text=text, ref=f"r{update_id}")
         ).decode()
-        self.app.database.write_now(lambda db: chats.receive(db, where, update_id, body, 0))
-        return self.app.database.read_now(lambda db: chats.waiting(db, chats.chat_at(db, where).id))[-1]
+        self.app.database.write_now(lambda db: chats.add_update(db, where, update_id, body, 0))
+        return self.app.database.read_now(
+            lambda db: chats.list_waiting(db, chats.get_or_create_chat(db, where).id)
+        )[-1]
 
     def state(self, update_id: str) -> str:
         sql = "SELECT state FROM gateway_inbox WHERE update_id = ?"
@@ -118,7 +120,7 @@ class Rig:
     def queued(self, where: ChatPlace | None = None) -> list[Outgoing]:
         """Give what waits to be sent, to a conversation or at all, and take it away."""
         number = self.chat(where).id if where else 0
-        found = self.app.database.read_now(lambda db: chats.out_in(db, ("queued",), number))
+        found = self.app.database.read_now(lambda db: chats.list_messages(db, ("queued",), number))
         for row in found:
             self.app.database.write_now(lambda db, row=row: chats.end_sending(db, row.id, "sent"))
         return [msgspec.json.decode(row.body, type=Outgoing) for row in found]
@@ -149,7 +151,7 @@ def run(tmp_path: Path, model: PracticeServer) -> Run:
 
     @asynccontextmanager
     async def opened() -> AsyncGenerator[Rig]:
-        people, work = Switchboard(), tmp_path / "work"
+        people, work = PersonRouter(), tmp_path / "work"
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="gateway")
         hosted = SessionHost(app.sessions, people)

@@ -20,7 +20,7 @@ from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN
 from tests.confirm.vendors.telegram import TOKEN
 from whet.app.build import App
 from whet.app.hosted import SessionHost
-from whet.app.people import Switchboard
+from whet.app.people import PersonRouter
 from whet.cli.group import run
 from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.config.load import load
@@ -146,7 +146,7 @@ async def opened(gateway: GatewayProcess) -> AsyncIterator[GatewayServer]:
     text = read_gateway(home.gateway)
     secrets = load_secrets(home, gateway.environ())
     settings = load(home, {}, environ=gateway.environ()).settings
-    people = Switchboard()
+    people = PersonRouter()
     work = gateway.home / "work"
     work.mkdir(exist_ok=True)
     seats = open_channels(text, secrets)

@@ -29,7 +29,7 @@ from tests.gateway.running import GatewayProcess, served
 from tests.support import quiet_port
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.vendors.signing import signed
+from whet.vendors.signing import sign_headers
 
 pytestmark = pytest.mark.unconfined
 
@@ -274,7 +274,10 @@ class Receiver(Host):
     async def _in(self, request: Request) -> Response:
         body = await request.body()
         id_, stamp = request.headers["webhook-id"], int(request.headers["webhook-timestamp"])
-        if signed(b"k" * 32, id_, stamp, body)["webhook-signature"] != request.headers["webhook-signature"]:
+        if (
+            sign_headers(b"k" * 32, id_, stamp, body)["webhook-signature"]
+            != request.headers["webhook-signature"]
+        ):
             self.wrong += 1
             return Response(status_code=401)
         fault = self.next_fault("in")
@@ -306,7 +309,7 @@ def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
         id_: str, data: dict[str, Any], *, key: bytes = b"k" * 32, at: float = 0.0, kind: str = "message"
     ) -> int:
         body = msgspec.json.encode({"type": kind, "data": {"conversation": "c", "user": "ann", **data}})
-        headers = signed(key, id_, int(at or time.time()), body)
+        headers = sign_headers(key, id_, int(at or time.time()), body)
         return httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code
 
     script = [

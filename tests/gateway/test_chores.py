@@ -43,9 +43,9 @@ def test_what_is_long_done_with_is_dropped(tmp_path: Path) -> None:
     def leave(db: apsw.Connection) -> None:
         two_weeks_ago_ms = SystemClock().unix_ms() - 14 * 86_400_000
         for at_ms, id_ in ((two_weeks_ago_ms - 3_600_000, "old"), (two_weeks_ago_ms + 3_600_000, "new")):
-            row = chats.receive(db, ChatPlace("telegram", "7", "", "7"), id_, "{}", at_ms)
+            row = chats.add_update(db, ChatPlace("telegram", "7", "", "7"), id_, "{}", at_ms)
             assert row is not None
-            chats.mark(db, row, "done")
+            chats.set_update_state(db, row, "done")
 
     def kept() -> list[str]:
         with closing(StateDatabase.open(tmp_path / "home" / "state.db", SystemClock())) as database:
@@ -68,10 +68,10 @@ def test_a_gateway_that_is_stopped_as_it_starts_ends_the_turn_that_it_goes_on_wi
         place = ChatPlace("telegram", "7", "", "7")
 
         def begun(db: apsw.Connection) -> str:
-            row = chats.receive(db, place, "later", "{}", SystemClock().unix_ms())
+            row = chats.add_update(db, place, "later", "{}", SystemClock().unix_ms())
             assert row is not None
-            chats.mark(db, row, "begun")
-            return chats.chat_at(db, place).session_id
+            chats.set_update_state(db, row, "begun")
+            return chats.get_or_create_chat(db, place).session_id
 
         log = await Transcript.open(database, database.write_now(begun), SystemClock())
         await log.begin_turn(Message(role="user", content="and then?"))

@@ -89,9 +89,9 @@ def test_an_answer_takes_the_drafts_place_and_says_nothing_where_it_is_empty(run
     async def test(rig: Rig) -> None:
         rows = await rig.rows(place())
         text = "\n\n".join(letter * 150 for letter in "ab")
-        rig.app.database.write_now(lambda db: rows.answer_in(db, text, 5))
+        rig.app.database.write_now(lambda db: rows.queue_answer(db, text, 5))
         assert rig.queued() == [Outgoing("a" * 150, edits="?"), Outgoing("b" * 150)]
-        rig.app.database.write_now(lambda db: rows.answer_in(db, "", 5))
+        rig.app.database.write_now(lambda db: rows.queue_answer(db, "", 5))
         await rows.say(text)
         assert rig.texts() == ["a" * 150, "b" * 150]
 
@@ -165,7 +165,7 @@ def test_stop_drops_what_waits_and_missing_shows_what_may_not_have_arrived(run: 
             assert rig.state(f"u{count}0") == "dropped"
         rows = await rig.rows(place())
         await rows.post([Outgoing("lost", edits="r1", since_ms=5)])
-        (row,) = rig.app.database.read_now(lambda db: chats.out_in(db, ("queued",)))
+        (row,) = rig.app.database.read_now(lambda db: chats.list_messages(db, ("queued",)))
         rig.app.database.write_now(lambda db: chats.end_sending(db, row.id, "unknown", error="cut"))
         assert await commanded(rig, "8", "missing") == ["lost", "That is all."]
         assert await commanded(rig, "8", "missing") == ["Nothing is missing here."]
@@ -178,7 +178,7 @@ def test_the_last_goal_is_shown_and_stopped_by_the_owner(run: Run) -> None:
         for line in ("goal", "goal show", "goal stop"):
             assert (await commanded(rig, "7", line))[0].startswith("refused: there is no one goal")
         (said,) = await commanded(rig, "7", "goal tidy up --verify true")
-        (made,) = rig.app.database.read_now(lambda db: schedules.every(db))
+        (made,) = rig.app.database.read_now(lambda db: schedules.list_schedules(db))
         ways = "you are told how it ends. /goal shows it, /goal stop ends it."
         assert said == f"A worker begins with {made.name}; {ways}" and made.target == "one:c7"
         ann = rig.parts.router.listed(place("7"))
@@ -189,7 +189,7 @@ def test_the_last_goal_is_shown_and_stopped_by_the_owner(run: Run) -> None:
         for line in ("goal", "goal show"):
             assert await commanded(rig, "7", line) == ["It waits for a worker."]
         assert await commanded(rig, "7", "goal stop") == ["It was dropped before it began."]
-        assert rig.app.database.read_now(schedules.every) == []
+        assert rig.app.database.read_now(schedules.list_schedules) == []
         assert "goal cancelled: older" in (await commanded(rig, "7", "goal stop"))[0]
         goal = GoalRow("g1", session_id, "tidy up", "", {}, 0.5, 3, "running", 1, begun="2099-11-22T09:00:00")
         rig.app.database.write_now(lambda db: goals.add(db, goal))
@@ -221,7 +221,7 @@ class Failing(ChatCommands):
 
     tries = 0
 
-    async def run(self, conversation: Conversation, name: str, rest: str) -> None:
+    async def run(self, conversation: Conversation, name: str, argument: str) -> None:
         self.tries += 1
         raise {"store": StoreBusy("busy"), "no": WhetError("not now", hint="later")}.get(name, KeyError(name))
 
@@ -355,7 +355,7 @@ def test_a_turn_that_the_store_failed_is_gone_on_with_or_begins_with_what_still_
 class Idle(ChatCommands):
     """Commands that do nothing."""
 
-    async def run(self, conversation: Conversation, name: str, rest: str) -> None: ...
+    async def run(self, conversation: Conversation, name: str, argument: str) -> None: ...
 
 
 @pytest.mark.slow
@@ -364,7 +364,7 @@ def test_more_commands_than_are_read_at_a_time_are_all_run(run: Run) -> None:
         def receive(db: apsw.Connection) -> None:
             for number in range(MOST_WAITING + 1):
                 body = msgspec.json.encode(Incoming(place(), f"u{number}", "message", text="/idle")).decode()
-                chats.receive(db, place(), f"u{number}", body, 0)
+                chats.add_update(db, place(), f"u{number}", body, 0)
 
         rig.app.database.write_now(receive)
         await Conversation(rig.parts, Idle([]), rig.chat(place()).id, resume=False).work()

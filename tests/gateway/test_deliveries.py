@@ -85,9 +85,9 @@ def sent(
         async def settled(chat: int) -> None: ...
 
         def post(connection: apsw.Connection) -> int:
-            chat = chats.chat_at(connection, ChatPlace("board", "1", "", "7"))
+            chat = chats.get_or_create_chat(connection, ChatPlace("board", "1", "", "7"))
             body = msgspec.json.encode(Outgoing("hello")).decode()
-            chats.post(connection, chat.id, [body], clock.unix_ms())
+            chats.queue_messages(connection, chat.id, [body], clock.unix_ms())
             return chat.id
 
         def state(connection: apsw.Connection) -> str:
@@ -240,9 +240,9 @@ def test_what_may_be_missing_is_told_and_shown_once(tmp_path: Path) -> None:
     database = StateDatabase.open(tmp_path / "state.db", clock)
 
     def post(connection: apsw.Connection) -> int:
-        chat = chats.chat_at(connection, HERE)
+        chat = chats.get_or_create_chat(connection, HERE)
         bodies = [msgspec.json.encode(Outgoing(text)).decode() for text in ("hello", "second")]
-        chats.post(connection, chat.id, bodies, clock.unix_ms())
+        chats.queue_messages(connection, chat.id, bodies, clock.unix_ms())
         return chat.id
 
     async def main() -> list[str]:
@@ -254,13 +254,13 @@ def test_what_may_be_missing_is_told_and_shown_once(tmp_path: Path) -> None:
             deliveries.wake(chat)
             async with asyncio.timeout(20):
                 await deliveries.idle(chat)
-            await database.append(lambda db: outbox.show(db, chat, clock.unix_ms()))
+            await database.append(lambda db: outbox.resend_missing(db, chat, clock.unix_ms()))
         await deliveries.drain(0)
         return [one.text for one in board.said]
 
     try:
         said = asyncio.run(main())
-        rows = database.read_now(lambda db: chats.out_in(db, ("unknown", "failed", "queued")))
+        rows = database.read_now(lambda db: chats.list_messages(db, ("unknown", "failed", "queued")))
     finally:
         database.close()
     assert [text[:8] for text in said if text[:2] != "My"] == ["hello", "second", "hello", "second"]
@@ -278,13 +278,13 @@ def test_a_try_that_the_gateways_own_end_cut_off_is_none(tmp_path: Path) -> None
         async def settled(chat: int) -> None: ...
 
         def post(connection: apsw.Connection) -> int:
-            chat = chats.chat_at(connection, HERE)
+            chat = chats.get_or_create_chat(connection, HERE)
             body = msgspec.json.encode(Outgoing("hello")).decode()
-            chats.post(connection, chat.id, [body], clock.unix_ms())
+            chats.queue_messages(connection, chat.id, [body], clock.unix_ms())
             return chat.id
 
         def row(connection: apsw.Connection) -> chats.OutRow:
-            return chats.out(connection, 1)
+            return chats.get_message(connection, 1)
 
         deliveries = Deliveries(database, clock, {"board": board}, settled)
         chat = await database.append(post)

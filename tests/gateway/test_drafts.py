@@ -34,7 +34,7 @@ class Slow(Notes):
 
 def _begun(post: Post, board: Slow, drafts: Drafts, chat: int) -> MessageDraft:
     board.limits = PlatformLimits(1000, 0.001, 0.001)
-    record = post.database.read_now(lambda db: chats.chat(db, chat))
+    record = post.database.read_now(lambda db: chats.get_chat(db, chat))
     draft = MessageDraft(post.database, board, record, post.deliveries, first_after_s=0.001)
     drafts.begin(draft)
     return draft
@@ -131,7 +131,7 @@ def test_an_answer_that_is_given_up_leaves_no_draft_behind_and_another_message_d
     tmp_path: Path,
 ) -> None:
     def drafts(database: StateDatabase, chat: int) -> str:
-        return database.read_now(lambda db: chats.chat(db, chat)).draft
+        return database.read_now(lambda db: chats.get_chat(db, chat)).draft
 
     async def main() -> None:
         async with posting(tmp_path, waits=DeliveryWaits(retry_s=0.0)) as post:
@@ -175,7 +175,7 @@ def test_a_draft_shows_what_was_said_since_the_last_call(tmp_path: Path) -> None
         async with posting(tmp_path) as post:
             board, chat = _slow(post), await post.put()
             board.limits = PlatformLimits(300, 1.0, 1.0)
-            record = post.database.read_now(lambda db: chats.chat(db, chat))
+            record = post.database.read_now(lambda db: chats.get_chat(db, chat))
             draft = MessageDraft(post.database, board, record, post.deliveries, first_after_s=1.0)
             seen: list[str] = []
             for event in (
@@ -204,7 +204,7 @@ def test_a_channel_that_can_change_nothing_or_a_turn_that_wants_none_has_no_draf
     async def main() -> None:
         async with posting(tmp_path) as post:
             board, chat = _slow(post), await post.put()
-            record = post.database.read_now(lambda db: chats.chat(db, chat))
+            record = post.database.read_now(lambda db: chats.get_chat(db, chat))
             for can_edit, first_after_s, tasks in ((True, 1.0, 2), (True, 0.0, 1), (False, 1.0, 1)):
                 board.limits = PlatformLimits(1000, 1.0, 1.0, can_edit=can_edit)
                 draft = MessageDraft(
@@ -228,7 +228,7 @@ def test_a_draft_that_did_not_get_through_is_none(tmp_path: Path) -> None:
             await _shown(post, board, draft)
 
             def known() -> str:
-                return post.database.read_now(lambda db: chats.chat(db, chat)).draft
+                return post.database.read_now(lambda db: chats.get_chat(db, chat)).draft
 
             await post.until(lambda: not known())
             await drafts.end(chat)

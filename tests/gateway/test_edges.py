@@ -69,14 +69,16 @@ def test_what_somebody_wrote_who_was_put_out_since_begins_no_turn(tmp_path: Path
                 Incoming(ChatPlace("telegram", "8", "", "8"), "u1", "message", text="hi")
             )
             place = ChatPlace("telegram", "8", "", "8")
-            database.write_now(lambda db: chats.receive(db, place, "u1", body.decode(), 1))
+            database.write_now(lambda db: chats.add_update(db, place, "u1", body.decode(), 1))
         (home / "gateway.toml").write_text(TELEGRAM.format(url=telegram.url))
         with served(one):
             telegram.write("ann here")
             telegram.wait_said("For Ann.")
         with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
-            assert database.read_now(lambda db: chats.open_chats(db, ["telegram"])) == []
-            told = database.read_now(lambda db: chats.out_in(db, ("queued", "sending", "sent", "failed"), 1))
+            assert database.read_now(lambda db: chats.list_open_chats(db, ["telegram"])) == []
+            told = database.read_now(
+                lambda db: chats.list_messages(db, ("queued", "sending", "sent", "failed"), 1)
+            )
         assert model.count == 1 and told == []  # the first chat is Ben's
 
 
@@ -301,15 +303,15 @@ def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp
         discord.wait_said("Hello.")
     clock = SystemClock()
     with closing(StateDatabase.open(one.home / "state.db", clock)) as database, discord:
-        chat = database.read_now(lambda db: chats.at(db, "discord", "500"))
+        chat = database.read_now(lambda db: chats.find_platform_chat(db, "discord", "500"))
         assert chat is not None
         long_ago_ms = clock.unix_ms() - 130_000
         bodies = [f'{{"text":"old","since_ms":{long_ago_ms}}}', '{"text":"new"}']
-        database.write_now(lambda db: chats.post(db, chat.id, bodies, clock.unix_ms()))
+        database.write_now(lambda db: chats.queue_messages(db, chat.id, bodies, clock.unix_ms()))
         with served(one):
             discord.wait_said(NOTICE)
         assert discord.said() == ["Hello.", "new", NOTICE]
-        [counts] = database.read_now(chats.counts)
+        [counts] = database.read_now(chats.count_channels)
         assert counts.unknown == 1
 
 
@@ -354,9 +356,9 @@ def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Pa
 
 def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
     router, place = Router({}, {}, 3), chats.ChatPlace("telegram", "7", user="7")
-    assert [router.floods(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
-    assert [router.floods(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
-    assert router.floods(place, 5_100.0) == 0
+    assert [router.over_rate_limit(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
+    assert [router.over_rate_limit(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
+    assert router.over_rate_limit(place, 5_100.0) == 0
 
 
 def test_a_stranger_with_a_long_name_is_listed_with_its_beginning(tmp_path: Path) -> None:
@@ -364,7 +366,7 @@ def test_a_stranger_with_a_long_name_is_listed_with_its_beginning(tmp_path: Path
     written = Incoming(ChatPlace("telegram", "9", user="9"), "u1", "message", text="hi", user_name="x" * 150)
     with closing(StateDatabase.open(tmp_path / "state.db", SystemClock())) as database:
         assert database.write_now(lambda db: router.offer(db, written, "AAAA-BBBB", 1))
-        [waiting] = database.read_now(lambda db: paired.all_waiting(db, 2))
+        [waiting] = database.read_now(lambda db: paired.list_requests(db, 2))
     assert (waiting.name, waiting.user) == ("x" * 100, "9")
 
 

@@ -18,7 +18,7 @@ from whet.contract.channels import Channel, ChatPlace, FileBounds, FileRef, Inco
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.messages import ImagePart
 from whet.contract.tools import ToolContext
-from whet.gateway.files import ChatFiles, outgoing, send_file_tool
+from whet.gateway.files import ChatFiles, find_sendable_file, send_file_tool
 
 
 def test_the_owner_works_in_their_folder_and_others_below_the_home(tmp_path: Path) -> None:
@@ -35,12 +35,12 @@ def test_only_a_plain_file_of_the_workspace_within_the_limit_is_sent(tmp_path: P
     (work / "a.txt").write_bytes(b"x" * 10)
     (tmp_path / "b.txt").write_bytes(b"x")
     (work / "link").symlink_to(tmp_path / "b.txt")
-    assert outgoing(work, "a.txt", 10) == work / "a.txt"
+    assert find_sendable_file(work, "a.txt", 10) == work / "a.txt"
     with pytest.raises(WhetError, match="larger than 0 MB"):
-        outgoing(work, "a.txt", 9)
+        find_sendable_file(work, "a.txt", 9)
     for path in ("link", "../b.txt", ".", "absent"):
         with pytest.raises(WhetError, match="is no file in"):
-            outgoing(work, path, 10)
+            find_sendable_file(work, path, 10)
 
 
 class Platform:
@@ -103,7 +103,7 @@ def test_a_file_is_too_large_by_whole_megabytes(tmp_path: Path) -> None:
     assert lines == ["['b.txt' was sent and could not be taken: it is larger than 2 MB]"]
     (tmp_path / "b.txt").write_bytes(b"x" * 2_000_001)
     with pytest.raises(WhetError, match=r"^b.txt is larger than 2 MB$"):
-        outgoing(tmp_path, "b.txt", 2_000_000)
+        find_sendable_file(tmp_path, "b.txt", 2_000_000)
 
 
 def test_an_image_is_shown_to_the_model_unless_it_is_very_large(

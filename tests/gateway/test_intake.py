@@ -129,7 +129,7 @@ def test_the_button_under_a_notice_shows_what_may_be_missing_once(run: Run) -> N
     async def test(rig: Rig) -> None:
         rows = await rig.rows(place("8", "g", group=True))
         await rows.post([Outgoing("lost")])
-        (row,) = rig.app.database.read_now(lambda db: chats.out_in(db, ("queued",)))
+        (row,) = rig.app.database.read_now(lambda db: chats.list_messages(db, ("queued",)))
         rig.app.database.write_now(lambda db: chats.end_sending(db, row.id, "unknown", error="cut"))
         rig.woken.clear()
         await rig.intake.take([presses("44", outbox.SHOW)])
@@ -155,10 +155,10 @@ def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> 
         assert send.toolset == "file"
 
         def finished(state: Literal["saved", "nothing"], summary: str, session: str = session_id) -> None:
-            rig.server._reviewed(ReviewFinished("j1", session, "r1", state, summary))
+            rig.server._report_review(ReviewFinished("j1", session, "r1", state, summary))
 
         def untold() -> int:
-            return rig.app.database.read_now(lambda db: news.read(db, "ben")).learned
+            return rig.app.database.read_now(lambda db: news.count_unread(db, "ben")).learned
 
         rig.app.database.write_now(lambda db: reviewed.leave(db, "ben", "j1"))
         finished("saved", "")

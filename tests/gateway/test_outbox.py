@@ -22,10 +22,10 @@ def test_messages_are_listed_shown_resent_and_dropped(tmp_path: Path) -> None:
     database = StateDatabase.open(home.database, FixedClock())
 
     def work(connection: apsw.Connection) -> None:
-        chat = chats.chat_at(connection, ChatPlace("tele", "1", "", "7"))
+        chat = chats.get_or_create_chat(connection, ChatPlace("tele", "1", "", "7"))
         bodies = [msgspec.json.encode(Outgoing(text)).decode() for text in ("first\nanswer", "second")]
-        chats.post(connection, chat.id, bodies, 0)
-        for row in chats.out_in(connection, ("queued",)):
+        chats.queue_messages(connection, chat.id, bodies, 0)
+        for row in chats.list_messages(connection, ("queued",)):
             chats.end_sending(connection, row.id, "unknown", error="cut")
 
     database.write_now(work)
@@ -42,7 +42,7 @@ def test_messages_are_listed_shown_resent_and_dropped(tmp_path: Path) -> None:
     first, second = (str(one["id"]) for one in listed)
     assert "first\nanswer" in run("show", first) and "second" in run()
     assert "1" in run("resend", first) and "1" in run("drop", second)
-    left = database.read_now(lambda db: chats.out_in(db, ("unknown", "queued")))
+    left = database.read_now(lambda db: chats.list_messages(db, ("unknown", "queued")))
     database.close()
     assert [(row.state, msgspec.json.decode(row.body)["text"]) for row in left] == [
         ("queued", "first\nanswer")

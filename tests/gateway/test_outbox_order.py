@@ -69,9 +69,9 @@ class Post:
         """Queue messages in a chat and give its number."""
 
         def work(connection: apsw.Connection) -> int:
-            chat = chats.chat_at(connection, place)
+            chat = chats.get_or_create_chat(connection, place)
             bodies = [msgspec.json.encode(one).decode() for one in messages]
-            chats.post(connection, chat.id, bodies, self.clock.unix_ms())
+            chats.queue_messages(connection, chat.id, bodies, self.clock.unix_ms())
             return chat.id
 
         return await self.database.append(work)
@@ -90,7 +90,7 @@ class Post:
 
     def rows(self, *states: OutState) -> list[OutRow]:
         """Give the rows in these states."""
-        return self.database.read_now(lambda db: chats.out_in(db, states))
+        return self.database.read_now(lambda db: chats.list_messages(db, states))
 
     def texts(self, *states: OutState) -> list[str]:
         """Give what rows in these states say."""
@@ -165,7 +165,7 @@ def test_a_message_is_given_up_after_twelve_tries_or_a_day_and_its_person_told(
             await post.go(chat)
             assert post.texts("failed") == ["one"]
             assert [one.text for one in post.board.said] == ["one"] * (1 if late else 12) + [outbox.NOTICE]
-            assert await post.database.append(lambda db: outbox.show(db, chat, 0)) == 1
+            assert await post.database.append(lambda db: outbox.resend_missing(db, chat, 0)) == 1
             await post.go(chat)
             assert post.board.said[-1].text == "one" and post.rows("failed") == []
 
@@ -218,10 +218,10 @@ def test_nothing_overtakes_a_message_that_waits_to_be_tried_again(tmp_path: Path
         async with posting(tmp_path) as post:
             chat = await post.put(Outgoing("one"), Outgoing("two"))
             await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
-            assert post.database.read_now(lambda db: chats.next_out(db, "board", chat)) is None
-            assert post.database.read_now(lambda db: chats.due(db, "board")) == []
+            assert post.database.read_now(lambda db: chats.next_message(db, "board", chat)) is None
+            assert post.database.read_now(lambda db: chats.list_due(db, "board")) == []
             await post.database.append(lambda db: chats.end_sending(db, 1, "queued", again_ms=9))
-            due = post.database.read_now(lambda db: chats.due(db, "board"))
+            due = post.database.read_now(lambda db: chats.list_due(db, "board"))
             assert [row.id for row in due] == [1]
 
     asyncio.run(main())
@@ -237,7 +237,7 @@ def test_a_draft_that_is_gone_is_no_end_of_its_answer(tmp_path: Path) -> None:
             await post.go(chat)
             assert post.settled[0] == chat and [one.text for one in post.board.said] == ["answer", "answer"]
             assert all(not one.edits for one in post.board.said)
-            assert post.database.read_now(lambda db: chats.chat(db, chat)).draft == ""
+            assert post.database.read_now(lambda db: chats.get_chat(db, chat)).draft == ""
 
     asyncio.run(main())
 
@@ -272,11 +272,11 @@ def test_messages_that_are_resent_are_new_ones_and_notices_are_not(tmp_path: Pat
 
 def test_an_update_that_is_brought_again_changes_nothing(tmp_path: Path) -> None:
     database = StateDatabase.open(tmp_path / "state.db", FixedClock())
-    row = database.write_now(lambda db: chats.receive(db, HERE, "u1", '{"text":"one"}', 1))
+    row = database.write_now(lambda db: chats.add_update(db, HERE, "u1", '{"text":"one"}', 1))
     assert row is not None
-    database.write_now(lambda db: chats.mark(db, row, "done"))
-    assert database.write_now(lambda db: chats.receive(db, HERE, "u1", '{"text":"late"}', 2)) is None
-    assert database.read_now(lambda db: chats.waiting(db, 1)) == []
+    database.write_now(lambda db: chats.set_update_state(db, row, "done"))
+    assert database.write_now(lambda db: chats.add_update(db, HERE, "u1", '{"text":"late"}', 2)) is None
+    assert database.read_now(lambda db: chats.list_waiting(db, 1)) == []
     database.close()
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from whet.contract.channels import Outgoing, PlatformLimits
 from whet.contract.protocols import ApprovalRequest, GrantScope, Reply
-from whet.gateway.asking import ChatPerson, _whole
+from whet.gateway.asking import ChatPerson, _full_rows
 from whet.gateway.open_questions import NOT_OFFERED, ChatQuestions, ChatReply, QuestionRoute
-from whet.question import worded
+from whet.question import build_question
 from whet.visible import visible
 
 ROOM, OTHER_ROOM = ("board", "1"), ("board", "2")
@@ -61,14 +61,14 @@ def test_a_button_belongs_to_its_question_and_conversation_until_that_is_decided
         data = chat.data["Allow once"]
         assert asking.chat_of(data) == 5 and asking.shown(data) == chat.said[0].text
         assert not asking.is_decided(data)
-        assert asking.pressed(6, data, may=True) == OVER == asking.pressed(5, "x:1", may=True)
-        assert asking.pressed(5, data.partition(":")[0] + ":q", may=True) == OVER
-        assert asking.pressed(5, data, may=False) == "You may not decide this."
+        assert asking.handle_press(6, data, may=True) == OVER == asking.handle_press(5, "x:1", may=True)
+        assert asking.handle_press(5, data.partition(":")[0] + ":q", may=True) == OVER
+        assert asking.handle_press(5, data, may=False) == "You may not decide this."
         assert asking.typed(5, ROOM, "yes", may=False) is None and not asked.done(), "not theirs to decide"
         assert asking.typed(6, ROOM, "please go on", may=True) is None, "a message to another conversation"
-        assert asking.pressed(5, data, may=True) == "Allowed once."
+        assert asking.handle_press(5, data, may=True) == "Allowed once."
         assert asking.is_decided(data) and asking.shown(data) == "" and asking.chat_of(data) == 5
-        assert asking.pressed(5, data, may=True) == OVER
+        assert asking.handle_press(5, data, may=True) == OVER
         assert await asked == "once"
         assert (asking.chat_of(data), asking.is_decided(data)) == (0, False)
 
@@ -208,13 +208,16 @@ def test_the_models_question_is_answered_by_its_person_or_by_somebody_who_may_ap
         asked = asyncio.create_task(person.clarify("Delete the production database?", ["Agree", "no"]))
         await chat.asked()
         agree = chat.data["Agree"]
-        assert asking.pressed(5, agree, may=False, own=False) == "You may not decide this."
+        assert asking.handle_press(5, agree, may=False, is_own=False) == "You may not decide this."
         assert asking.typed(6, ROOM, "Agree", may=False) is None
         assert asking.typed(6, ROOM, "Agree", may=True) is None and not asked.done()
-        assert asking.pressed(5, chat.data["no"], may=False, own=True) == "Noted: no." and await asked == "no"
+        assert (
+            asking.handle_press(5, chat.data["no"], may=False, is_own=True) == "Noted: no."
+            and await asked == "no"
+        )
         asked = asyncio.create_task(person.clarify("Really?", ["Agree", "no"]))
         await chat.asked(2)
-        assert asking.pressed(5, chat.data["no"], may=True) == "Noted: no." and await asked == "no"
+        assert asking.handle_press(5, chat.data["no"], may=True) == "Noted: no." and await asked == "no"
 
     run(main)
 
@@ -230,7 +233,7 @@ def test_the_models_question_takes_a_button_or_the_next_message_of_its_conversat
         assert [button.label[:2] for button in message.buttons] == [f"n{n}" for n in range(8)]
         assert {button.label[2:] for button in message.buttons} == {visible("x" * 70, 58)}
         pressed = message.buttons[7].data
-        assert asking.pressed(5, pressed, may=False, own=True) == f"Noted: n7{'x' * 70}."
+        assert asking.handle_press(5, pressed, may=False, is_own=True) == f"Noted: n7{'x' * 70}."
         assert asking.typed(5, ROOM, "late", may=False) is None and await asked == "n7" + "x" * 70
         asked = asyncio.create_task(person.clarify("And?", []))
         await chat.asked(2)
@@ -271,7 +274,7 @@ def test_a_decision_offers_what_may_be_decided() -> None:
             words = f"Or write `once` or `yes`, `session`{always}, `no`."
             assert text.splitlines()[-2 - len(lines) :] == ["• it deletes", *lines, words]
             assert [button.style for button in chat.said[0].buttons][:1] == ["good"]
-            asking.pressed(5, chat.data["Deny"], may=True)
+            asking.handle_press(5, chat.data["Deny"], may=True)
             assert await asked == "no"
 
     run(main)
@@ -307,7 +310,7 @@ def test_of_more_than_anybody_reads_the_rest_is_counted(
     rows: int, chars: int, shown_rows: int, last: str
 ) -> None:
     command = "\n".join(f"{n:0{chars}}" for n in range(rows))
-    whole = _whole(worded(ApprovalRequest("s", "c", "terminal", command, ())))
+    whole = _full_rows(build_question(ApprovalRequest("s", "c", "terminal", command, ())))
     assert len(whole) == shown_rows and whole[-1].text.endswith(last)
 
 

@@ -58,19 +58,23 @@ def test_a_conversation_has_its_persons_memory_and_a_group_one_of_its_own() -> N
 def test_a_minute_takes_so_many_messages_of_a_person() -> None:
     found = router(flood=2)
     times = [0.0, 0.0, 1.0, 59.9, 60.0, 60.5, 61.0]
-    assert [found.floods(place("7"), at) for at in times] == [0, 0, 1, 2, 1, 2, 2]
-    assert found.floods(place("8"), 61.0) == 0 == found.floods(place("7", channel="two"), 61.0)
-    assert [found.floods(place("9"), 0.0) for _ in range(60)][-12:] == [*range(47, 51), *[50] * 8][-12:]
-    assert found.floods(place("9"), -60.0) == 0, "a clock was set back"
+    assert [found.over_rate_limit(place("7"), at) for at in times] == [0, 0, 1, 2, 1, 2, 2]
+    assert (
+        found.over_rate_limit(place("8"), 61.0) == 0 == found.over_rate_limit(place("7", channel="two"), 61.0)
+    )
+    assert [found.over_rate_limit(place("9"), 0.0) for _ in range(60)][-12:] == [*range(47, 51), *[50] * 8][
+        -12:
+    ]
+    assert found.over_rate_limit(place("9"), -60.0) == 0, "a clock was set back"
 
 
 def test_of_five_thousand_people_those_who_spoke_last_are_counted() -> None:
     found = router(flood=1)
     for user in range(1, 5_001):
-        found.floods(place(str(user)), 0.0)
-    assert found.floods(place("1"), 0.0) == 1
-    found.floods(place("5001"), 0.0)
-    assert found.floods(place("1"), 0.0) == 2 and found.floods(place("2"), 0.0) == 0
+        found.over_rate_limit(place(str(user)), 0.0)
+    assert found.over_rate_limit(place("1"), 0.0) == 1
+    found.over_rate_limit(place("5001"), 0.0)
+    assert found.over_rate_limit(place("1"), 0.0) == 2 and found.over_rate_limit(place("2"), 0.0) == 0
 
 
 @pytest.mark.parametrize(
@@ -97,9 +101,9 @@ def test_a_stranger_gets_a_code_alone_with_the_bot_and_a_memory_once_it_is_accep
 
         grouped = Incoming(place("44", group=True), "u1", "message")
         assert not offered(router(), grouped) and not offered(router(pairing=False), stranger)
-        assert database.read_now(lambda db: paired.all_waiting(db, 2_000)) == []
+        assert database.read_now(lambda db: paired.list_requests(db, 2_000)) == []
         assert offered(router(), stranger)
-        (waiting,) = database.read_now(lambda db: paired.all_waiting(db, 2_000))
+        (waiting,) = database.read_now(lambda db: paired.list_requests(db, 2_000))
         assert (waiting.channel, waiting.user, waiting.name) == ("one", "44", "Z" * 100)
         assert (waiting.made_ms, waiting.expires_ms) == (1_000, 601_000)
         found = router()

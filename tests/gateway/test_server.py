@@ -126,7 +126,7 @@ def test_old_rows_are_dropped_now_and_then_and_not_all_the_time(run: Run) -> Non
     async def test(rig: Rig) -> None:
         async def leave(update_id: str) -> None:
             row = rig.received(place(), update_id)
-            await rig.app.database.append(lambda db: chats.mark(db, row.id, "done"))
+            await rig.app.database.append(lambda db: chats.set_update_state(db, row.id, "done"))
 
         async def go_on() -> None:
             for _ in range(50):

@@ -22,7 +22,7 @@ def echo(ask: PracticeRequest) -> ScriptedReply:
 
 @pytest.mark.slow
 def test_what_was_missed_is_read_in_order_and_a_late_event_changes_nothing(tmp_path: Path) -> None:
-    with SlackChat() as slack, PracticeServer(mind=echo) as model:
+    with SlackChat() as slack, PracticeServer(responder=echo) as model:
         one = GatewayProcess(tmp_path / "home", SLACK.format(url=slack.url), model, busy="queue")
         with served(one):
             slack.write("first")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.confirm.vendors.telegram import BadText, parse
 from whet.app.received import safe_name
 from whet.channels.markup import slack_mrkdwn, telegram_html
-from whet.channels.pieces import pieces
+from whet.channels.pieces import split_message
 from whet.channels.telegram import mentions
 
 WORDS = st.sampled_from(
@@ -21,7 +21,7 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=120).map("".join), st.integers(200, 400))
 def test_pieces_fit_and_lose_nothing_but_white_space(text: str, limit: int) -> None:
-    found = pieces(text, limit)
+    found = split_message(text, limit)
     assert all(len(piece) <= limit for piece in found)
     drop = str.maketrans("", "", string.whitespace + "`~")
     rest = iter("".join(found).translate(drop))  # fences opened again add their language
@@ -30,7 +30,7 @@ def test_pieces_fit_and_lose_nothing_but_white_space(text: str, limit: int) -> N
 
 def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
     code = "\n".join(f"line {n}" for n in range(80))
-    found = pieces(f"Before.\n\n```python\n{code}\n```\n\nAfter.", 300)
+    found = split_message(f"Before.\n\n```python\n{code}\n```\n\nAfter.", 300)
     assert len(found) > 2 and found[0].startswith("Before.") and found[-1].endswith("After.")
     for piece in found[1:-1]:
         assert piece.startswith("```python\n") and piece.endswith("\n```")

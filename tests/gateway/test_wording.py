@@ -19,7 +19,7 @@ from whet.contract.events import EndReason
 from whet.contract.messages import Usage
 from whet.gateway import outbox
 from whet.gateway.chat import _is_table
-from whet.gateway.chat_turn import BROKE, _answer, line_of
+from whet.gateway.chat_turn import BROKE, _answer_text, error_line
 from whet.gateway.lock import TokenLock, holder
 from whet.gateway.settings import parse_gateway, read_gateway
 from whet.store import chats
@@ -59,19 +59,19 @@ def test_three_lines_in_columns_are_a_table(text: str, is_table: bool) -> None:
 )
 def test_what_a_turn_comes_to_is_written(reason: EndReason, text: str, error: str, said: str) -> None:
     turn = TurnRecord("t", "s", 1, "", 1, Usage(), error=error)
-    assert _answer(turn, reason, text) == said
+    assert _answer_text(turn, reason, text) == said
 
 
 def test_an_error_is_a_line_with_what_to_do() -> None:
-    assert line_of(WhetError("no")) == "no" and line_of(WhetError("no", hint="wait")) == "no (wait)"
-    assert line_of(WhetError(SECRET)) == "[REDACTED]"
+    assert error_line(WhetError("no")) == "no" and error_line(WhetError("no", hint="wait")) == "no (wait)"
+    assert error_line(WhetError(SECRET)) == "[REDACTED]"
 
 
 # The outbox.
 
 
 def texts(db: apsw.Connection, *states: Any) -> list[str]:
-    return [msgspec.json.decode(row.body)["text"] for row in chats.out_in(db, states)]
+    return [msgspec.json.decode(row.body)["text"] for row in chats.list_messages(db, states)]
 
 
 def test_what_may_be_missing_is_told_once_and_sent_again_as_new(tmp_path: Path) -> None:
@@ -80,30 +80,32 @@ def test_what_may_be_missing_is_told_once_and_sent_again_as_new(tmp_path: Path) 
     assert not outbox.is_notice(Outgoing("x", (MessageButton("Yes", "w:1"),)))
 
     def work(db: apsw.Connection) -> None:
-        chat = chats.chat_at(db, HERE).id
-        assert outbox.show(db, chat, 5) == 0
-        outbox.tell(db, chat, 5)
-        outbox.tell(db, chat, 6)
-        (row,) = chats.out_in(db, ("queued",))
+        chat = chats.get_or_create_chat(db, HERE).id
+        assert outbox.resend_missing(db, chat, 5) == 0
+        outbox.queue_notice(db, chat, 5)
+        outbox.queue_notice(db, chat, 6)
+        (row,) = chats.list_messages(db, ("queued",))
         assert msgspec.json.decode(row.body, type=Outgoing) == notice and row.at_ms == 5
         chats.begin_sending(db, row.id, 7)
-        outbox.tell(db, chat, 8)
-        assert len(chats.out_in(db, ("queued", "sending"))) == 1
+        outbox.queue_notice(db, chat, 8)
+        assert len(chats.list_messages(db, ("queued", "sending"))) == 1
         chats.end_sending(db, row.id, "sent")
-        outbox.tell(db, chat, 9)
+        outbox.queue_notice(db, chat, 9)
         assert texts(db, "queued") == [outbox.NOTICE]
         lost = Outgoing("one", edits="r1", since_ms=3, quiet=True)
-        chats.post(
+        chats.queue_messages(
             db, chat, [msgspec.json.encode(one).decode() for one in (lost, Outgoing("two"), notice)], 1
         )
-        for found in chats.out_in(db, ("queued",))[1:]:
+        for found in chats.list_messages(db, ("queued",))[1:]:
             state = "failed" if "two" in found.body else "unknown"
             chats.end_sending(db, found.id, state, error="cut")
-        assert outbox.show(db, chat, 20) == 3
+        assert outbox.resend_missing(db, chat, 20) == 3
         assert texts(db, "unknown", "failed") == []
-        again = [msgspec.json.decode(one.body, type=Outgoing) for one in chats.out_in(db, ("queued",))[1:]]
+        again = [
+            msgspec.json.decode(one.body, type=Outgoing) for one in chats.list_messages(db, ("queued",))[1:]
+        ]
         assert again == [Outgoing("one", quiet=True), Outgoing("two")], "a notice is not sent again"
-        assert [one.at_ms for one in chats.out_in(db, ("queued",))[1:]] == [20, 20]
+        assert [one.at_ms for one in chats.list_messages(db, ("queued",))[1:]] == [20, 20]
 
     with closing(StateDatabase.open(tmp_path / "state.db", FixedClock())) as database:
         database.write_now(work)

@@ -51,7 +51,7 @@ async def ask(silence_s: float, *moments: Callable[[], None]) -> bytes:
 
 def look() -> None:
     """The wait looks about."""
-    let_pass(connection._LOOK_S)
+    let_pass(connection._CHECK_S)
 
 
 def prove() -> None:

@@ -15,7 +15,7 @@ from tests.mcp.rig import bench, odd
 from tests.mcp.serving import sdk_over_http
 from whet.config.schema import McpServerSettings
 from whet.mcp.elicitation import DECLINE, EMPTY, elicit
-from whet.mcp.remote import patient
+from whet.mcp.remote import suspend_limit_while_asking
 from whet.mcp.server_requests import CallPerson, ServerRequests
 
 
@@ -78,8 +78,8 @@ def test_no_time_of_a_call_passes_while_its_person_is_asked() -> None:
                 assert limit.when() is None
                 return "yes"
 
-            person = patient(CallPerson("s", answer), limit, 30)
-            assert person and person.owner == "s" and patient(None, limit, 30) is None
+            person = suspend_limit_while_asking(CallPerson("s", answer), limit, 30)
+            assert person and person.owner == "s" and suspend_limit_while_asking(None, limit, 30) is None
             assert await person.ask("?", ()) == "yes"
             left_s = (limit.when() or 0) - asyncio.get_running_loop().time()
             assert 0 < left_s <= 30
@@ -112,13 +112,13 @@ def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) -> Non
         asked = ServerRequests("x", nobody, lambda _method: None)
         one, other = CallPerson("s1", answer), CallPerson("s2", answer)
         with asked.during(one):
-            assert (await asked.elicited({"message": "?"}))["action"] == "accept"
+            assert (await asked.ask_person({"message": "?"}))["action"] == "accept"
             with asked.during(other):
-                assert (await asked.elicited({"message": "?"}))["action"] == "cancel"
+                assert (await asked.ask_person({"message": "?"}))["action"] == "cancel"
             for _ in range(10):
-                last = await asked.elicited({"message": "?"})
+                last = await asked.ask_person({"message": "?"})
             assert last["action"] == "cancel", "a call asks a few times, not for ever"
-        assert (await asked.elicited({"message": "?"}))["action"] == "cancel"
+        assert (await asked.ask_person({"message": "?"}))["action"] == "cancel"
 
     asyncio.run(test())
 

@@ -12,7 +12,7 @@ from tests.mcp.rig import bench, odd, until
 from whet.config.paths import Home
 from whet.contract.messages import ImagePart
 from whet.mcp import exits, stdio
-from whet.mcp.kept import read_kept
+from whet.mcp.kept import read_stored
 from whet.mcp.listing import size_chars
 from whet.mcp.results import as_output
 from whet.moving import pairing
@@ -27,7 +27,7 @@ def test_ten_thousand_tools_are_cut_and_said_to_be(home: Path) -> None:
                 len(listing.offered) == 256
                 and "256 are read of 2,000 tools or more" in listing.left_out[-1].reason
             )
-        kept = read_kept(Home(home), "odd", server)
+        kept = read_stored(Home(home), "odd", server)
         assert kept and len(kept.tools) == 2_000
 
     asyncio.run(test())
@@ -52,7 +52,7 @@ def test_an_image_is_what_its_bytes_say_and_what_is_none_reaches_no_model() -> N
     output = as_output("odd", {"content": blocks}, {}, 9_000)
     assert output.images == (ImagePart("image/png", "iVBORw0KGgo="),)
     assert output.text.count("[an image, image/png: broken]") == 2
-    assert pairing.image_of("data:image/png;base64,AAAA") is None
+    assert pairing.parse_image_url("data:image/png;base64,AAAA") is None
 
 
 def test_questions_without_end_are_told_once(home: Path) -> None:

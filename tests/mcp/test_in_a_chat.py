@@ -18,7 +18,7 @@ from whet.app.facade import Agent
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.contract.events import Notice, ToolProgress
-from whet.mcp.kept import KeptListing, config_digest, write_kept
+from whet.mcp.kept import KeptListing, config_digest, write_stored
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
@@ -99,8 +99,8 @@ def test_doctor_names_broken_servers(folder: Path, home: Path) -> None:
     (home / "config.yaml").write_text(json.dumps({"mcp": {"servers": servers}}))
     gone, odd = McpServerSettings(**servers["gone"]), McpServerSettings(**servers["odd"])
     tools = [{"name": "good"}, {"name": "bad", "inputSchema": 7}]
-    write_kept(Home(home), "gone", KeptListing(config_digest(gone), 0, failure="no such program"))
-    write_kept(Home(home), "odd", KeptListing(config_digest(odd), 0, tools))
+    write_stored(Home(home), "gone", KeptListing(config_digest(gone), 0, failure="no such program"))
+    write_stored(Home(home), "odd", KeptListing(config_digest(odd), 0, tools))
     checks = {one["name"]: one for one in whet(folder, "doctor", "--json")["checks"]}  # type: ignore[union-attr]
     assert checks["mcp gone"]["state"] == "warning" and checks["mcp gone"]["text"] == "no such program"
     assert checks["mcp gone"]["fix"] == "whet mcp test gone"

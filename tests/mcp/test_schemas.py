@@ -8,7 +8,7 @@ import pytest
 
 from whet.config.schema import McpServerSettings
 from whet.mcp.listing import Catalogue, read_listing
-from whet.mcp.schemas import DESCRIPTION_CHARS, checked
+from whet.mcp.schemas import DESCRIPTION_CHARS, mend_schema
 
 
 def args(**properties: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def args(**properties: Any) -> dict[str, Any]:
     ],
 )
 def test_a_schema_is_mended(given: Any, kept: Any) -> None:
-    assert checked(given) == (given if kept is None else kept)
+    assert mend_schema(given) == (given if kept is None else kept)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_schema_is_mended(given: Any, kept: Any) -> None:
     ],
 )
 def test_a_schema_that_leaves_open_what_is_meant_is_refused(given: Any, reason: str) -> None:
-    assert reason in str(checked(given))
+    assert reason in str(mend_schema(given))
 
 
 @pytest.mark.parametrize(

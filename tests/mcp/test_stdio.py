@@ -14,7 +14,7 @@ from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.contract.errors import ConfigError
 from whet.mcp import remote
-from whet.mcp.kept import KeptListing, config_digest, keep_failure, read_kept, write_kept
+from whet.mcp.kept import KeptListing, config_digest, read_stored, store_failure, write_stored
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_what_a_server_printed_before_it_hung_is_marked_as_its_own(home: Path) -
     server = McpServerSettings(
         command="sh", args=("-c", "echo Ignore me; exec sleep 600"), start_timeout_s=0.3
     )
-    write_kept(Home(home), "odd", KeptListing(config_digest(server), 0, [{"name": "echo"}]))
+    write_stored(Home(home), "odd", KeptListing(config_digest(server), 0, [{"name": "echo"}]))
 
     async def test() -> None:
         async with bench(home, {"odd": server}) as b:
@@ -342,13 +342,13 @@ def test_a_server_that_fails_later_keeps_the_tools_that_are_known(home: Path) ->
         server = odd("good")
         async with bench(home, {"odd": server}):
             pass
-        keep_failure(Home(home), "odd", server, "it fell over", 0)
+        store_failure(Home(home), "odd", server, "it fell over", 0)
         async with bench(home, {"odd": server}) as b:
             assert [tool.name for tool in b.servers.tools()] == ["mcp__odd__echo"] and b.told == []
-            kept = read_kept(Home(home), "odd", server)
+            kept = read_stored(Home(home), "odd", server)
             assert kept and kept.failure == "it fell over"
             assert (await b.call("mcp__odd__echo", text="hi")).error_kind == ""
-            kept = read_kept(Home(home), "odd", server)
+            kept = read_stored(Home(home), "odd", server)
             assert kept and kept.failure == "" and len(kept.tools) == 1
 
     asyncio.run(test())

@@ -11,7 +11,7 @@ from benchmarks.lessons.world import Run, Say, Step, User
 from whet.contract.messages import Message, ToolCall
 from whet.memory.gate import judge
 from whet.memory.requests import Claim, GateVerdict, Refused
-from whet.memory.sources import SourceText, StoredText, sources
+from whet.memory.sources import SourceText, StoredText, read_sources
 from whet.memory.transcript import QuotableTranscript
 from whet.store.ledger import Kind
 
@@ -38,7 +38,7 @@ def stored(steps: Sequence[Step]) -> list[StoredText]:
 
 def said_by(steps: Sequence[Step], **more: Any) -> list[SourceText]:
     """Give the sources of a session of these steps."""
-    return sources(stored(steps), **more)
+    return read_sources(stored(steps), **more)
 
 
 def session(*steps: Step) -> QuotableTranscript:

@@ -13,12 +13,12 @@ from benchmarks.lessons.world import Run, User, World
 
 from tests.memory.evidence import said_by, session, shell
 from whet.contract.receipts import CallEffects, FileLines
-from whet.memory.carried import laundered
-from whet.memory.gate import judge_stored
-from whet.memory.provenance import FileOrigins, reads_installed
+from whet.memory.carried import why_foreign_line
+from whet.memory.gate import judge_from_sessions
+from whet.memory.provenance import FileOrigins, names_installed_path
 from whet.memory.requests import Claim
-from whet.memory.transcript import load
-from whet.shell.fetches import fetched_packages, reaches_out
+from whet.memory.transcript import load_transcript
+from whet.shell.fetches import find_fetched_packages, reaches_out
 from whet.shell.reading import read
 from whet.store import sessions
 
@@ -170,7 +170,7 @@ def test_what_a_look_brings_of_a_foreign_file_is_foreign(world: World, folder: P
     stored(world, folder, (shell("./sync", ""), GOT, 0))
     session_id = stored(world, folder, (look, CallEffects(received=False), LONG_AGO))
     claim = Claim("memory", LINE, (LINE,))
-    assert judge_stored(world.database, [session_id], (), claim, foreground=False).trust == "untrusted"
+    assert judge_from_sessions(world.database, [session_id], (), claim, foreground=False).trust == "untrusted"
 
 
 @pytest.mark.parametrize("head", ["", "[main]\n"])
@@ -185,7 +185,10 @@ def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(
 
     def waits() -> bool:
         session_id = stored(world, folder, look)
-        return judge_stored(world.database, [session_id], (), claim, foreground=False).trust == "untrusted"
+        return (
+            judge_from_sessions(world.database, [session_id], (), claim, foreground=False).trust
+            == "untrusted"
+        )
 
     stored(world, folder, (wrote, edited, LONG_AGO))
     assert not waits()  # nothing but the assistant's own: the project's file by now
@@ -200,9 +203,9 @@ def test_a_sentence_that_the_assistant_wrote_is_its_own_in_later_sessions(world:
 
     def why_own(quote: str) -> str:
         session_id = stored(world, folder, (look, CallEffects(), LONG_AGO))
-        found = world.database.read_now(lambda db: load(db, session_id).point(quote))
+        found = world.database.read_now(lambda db: load_transcript(db, session_id).find_passage(quote))
         assert found is not None
-        return world.database.read_now(lambda db: laundered(db, session_id, found))
+        return world.database.read_now(lambda db: why_foreign_line(db, session_id, found))
 
     stored(world, folder, (shell(f"grep '{text}' conf.ini", "no"), CallEffects(), LONG_AGO))
     assert why_own("Always deploy on fridays") == ""
@@ -215,11 +218,11 @@ def test_numbers_before_read_lines_are_no_part_of_them() -> None:
     wrote = Run("write_file", {"path": "a.ini", "content": "[mail]\nhost = b\nport = 2525\n"}, "Wrote a.ini")
     looked = Run("read_file", {"path": "a.ini"}, "1|[mail]\n2|host = b\n3|port = 2525")
     assert [one.text for one in said_by([User("go"), looked])][-1] == "[mail]\nhost = b\nport = 2525"
-    own = session(User("go"), wrote, looked).point("3|port = 2525")
+    own = session(User("go"), wrote, looked).find_passage("3|port = 2525")
     assert own is not None and own.tier == "own"
-    seen = session(User("go"), looked).point("port = 2525")
+    seen = session(User("go"), looked).find_passage("port = 2525")
     assert seen is not None and (seen.tier, seen.unit) == ("observed", "[mail]\nport = 2525")
-    hit = session(User("go"), Run("search_files", {"pattern": "port"}, "a.ini\n3|port = 2525")).point(
+    hit = session(User("go"), Run("search_files", {"pattern": "port"}, "a.ini\n3|port = 2525")).find_passage(
         "port ="
     )
     assert hit is not None and hit.unit == "a.ini\nport = 2525"
@@ -264,7 +267,7 @@ def test_a_command_is_read_as_a_shell_reads_it(command: str, out: bool) -> None:
     ],
 )
 def test_running_a_program_is_no_reading_of_its_folder(command: str, reads: bool) -> None:
-    assert reads_installed(command) is reads
+    assert names_installed_path(command) is reads
 
 
 def test_the_words_that_may_name_files() -> None:
@@ -274,7 +277,7 @@ def test_the_words_that_may_name_files() -> None:
 
 
 def test_the_packages_that_a_command_names() -> None:
-    assert fetched_packages("npm ci && pip install -r requirements.txt") == set()
-    assert fetched_packages('pip install -q "Padz>=2" kiln 2>&1 | tail -3') == {"padz", "kiln"}
+    assert find_fetched_packages("npm ci && pip install -r requirements.txt") == set()
+    assert find_fetched_packages('pip install -q "Padz>=2" kiln 2>&1 | tail -3') == {"padz", "kiln"}
     for other in ("git clone kiln", "pip install git+https://x.example/a.git", "curl -s x.example/a"):
-        assert fetched_packages(other) is None, other
+        assert find_fetched_packages(other) is None, other

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from whet.cli.skill_cases import skills_check
 from whet.config.paths import Home
-from whet.memory.cases import SkillCase, cases_of, is_new_procedure, replay, steps_of
+from whet.memory.cases import SkillCase, is_new_procedure, load_cases, parse_steps, replay
 from whet.memory.requests import SkillRequest
 from whet.store import ledger
 
@@ -44,9 +44,9 @@ def text(world: World) -> str:
 def test_a_skill_is_replayed_on_the_session_that_it_was_taken_from(world: World) -> None:
     session_id, state = tried(world, FIRED, SKILL)
     assert state == "active"
-    steps = steps_of(text(world))
+    steps = parse_steps(text(world))
     assert steps == ["kiln warm BATCH", "kiln fire BATCH"]
-    [case] = world.database.read_now(lambda db: cases_of(db, "", "fire-batch"))
+    [case] = world.database.read_now(lambda db: load_cases(db, "", "fire-batch"))
     assert (case.session_id, case.request) == (session_id, "Fire batch b17.")
     assert replay(steps, case).shown == tuple(steps)
 
@@ -110,7 +110,7 @@ def test_a_command_from_a_page_is_in_no_case_though_it_worked(world: World) -> N
     ]
     _, state = tried(world, steps, SKILL)
     assert state == "active"
-    [case] = world.database.read_now(lambda db: cases_of(db, "", "fire-batch"))
+    [case] = world.database.read_now(lambda db: load_cases(db, "", "fire-batch"))
     assert [command for command, failed in case.commands if not failed] == ["kiln warm b17", "kiln fire b17"]
 
 

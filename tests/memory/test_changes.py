@@ -19,12 +19,12 @@ from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, Refused, SkillRequest, WriteOutcome
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger
-from whet.store.ledger import LedgerRow, digest
+from whet.store.ledger import LedgerRow, hash_text
 
 HAND = Origin("user")
 MAIN = "---\nname: commit\ndescription: How we commit.\n---\nFirst run make check.\nThen commit.\n"
 FILES = {"SKILL.md": MAIN.encode(), "references/a.md": b"one\ntwo\n"}
-NOW = skill_changes.of(FILES)
+NOW = skill_changes.hash_files(FILES)
 TWICE = "Always run make check twice."
 SAID = "We run make check before each commit, and we deploy on Tuesdays only."
 
@@ -154,7 +154,9 @@ def test_the_largest_file_that_is_taken() -> None:
     with pytest.raises(Refused, match="is not text"):
         skill_changes.plan(
             binary,
-            SkillRequest("remove_file", "commit", file_path="assets/b", base_hash=skill_changes.of(binary)),
+            SkillRequest(
+                "remove_file", "commit", file_path="assets/b", base_hash=skill_changes.hash_files(binary)
+            ),
         )
     with pytest.raises(Refused, match="no skill commit of yours"):
         skill_changes.plan({}, SkillRequest("patch", "commit", old_string="x", new_string="y"))
@@ -178,11 +180,11 @@ def test_what_a_change_claims_are_its_new_lines_without_the_front_matters_own() 
 
 
 def test_the_hash_follows_from_names_and_contents() -> None:
-    assert skill_changes.of({}) == "" and len(NOW) == 12
-    assert skill_changes.of(dict(reversed(FILES.items()))) == NOW
-    assert skill_changes.of({**FILES, "references/a.md": b"x"}) != NOW
-    assert skill_changes.of({"SKILL.md": FILES["SKILL.md"], "references/b.md": b"one\ntwo\n"}) != NOW
-    assert skill_changes.tree_hash({"a": "1", "gone": ""}) == skill_changes.tree_hash({"a": "1"})
+    assert skill_changes.hash_files({}) == "" and len(NOW) == 12
+    assert skill_changes.hash_files(dict(reversed(FILES.items()))) == NOW
+    assert skill_changes.hash_files({**FILES, "references/a.md": b"x"}) != NOW
+    assert skill_changes.hash_files({"SKILL.md": FILES["SKILL.md"], "references/b.md": b"one\ntwo\n"}) != NOW
+    assert skill_changes.hash_tree({"a": "1", "gone": ""}) == skill_changes.hash_tree({"a": "1"})
 
 
 # --- who may change what ----------------------------------------------------------------------------
@@ -288,7 +290,7 @@ def test_a_change_to_a_persons_note_waits_and_one_to_the_agents_own_does_not(wor
     ((outcome, state),) = asyncio.run(world.review(session, [fix]))
     own, row = rows(world)
     assert (state, row.reason) == ("inbox", "it changes something of your own")
-    assert (own.base_hash, own.hash, row.base_hash) == ("", digest(own.after), digest(own.after))
+    assert (own.base_hash, own.hash, row.base_hash) == ("", hash_text(own.after), hash_text(own.after))
     asyncio.run(world.desk.accept(outcome.ledger_id))
     session = asyncio.run(world.session([User(TWICE), Say("ok")]))
     again = MemoryRequest("replace", content="We check twice.", old_text="Tuesdays only", evidence=(TWICE,))
@@ -347,11 +349,11 @@ def test_a_note_is_named_by_the_models_own_words_for_it_too(world: World) -> Non
 
 def test_a_change_that_is_made_already_changes_nothing() -> None:
     text = "- a\n"
-    assert notes.step(text, "memory", EntryChange("", "a")) == text
-    assert notes.step(text, "memory", EntryChange("gone", "a")) == text
-    assert notes.step(text, "memory", EntryChange("gone", "")) == text
+    assert notes.apply_change(text, "memory", EntryChange("", "a")) == text
+    assert notes.apply_change(text, "memory", EntryChange("gone", "a")) == text
+    assert notes.apply_change(text, "memory", EntryChange("gone", "")) == text
     with pytest.raises(Refused, match="has changed since"):
-        notes.step(text, "memory", EntryChange("gone", "b"))
+        notes.apply_change(text, "memory", EntryChange("gone", "b"))
 
 
 # --- hand edits, and what is told of changes ---------------------------------------------------------
@@ -448,7 +450,7 @@ def test_what_a_review_staged_is_read_with_its_marks_and_leaves_no_receipt(world
     change(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
     read = asyncio.run(world.desk.skills.view("commit", "", origin))
     assert read.ok and read.state == "staged" and "folder not in force yet" in read.text
-    assert world.database.read_now(lambda db: learned.uses(db, name="commit")) == []
+    assert world.database.read_now(lambda db: learned.list_uses(db, name="commit")) == []
     other = msgspec.structs.replace(origin, task_id="other")
     assert not asyncio.run(world.desk.skills.view("commit", "", other)).ok
 

@@ -277,9 +277,9 @@ def test_a_chain_of_undos_says_of_each_whether_it_is_in_force(world: World, dept
 def test_what_is_indented_can_be_taken_back(world: World, content: str) -> None:
     first = remember(world, content).ledger_id
     back = asyncio.run(world.desk.undo(first, HAND)).id
-    assert notes.entries(memory_file(world).read_text("utf-8")) == []
+    assert notes.parse_entries(memory_file(world).read_text("utf-8")) == []
     asyncio.run(world.desk.undo(back, HAND))
-    assert [entry.said for entry in notes.entries(memory_file(world).read_text("utf-8"))] == [
+    assert [entry.said for entry in notes.parse_entries(memory_file(world).read_text("utf-8"))] == [
         rows(world)[0].after
     ]
 
@@ -294,7 +294,10 @@ def test_a_persons_entry_comes_back_as_it_was_whatever_it_is(world: World, own: 
     asyncio.run(world.desk.undo(replaced, HAND))
     gone = asyncio.run(world.desk.hand_in(MemoryRequest("remove", old_text=own), HAND)).ledger_id
     asyncio.run(world.desk.undo(gone, HAND))
-    assert [entry.said for entry in notes.entries(file.read_text("utf-8"))] == ["Tests run with tox", own]
+    assert [entry.said for entry in notes.parse_entries(file.read_text("utf-8"))] == [
+        "Tests run with tox",
+        own,
+    ]
 
 
 def test_a_large_edit_by_hand_is_taken_back_whatever_the_file_ends_with(world: World) -> None:
@@ -303,7 +306,7 @@ def test_a_large_edit_by_hand_is_taken_back_whatever_the_file_ends_with(world: W
     file.write_text("\n".join(f"- fact number {n}" for n in range(20)), "utf-8")
     asyncio.run(world.desk.reader.notes())
     asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
-    assert not file.exists() or notes.entries(file.read_text("utf-8")) == []
+    assert not file.exists() or notes.parse_entries(file.read_text("utf-8")) == []
 
 
 def test_a_fact_that_was_replaced_by_a_pitfall_comes_back_as_a_fact(world: World) -> None:
@@ -317,7 +320,7 @@ def test_a_fact_that_was_replaced_by_a_pitfall_comes_back_as_a_fact(world: World
     file.write_text(text, "utf-8")
     asyncio.run(world.desk.reader.notes())
     asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
-    found = [entry.said for entry in notes.entries(file.read_text("utf-8"))]
+    found = [entry.said for entry in notes.parse_entries(file.read_text("utf-8"))]
     assert found == ["a fact"]
 
 
@@ -365,7 +368,7 @@ def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
 def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
     asyncio.run(world.desk.hand_in(SkillRequest("create", "commit", content=SKILL.content), HAND))  # type: ignore[union-attr]
     load = asyncio.run(world.desk.skills.view("commit", "", Origin("foreground", "s", "t", "c")))
-    (use,) = world.database.read_now(lambda db: learned.uses(db, name="commit"))
+    (use,) = world.database.read_now(lambda db: learned.list_uses(db, name="commit"))
     assert (use.session_id, use.turn_id, use.hash) == ("s", "t", load.hash)
     assert (load.ok, load.state) == (True, "active")
 

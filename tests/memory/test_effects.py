@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.memory.effects import Effect, Sums, by_session, effects
+from whet.memory.effects import Effect, Sums, compare_items, sum_by_session
 from whet.store.outcomes import ItemUse, TurnOutcome
 from whet.store.starts import ContextItem
 
@@ -27,7 +27,9 @@ def only(found: list[Effect]) -> Effect:
 
 def test_a_hold_out_shows_harm() -> None:
     kept, held = sessions("a", 40, 30), sessions("b", 40, 4)
-    found = only(effects(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held}))
+    found = only(
+        compare_items(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held})
+    )
     assert (found.basis, found.finding) == ("hold-out", "hurts")
     assert found.shown.sessions == 40 and found.compared.sessions == 40
     assert found.difference.low > 0
@@ -35,14 +37,18 @@ def test_a_hold_out_shows_harm() -> None:
 
 def test_a_small_difference_is_no_evidence() -> None:
     kept, held = sessions("a", 20, 4), sessions("b", 6, 2)
-    found = only(effects(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held}))
+    found = only(
+        compare_items(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held})
+    )
     assert found.basis == "hold-out" and found.finding == "no evidence" and found.difference.spans_zero
 
 
 def test_too_few_sessions_are_never_evidence() -> None:
     kept, held = sessions("a", 40, 0), sessions("b", 4, 4)
     assert (
-        only(effects(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held})).finding
+        only(
+            compare_items(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held})
+        ).finding
         == "no evidence"
     )
 
@@ -51,14 +57,14 @@ def test_five_sessions_on_either_side_are_compared() -> None:
     for kept_count, held_count, finding in ((5, 5, "helps"), (4, 30, "no evidence"), (30, 4, "no evidence")):
         kept, held = sessions("a", kept_count, 0), sessions("b", held_count, held_count)
         rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
-        assert only(effects(rows, {**kept, **held})).finding == finding, kept_count
+        assert only(compare_items(rows, {**kept, **held})).finding == finding, kept_count
 
 
 def test_a_second_item_asks_for_a_stronger_sign_than_one_alone() -> None:
     kept, held = sessions("a", 10, 4), sessions("b", 10, 0)
     rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
-    assert only(effects(rows, {**kept, **held})).finding == "hurts"
-    found = effects(rows + uses(OTHER, sessions("a", 1, 0)), {**kept, **held})
+    assert only(compare_items(rows, {**kept, **held})).finding == "hurts"
+    found = compare_items(rows + uses(OTHER, sessions("a", 1, 0)), {**kept, **held})
     assert [(one.item, one.finding) for one in found] == [(NOTE, "no evidence"), (OTHER, "no evidence")]
 
 
@@ -66,16 +72,16 @@ def test_an_items_sums_are_its_sessions_and_its_loads_its_versions() -> None:
     kept, gone = sessions("a", 3, 2), sessions("b", 2, 0)
     skill = ContextItem("skill", "deploy", "h1", "How.")
     loaded = {("deploy", "h1"): 2, ("deploy", "h0"): 7}
-    found = only(effects(uses(skill, {**kept, **gone}), kept, loaded=loaded))
+    found = only(compare_items(uses(skill, {**kept, **gone}), kept, loaded=loaded))
     assert (found.shown, found.loaded, found.current) == (Sums(3, 2, 12, 3), 2, True)
-    assert only(effects(uses(skill, kept), kept)).loaded == 0
+    assert only(compare_items(uses(skill, kept), kept)).loaded == 0
 
 
 def test_without_a_hold_out_a_comparison_is_only_observed() -> None:
     kept, before = sessions("a", 40, 2), sessions("b", 40, 30)
-    found = only(effects(uses(NOTE, kept), {**kept, **before}))
+    found = only(compare_items(uses(NOTE, kept), {**kept, **before}))
     assert (found.basis, found.finding) == ("observed", "helps")
-    alone = only(effects(uses(NOTE, kept), kept))
+    alone = only(compare_items(uses(NOTE, kept), kept))
     assert alone.basis == "none" and alone.compared == Sums(0, 0, 0, 0)
 
 
@@ -83,17 +89,17 @@ def test_sessions_before_the_hold_out_do_not_count_for_it() -> None:
     """Only sessions in which chance decided are compared, or time would be mistaken for the item."""
     early, kept, held = sessions("e", 100, 100), sessions("a", 20, 2), sessions("b", 20, 2)
     rows = uses(NOTE, early) + uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
-    found = only(effects(rows, {**early, **kept, **held}))
+    found = only(compare_items(rows, {**early, **kept, **held}))
     assert found.shown.sessions == 120 and found.finding == "no evidence"
 
 
 def test_many_items_need_a_stronger_sign() -> None:
     kept, held = sessions("a", 30, 12), sessions("b", 30, 4)
     rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
-    assert only(effects(rows, {**kept, **held})).finding == "hurts"
+    assert only(compare_items(rows, {**kept, **held})).finding == "hurts"
     many = [ContextItem("memory", f"m{n}", "h") for n in range(60)]
     crowd = [use for item in many for use in uses(item, kept, by_chance=True)]
-    found = {one.item.name: one for one in effects(rows + crowd, {**kept, **held})}
+    found = {one.item.name: one for one in compare_items(rows + crowd, {**kept, **held})}
     assert found["n1"].finding == "no evidence"
 
 
@@ -101,7 +107,9 @@ def test_what_hurts_stands_first_and_versions_are_kept_apart() -> None:
     kept, held = sessions("a", 40, 30), sessions("b", 40, 4)
     rows = uses(OTHER, kept) + uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
     older = ContextItem("memory", "n1", "h0")
-    found = effects(rows + uses(older, held), {**kept, **held}, current=frozenset({("memory", "n1", "h1")}))
+    found = compare_items(
+        rows + uses(older, held), {**kept, **held}, current=frozenset({("memory", "n1", "h1")})
+    )
     assert found[0].item == NOTE and found[0].current
     assert {one.item.hash: one.current for one in found} == {"h1": True, "h2": False, "h0": False}
 
@@ -112,4 +120,4 @@ def test_a_session_has_trouble_when_one_of_its_turns_had() -> None:
         TurnOutcome("s", 2, 2, 0, frozenset({"correction"})),
         TurnOutcome("t", 1, 1, 0, frozenset({"undo", "good"})),
     ]
-    assert by_session(turns) == {"s": Sums(1, 1, 5, 1), "t": Sums(1, 0, 1, 0)}
+    assert sum_by_session(turns) == {"s": Sums(1, 1, 5, 1), "t": Sums(1, 0, 1, 0)}

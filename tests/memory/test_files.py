@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from whet.config import front_matter
-from whet.config.paths import locked
+from whet.config.paths import lock_folder
 from whet.contract.errors import ConfigError, StoreUnwritable
 from whet.memory import disk, skill_format
 from whet.memory.disk import Moved
-from whet.memory.skill_format import BadSkill, files_of, good_name, good_path
-from whet.store.ledger import digest
+from whet.memory.skill_format import BadSkill, check_name, check_path, list_files
+from whet.store.ledger import hash_text
 
 
 def test_what_is_there_is_read_up_to_the_limit(tmp_path: Path) -> None:
@@ -47,16 +47,16 @@ def test_a_swap_replaces_only_what_was_expected_and_keeps_its_mode(tmp_path: Pat
     assert file.read_bytes() == b"one" and file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
     file.chmod(0o644)
-    disk.swap(file, digest(b"one"), b"two")
+    disk.swap(file, hash_text(b"one"), b"two")
     assert file.read_bytes() == b"two" and file.stat().st_mode & 0o777 == 0o644
-    for expected in (digest(b"one"), ""):
+    for expected in (hash_text(b"one"), ""):
         with pytest.raises(Moved):
             disk.swap(file, expected, b"three")
         assert file.read_bytes() == b"two"
-    disk.swap(file, digest(b"two"), None)
+    disk.swap(file, hash_text(b"two"), None)
     assert not file.exists()
     with pytest.raises(Moved):
-        disk.swap(file, digest(b"two"), b"three")
+        disk.swap(file, hash_text(b"two"), b"three")
     assert [path.name for path in file.parent.iterdir()] == []
 
 
@@ -67,7 +67,7 @@ def test_a_link_or_folder_in_the_place_is_left_alone(tmp_path: Path) -> None:
     folder.mkdir()
     for place in (link, folder):
         with pytest.raises(ConfigError):
-            disk.swap(place, digest(b"one"), b"two")
+            disk.swap(place, hash_text(b"one"), b"two")
     assert (tmp_path / "real").read_bytes() == b"one" and link.is_symlink()
 
 
@@ -75,7 +75,7 @@ def test_a_folder_that_takes_no_files_says_so(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x")
     with pytest.raises(StoreUnwritable, match="can't write"):
         disk.swap(tmp_path / "plain" / "a.md", "", b"x")
-    with pytest.raises(StoreUnwritable, match="can't write in"), locked(tmp_path / "plain" / "x"):
+    with pytest.raises(StoreUnwritable, match="can't write in"), lock_folder(tmp_path / "plain" / "x"):
         pass
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_somebody_saves_in_the_very_moment_is_what_stays(tmp_path: P
     if was_there:
         aside.write_text("old")
     with pytest.raises(Moved):
-        disk._take_place(fresh, theirs, aside)
+        disk._install(fresh, theirs, aside)
     assert theirs.read_text() == "theirs" and not aside.exists()
 
 
@@ -120,7 +120,7 @@ def test_empty_folders_go_up_to_the_top_which_stays(tmp_path: Path) -> None:
 
 
 def test_one_process_at_a_time_has_the_folder(tmp_path: Path) -> None:
-    with locked(tmp_path / "memories"):
+    with lock_folder(tmp_path / "memories"):
         handle = os.open(tmp_path / "memories" / ".lock", os.O_RDWR)
         with pytest.raises(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,7 +141,7 @@ def test_a_skills_files_without_hidden_ones(tmp_path: Path) -> None:
     root = skill(
         tmp_path / "s", a_md="1", SKILL_md="2", references__b_md="3", **{".hidden": "4", ".git__x": "5"}
     )
-    assert files_of(root) == ["SKILL.md", "a.md", "references/b.md"]
+    assert list_files(root) == ["SKILL.md", "a.md", "references/b.md"]
 
 
 def link_inside(root: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_folder_that_can_be_no_skill(tmp_path: Path, spoil: Callable[[Path], N
     root = skill(tmp_path / "s", SKILL_md="x")
     spoil(root)
     with pytest.raises(BadSkill, match=says):
-        files_of(root)
+        list_files(root)
 
 
 def test_the_bounds_themselves_are_allowed(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_the_bounds_themselves_are_allowed(tmp_path: Path) -> None:
         (root / f"f{number}").write_text("")
     (root / "a").write_bytes(b"x" * 4_999_999)
     (root / "1/2/3/4/5/6").mkdir(parents=True)
-    assert len(files_of(root)) == 200
+    assert len(list_files(root)) == 200
     assert skill_format.MOST_FILES == 200
 
 
@@ -207,7 +207,7 @@ def test_the_bounds_themselves_are_allowed(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_is_tidied(path: str, tidied: str) -> None:
-    assert good_path(path) == tidied
+    assert check_path(path) == tidied
 
 
 @pytest.mark.parametrize(
@@ -215,18 +215,18 @@ def test_a_path_is_tidied(path: str, tidied: str) -> None:
 )
 def test_a_path_that_leads_elsewhere_is_refused(path: str) -> None:
     with pytest.raises(BadSkill):
-        good_path(path)
+        check_path(path)
 
 
 @pytest.mark.parametrize("name", ["a", "0", "deploy-site", "a" * 64, "a-b-c"])
 def test_a_skills_name(name: str) -> None:
-    assert good_name(name) == name
+    assert check_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a--b", "a" * 65, "a_b", "a/b", "ä"])
 def test_what_is_no_skills_name(name: str) -> None:
     with pytest.raises(BadSkill):
-        good_name(name)
+        check_name(name)
 
 
 def main(head: str, body: str = "Steps.") -> str:
@@ -288,11 +288,11 @@ def test_front_matter_that_is_not_valid_says_what_is_wrong(text: str, says: str)
 
 
 def test_four_levels_of_yaml_are_read() -> None:
-    head, _ = front_matter.split(main(f"{GOOD}\nz: [[[[1]]]]"), "SKILL.md")
-    assert front_matter.fields(head)["z"] == [[[[1]]]]
+    head, _ = front_matter.split_front_matter(main(f"{GOOD}\nz: [[[[1]]]]"), "SKILL.md")
+    assert front_matter.read_fields(head)["z"] == [[[[1]]]]
 
 
 def test_the_body_is_what_follows() -> None:
-    assert front_matter.split("---\na: 1\n---\n\nbody\n\n", "SKILL.md") == ("a: 1", "body")
-    assert front_matter.fields("a: 1\nb: x y") == {"a": "1", "b": "x y"}
-    assert front_matter.fields("n: -5") == {"n": "-5"}
+    assert front_matter.split_front_matter("---\na: 1\n---\n\nbody\n\n", "SKILL.md") == ("a: 1", "body")
+    assert front_matter.read_fields("a: 1\nb: x y") == {"a": "1", "b": "x y"}
+    assert front_matter.read_fields("n: -5") == {"n": "-5"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.memory.folding import content_words, decoded, find_folded, fold, worded
+from whet.memory.folding import content_words, decode_values, find_span, fold, join_words
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_text_without_spaces_is_compared_by_pairs() -> None:
     ],
 )
 def test_folded_words_are_found_where_they_stand(text: str, wanted: str, there: str) -> None:
-    assert find_folded(text, wanted) == (at := text.index(there), at + len(there))
+    assert find_span(text, wanted) == (at := text.index(there), at + len(there))
 
 
 def test_what_stands_nowhere_is_not_found() -> None:
-    assert find_folded("We run nox", "tox") is None
+    assert find_span("We run nox", "tox") is None
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_what_stands_nowhere_is_not_found() -> None:
     ],
 )
 def test_what_a_program_would_decode_is_read(encoded: str) -> None:
-    assert "secret word" in decoded(encoded)
+    assert "secret word" in decode_values(encoded)
 
 
 def test_the_two_alphabets_of_base_64_are_one_and_short_words_are_no_code() -> None:
-    assert "??>>~~" in decoded("Pz8-Pn5-") and "??>>~~" in decoded("Pz8+Pn5+")
-    assert "abcde" not in decoded("YWJjZGU")
+    assert "??>>~~" in decode_values("Pz8-Pn5-") and "??>>~~" in decode_values("Pz8+Pn5+")
+    assert "abcde" not in decode_values("YWJjZGU")
 
 
 def test_words_are_put_together_without_their_signs() -> None:
-    assert worded("'evil.example' ':8443'") == " evil example 8443 "
+    assert join_words("'evil.example' ':8443'") == " evil example 8443 "
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from benchmarks.lessons.run import Tally, corpora, leaked_facts
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
 
 from tests.memory.evidence import session, shell, trust
-from whet.memory.gate import judge, judge_given, judge_stored
+from whet.memory.gate import judge, judge_direct, judge_from_sessions
 from whet.memory.requests import Claim, MemoryRequest, Refused
 from whet.memory.scan import scan
 from whet.store import ledger
@@ -118,8 +118,8 @@ def test_a_refusal_says_why(world: World, name: str) -> None:
 
 def test_what_another_program_kept_is_refused_for_the_same_texts() -> None:
     with pytest.raises(Refused, match=r"Not kept: .*card"):
-        judge_given(Claim("memory", "The card is 4111 1111 1111 1111.", ()), is_brought=True)
-    own = judge_given(Claim("memory", "Staging is at qa.acme.lan.", ()), is_brought=True)
+        judge_direct(Claim("memory", "The card is 4111 1111 1111 1111.", ()), is_brought=True)
+    own = judge_direct(Claim("memory", "Staging is at qa.acme.lan.", ()), is_brought=True)
     assert own.trust == "user"
 
 
@@ -137,7 +137,7 @@ def test_of_several_sessions_the_one_that_holds_most_quotes_is_pointed_at(world:
 
     def judged(session_ids: list[str], *quotes: str) -> tuple[str, ...]:
         claim = Claim("memory", "Glaze.", quotes)
-        verdict = judge_stored(world.database, session_ids, (), claim, foreground=False)
+        verdict = judge_from_sessions(world.database, session_ids, (), claim, foreground=False)
         return tuple(f"{ids.index(one.session_id)} {one.quote}" for one in verdict.evidence)
 
     # Of two that hold as many it is the first; what it does not hold is left out.
@@ -152,7 +152,7 @@ def test_of_several_sessions_the_one_that_holds_most_quotes_is_pointed_at(world:
         judged(ids, *said)
     called = asyncio.run(world.session([User("Go."), shell("convert a.png -colorspace Gray", "ok")]))
     steps = Claim("skill", "Do that.", ("`-colorspace Gray`",))
-    verdict = judge_stored(world.database, [ids[0], called], (), steps, foreground=False)
+    verdict = judge_from_sessions(world.database, [ids[0], called], (), steps, foreground=False)
     assert verdict.text == "1. `convert a.png -colorspace Gray`"
 
 

@@ -14,18 +14,18 @@ from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
 from whet.memory.desk import LearningService
-from whet.memory.known_copies import KnownCopies, hand_over
+from whet.memory.known_copies import KnownCopies, copy_seen_files
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import learned
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
-from whet.store.ledger import digest
+from whet.store.ledger import hash_text
 
 HAND = Origin("user")
 NOTES, MAIN = "memories/MEMORY.md", "skills/deploy/SKILL.md"
 SKILL = "---\nname: deploy\ndescription: How we deploy.\n---\nRun make ship.\n"
-ONE, TWO, THREE = digest(b"one"), digest(b"two"), digest(b"three")
+ONE, TWO, THREE = hash_text(b"one"), hash_text(b"two"), hash_text(b"three")
 
 
 @pytest.fixture
@@ -42,7 +42,9 @@ def copies(db: StateDatabase, tmp_path: Path) -> KnownCopies:
 
 def want(db: StateDatabase, path: str, content: bytes, profile: str = "") -> None:
     def work(connection) -> None:
-        learned.want(connection, profile, path, learned.keep_text(connection, content) if content else "")
+        learned.set_expected_hash(
+            connection, profile, path, learned.store_text(connection, content) if content else ""
+        )
 
     db.write_now(work)
 
@@ -52,28 +54,28 @@ def test_a_text_is_known_once_it_was_seen_and_its_folder_keeps_the_list(
 ) -> None:
     want(db, NOTES, b"two")
     assert copies.state(NOTES, ONE) == FileState(NOTES, TWO, "")
-    copies.saw(NOTES, b"one")
+    copies.record_seen(NOTES, b"one")
     assert copies.state(NOTES, ONE) == FileState(NOTES, TWO, ONE)
     assert copies.base(copies.state(NOTES, ONE)) == b"one"
     assert [one.name for one in (tmp_path / "a/memories").iterdir()] == [".seen.json"]
     assert KnownCopies(db, "ada", tmp_path / "b").state(NOTES, ONE) == FileState(NOTES, "", "")
-    copies.saw(NOTES, None)
+    copies.record_seen(NOTES, None)
     assert copies.state(NOTES, ONE) == FileState(NOTES, TWO, "") and copies.base(copies.state(NOTES)) == b""
 
 
 def test_of_a_file_that_is_being_written_both_texts_are_known(db: StateDatabase, copies: KnownCopies) -> None:
     want(db, NOTES, b"three")
-    copies.saw(NOTES, b"one")
-    copies.will_hold(NOTES, b"two")
+    copies.record_seen(NOTES, b"one")
+    copies.record_intent(NOTES, b"two")
     assert copies.state(NOTES, TWO).written == TWO and copies.base(copies.state(NOTES, TWO)) == b"two"
     assert copies.state(NOTES, ONE).written == copies.state(NOTES, THREE).written == ONE
-    copies.will_hold(NOTES, b"three")
+    copies.record_intent(NOTES, b"three")
     assert copies.state(NOTES, THREE) == FileState(NOTES, THREE, ONE), "what should be there is no edit"
     assert copies.waiting() == [NOTES], "it was not seen there yet"
-    copies.will_hold("memories/USER.md", b"one")
+    copies.record_intent("memories/USER.md", b"one")
     assert copies.state("memories/USER.md", "").written == "", "before it, there was none"
-    copies.saw("memories/USER.md", b"two")
-    copies.will_hold("memories/USER.md", None)
+    copies.record_seen("memories/USER.md", b"two")
+    copies.record_intent("memories/USER.md", None)
     assert copies.state("memories/USER.md").written == TWO
 
 
@@ -81,12 +83,12 @@ def test_what_waits_is_what_was_not_seen_as_it_should_be(db: StateDatabase, copi
     for path, content in ((NOTES, b"one"), (MAIN, b"two"), ("skills/old/SKILL.md", b"")):
         want(db, path, content)
     assert copies.waiting() == [NOTES, MAIN]
-    copies.saw(NOTES, b"one")
-    copies.saw(MAIN, b"one")
-    copies.saw("skills/gone/SKILL.md", b"one")
+    copies.record_seen(NOTES, b"one")
+    copies.record_seen(MAIN, b"one")
+    copies.record_seen("skills/gone/SKILL.md", b"one")
     assert sorted(copies.waiting()) == [MAIN, "skills/gone/SKILL.md"]
-    copies.saw(MAIN, b"two")
-    copies.saw("skills/gone/SKILL.md", None)
+    copies.record_seen(MAIN, b"two")
+    copies.record_seen("skills/gone/SKILL.md", None)
     assert copies.waiting() == []
 
 
@@ -101,11 +103,11 @@ def test_a_skill_changed_by_hand_is_noticed_a_link_and_an_odd_name_are_not(
     (skills / "note.md").write_text("no folder")
     assert copies.changed_skills() == ["deploy", "ship"]
     for name in ("ship", "deploy"):
-        copies.saw(f"skills/{name}/SKILL.md", SKILL.encode())
+        copies.record_seen(f"skills/{name}/SKILL.md", SKILL.encode())
     assert copies.changed_skills() == []
     (skills / "deploy/SKILL.md").write_text(SKILL.replace("How we", "How all"))
     assert copies.changed_skills() == ["deploy"]
-    copies.will_hold(MAIN, SKILL.replace("How we", "How all").encode())
+    copies.record_intent(MAIN, SKILL.replace("How we", "How all").encode())
     assert copies.changed_skills() == [], "it is being written"
     shutil.rmtree(skills / "ship")
     assert copies.changed_skills() == ["ship"], "it was taken away"
@@ -114,11 +116,11 @@ def test_a_skill_changed_by_hand_is_noticed_a_link_and_an_odd_name_are_not(
 
 
 def test_a_list_that_cannot_be_read_is_an_empty_one(copies: KnownCopies, tmp_path: Path) -> None:
-    copies.saw(NOTES, b"one")
-    copies.saw(MAIN, b"one")
+    copies.record_seen(NOTES, b"one")
+    copies.record_seen(MAIN, b"one")
     (tmp_path / "a/memories/.seen.json").write_text('{"memories/MEMORY.md": [[')
     assert copies.state(NOTES, ONE).written == "" and copies.state(MAIN, ONE).written == ONE
-    copies.saw("memories/USER.md", b"two")
+    copies.record_seen("memories/USER.md", b"two")
     assert copies.state("memories/USER.md").written == TWO
     there = (tmp_path / "a/memories/.seen.json").read_text()
     (tmp_path / "a/memories/.seen.json").write_text(there.ljust(8_000_000))
@@ -184,15 +186,17 @@ def test_what_a_home_saw_is_handed_over_to_a_team_and_back(
     for profile in ("", "ada"):
         want(own, NOTES, b"two", profile)
         want(own, MAIN, b"two", profile)
-        own.write_now(lambda c, p=profile: learned.keep_text(c, b"one") and learned.saw(c, p, NOTES, ONE))
-    hand_over(own, db, place, to_team=True)
+        own.write_now(
+            lambda c, p=profile: learned.store_text(c, b"one") and learned.set_written_hash(c, p, NOTES, ONE)
+        )
+    copy_seen_files(own, db, place, to_team=True)
     for profile, folder in (("", place.root), ("ada", place.people / "ada")):
         copies = KnownCopies(db, profile, folder)
         assert copies.state(NOTES).written == ONE and copies.state(MAIN).written == ""
         assert not (folder / "skills").exists()
-        copies.saw(NOTES, b"three")
-    hand_over(own, db, place, to_team=False)
+        copies.record_seen(NOTES, b"three")
+    copy_seen_files(own, db, place, to_team=False)
     for profile in ("", "ada"):
-        found = own.read_now(lambda c, p=profile: learned.states(c, p))
+        found = own.read_now(lambda c, p=profile: learned.list_file_states(c, p))
         assert found == [FileState(NOTES, TWO, THREE), FileState(MAIN, TWO, "")]
     own.close()

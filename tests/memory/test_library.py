@@ -14,7 +14,7 @@ from whet.memory import intake, reader, skill_store
 from whet.memory.library import LARGEST_MAIN_BYTES, Library, SkillInfo
 from whet.memory.requests import Refused, SkillRequest
 from whet.store import learned, ledger
-from whet.store.ledger import digest
+from whet.store.ledger import hash_text
 from whet.store.starts import ContextItem
 
 HAND = Origin("user")
@@ -53,7 +53,7 @@ def test_the_homes_skills_stand_before_others_and_broken_ones_say_why(tmp_path: 
     assert {name for name, info in found.items() if info.problem} == {"empty", "large", "linked", "wrong"}
     assert "'other'" in found["wrong"].problem and "symbolic link" in found["linked"].problem
     assert (found["b"].source, found["c"].source, found["c"].description) == ("home", "built-in", "about c")
-    assert found["a"].hash == digest(main("a"))[:12]
+    assert found["a"].hash == hash_text(main("a"))[:12]
     assert library.find("../a") is None and library.find("none") is None
     gone = library.find("gone")
     assert gone is not None and "is gone" in gone.problem
@@ -107,22 +107,22 @@ def test_words_find_the_best_fit_first() -> None:
 
 
 def test_the_list_says_what_there_is() -> None:
-    assert skill_store.listed([], "") == "There are no skills yet."
-    assert skill_store.listed([], "x") == "There are no skills yet."
+    assert skill_store.format_list([], "") == "There are no skills yet."
+    assert skill_store.format_list([], "x") == "There are no skills yet."
     some = infos(("a", "One."), ("b", "Two."))
-    assert skill_store.listed(some, " ") == "a: One.\nb: Two."
-    assert skill_store.listed(some, "zzz") == "No skill fits 'zzz'; without a query all are listed."
-    assert skill_store.listed(infos(("a", ""), problem="broken"), "") == "a: can't be used: broken"
+    assert skill_store.format_list(some, " ") == "a: One.\nb: Two."
+    assert skill_store.format_list(some, "zzz") == "No skill fits 'zzz'; without a query all are listed."
+    assert skill_store.format_list(infos(("a", ""), problem="broken"), "") == "a: can't be used: broken"
     lots = infos(*((f"s{n:02}", "x") for n in range(61)))
-    assert skill_store.listed(lots[:60], "").count("\n") == 59
-    assert skill_store.listed(lots, "").endswith("s59: x\n(1 more; give a query)")
+    assert skill_store.format_list(lots[:60], "").count("\n") == 59
+    assert skill_store.format_list(lots, "").endswith("s59: x\n(1 more; give a query)")
 
 
 def test_a_load_shows_the_file_its_hash_and_what_else_there_is(tmp_path: Path) -> None:
     library = Library(tmp_path / "skills")
     root = put(tmp_path / "skills", "commit")
     load = skill_store.load(library, "commit")
-    assert "its files" not in load.text and load.hash == digest(main("commit"))[:12]
+    assert "its files" not in load.text and load.hash == hash_text(main("commit"))[:12]
     (root / "references").mkdir()
     (root / "references" / "a.md").write_text("more\n\n")
     load = skill_store.load(library, "commit")
@@ -219,7 +219,7 @@ def test_a_skill_from_elsewhere_is_in_force_where_nothing_was_found_in_it(world:
     row = asyncio.run(world.desk.skills.install(read, "there"))
     assert (row.state, row.trust, row.reason) == ("active", "user", "installed from there")
     assert (world.folder / "skills/deploy/SKILL.md").read_text() == main("deploy")
-    mark = world.database.read_now(lambda db: learned.mark(db, "", "deploy"))
+    mark = world.database.read_now(lambda db: learned.get_mark(db, "", "deploy"))
     assert (mark.owner, mark.source) == ("person", "there")
     with pytest.raises(Refused, match="already"):
         asyncio.run(world.desk.skills.install(read, "there"))
@@ -270,9 +270,9 @@ def test_only_a_skill_of_ones_own_can_be_pinned(world: World) -> None:
             asyncio.run(world.desk.skills.pin(name, True))
     asyncio.run(world.desk.hand_in(SkillRequest("create", "own", content=main("own")), HAND))
     asyncio.run(world.desk.skills.pin("own", True))
-    assert world.database.read_now(lambda db: learned.mark(db, "", "own")).pinned
+    assert world.database.read_now(lambda db: learned.get_mark(db, "", "own")).pinned
     asyncio.run(world.desk.skills.pin("own", False))
-    assert not world.database.read_now(lambda db: learned.mark(db, "", "own")).pinned
+    assert not world.database.read_now(lambda db: learned.get_mark(db, "", "own")).pinned
 
 
 def test_a_skill_from_elsewhere_is_not_changed(world: World) -> None:

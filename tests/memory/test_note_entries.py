@@ -18,28 +18,30 @@ from whet.memory.requests import MemoryRequest, Refused
 def test_a_file_may_be_full_to_its_last_character() -> None:
     text = "# Memory\n\n- one\n"
     exact = len("# Memory\n\n- one\n- 4567")
-    assert notes.change(text, MemoryRequest("add", content="4567"), exact)[1].after == "4567"
+    assert notes.plan_change(text, MemoryRequest("add", content="4567"), exact)[1].after == "4567"
     with pytest.raises(Refused, match="needs 1 more") as full:
-        notes.change(text, MemoryRequest("add", content="45678"), exact)
+        notes.plan_change(text, MemoryRequest("add", content="45678"), exact)
     assert "MEMORY.md is full: " in full.value.message and f"({exact:,} characters)" in full.value.message
     assert full.value.hint.endswith("The longest entries: one")
     # What is over the limit already may be changed to something as long, not to something longer.
-    assert notes.change(text, MemoryRequest("replace", content="two", old_text="one"), 5)[1].after == "two"
+    assert (
+        notes.plan_change(text, MemoryRequest("replace", content="two", old_text="one"), 5)[1].after == "two"
+    )
     with pytest.raises(Refused, match="is full"):
-        notes.change(text, MemoryRequest("replace", content="four", old_text="one"), 5)
+        notes.plan_change(text, MemoryRequest("replace", content="four", old_text="one"), 5)
     with pytest.raises(Refused, match=r"USER\.md"):
-        notes.change("", MemoryRequest("add", "user", "x" * 50), 20)
+        notes.plan_change("", MemoryRequest("add", "user", "x" * 50), 20)
     with pytest.raises(Refused, match="says already"):
-        notes.change(text, MemoryRequest("replace", content="One", old_text="one"), 500)
+        notes.plan_change(text, MemoryRequest("replace", content="One", old_text="one"), 500)
 
 
 def test_the_longest_entries_are_offered_as_few_as_are_needed() -> None:
     text = "".join(f"- {'x' * size}\n" for size in (10, 30, 20, 5, 4, 3))
-    assert [len(one) for one in notes.droppable(text, 33)] == [30]
-    assert [len(one) for one in notes.droppable(text, 34)] == [30, 20]
-    assert [len(one) for one in notes.droppable(text, 900)] == [30, 20, 10, 5]
-    assert notes.droppable(text, 0) == []
-    assert notes.used("x" * 37 + "\n", 100) == "37% used"
+    assert [len(one) for one in notes.find_droppable(text, 33)] == [30]
+    assert [len(one) for one in notes.find_droppable(text, 34)] == [30, 20]
+    assert [len(one) for one in notes.find_droppable(text, 900)] == [30, 20, 10, 5]
+    assert notes.find_droppable(text, 0) == []
+    assert notes.describe_use("x" * 37 + "\n", 100) == "37% used"
 
 
 def test_both_files_have_limits_of_their_own(world: World) -> None:
@@ -75,54 +77,56 @@ def test_the_longest_entry_that_is_taken() -> None:
 
 def test_a_part_names_one_entry_and_the_whole_of_one_stands_before_parts_of_others() -> None:
     text = "- deploy\n- deploy on Mondays\n\n## Pitfalls\n- tar\n"
-    assert notes.only(text, " DEPLOY ").text == "deploy"
-    assert notes.only(text, "on mondays").text == "deploy on Mondays"
-    assert notes.only(text, "Pitfall: tar").text == "tar"
+    assert notes.find_entry(text, " DEPLOY ").text == "deploy"
+    assert notes.find_entry(text, "on mondays").text == "deploy on Mondays"
+    assert notes.find_entry(text, "Pitfall: tar").text == "tar"
     with pytest.raises(Refused, match="is empty"):
-        notes.only(text, " ")
+        notes.find_entry(text, " ")
     with pytest.raises(Refused, match="fits 2 entries: deploy; deploy on Mondays"):
-        notes.only(text, "deplo")
+        notes.find_entry(text, "deplo")
     with pytest.raises(Refused) as none:
-        notes.only("", "deploy")
+        notes.find_entry("", "deploy")
     assert none.value.hint == "There is no entry yet."
     with pytest.raises(Refused) as none:
-        notes.only(text, "zzz yyy")
+        notes.find_entry(text, "zzz yyy")
     assert none.value.hint == "There is no entry yet."
     many = "".join(f"- deploy {n} {'x' * 90}\n" for n in range(6))
     with pytest.raises(Refused, match="fits 6 entries") as several:
-        notes.only(many, "deploy")
+        notes.find_entry(many, "deploy")
     assert several.value.message.count(";") == 3 and "x…" in several.value.message
 
 
 def test_a_replaced_pitfall_stays_one_and_says_so_once() -> None:
     text = "## Pitfalls\n- tar hangs\n"
     asked = MemoryRequest("replace", content="Pitfall: tar needs -z", old_text="tar")
-    after, edit = notes.change(text, asked, 500)
+    after, edit = notes.plan_change(text, asked, 500)
     assert (edit.before, edit.after) == ("Pitfall: tar hangs", "Pitfall: tar needs -z")
     assert after == "## Pitfalls\n- tar needs -z\n"
     said = MemoryRequest("add", "user", "Pitfall: is a word")
-    assert notes.change("", said, 500)[0] == "# User\n\n- Pitfall: is a word\n"
+    assert notes.plan_change("", said, 500)[0] == "# User\n\n- Pitfall: is a word\n"
 
 
 def test_a_pitfall_is_known_in_the_notes_of_work_however_it_is_written() -> None:
     asked = MemoryRequest("add", "memory", "- PITFALL :  tar hangs")
-    assert notes.change("", asked, 500)[1].after == "Pitfall: tar hangs"
+    assert notes.plan_change("", asked, 500)[1].after == "Pitfall: tar hangs"
     of_person = MemoryRequest("add", "user", "PITFALL : tar hangs")
-    assert notes.change("", of_person, 500)[1].after == "PITFALL : tar hangs"
+    assert notes.plan_change("", of_person, 500)[1].after == "PITFALL : tar hangs"
     replaced = EntryChange("Pitfall: tar hangs", "tar is fine")
-    assert notes.step("## Pitfalls\n- tar hangs\n", "memory", replaced) == "# Memory\n\n- tar is fine\n"
+    assert (
+        notes.apply_change("## Pitfalls\n- tar hangs\n", "memory", replaced) == "# Memory\n\n- tar is fine\n"
+    )
 
 
 def test_comments_and_headings_are_no_entries() -> None:
     text = "<!-- a\nb -->\nfact\n<!-- c -->\n# Title\n### Deep\n- one\n"
-    assert [(one.text, one.section, one.first, one.last) for one in notes.entries(text)] == [
+    assert [(one.text, one.section, one.first, one.last) for one in notes.parse_entries(text)] == [
         ("fact", "", 2, 2),
         ("one", "deep", 6, 6),
     ]
 
 
 def test_a_heading_ends_the_paragraph_above_it() -> None:
-    found = notes.entries("fact\n# Title\nanother\n## Deep\nthird")
+    found = notes.parse_entries("fact\n# Title\nanother\n## Deep\nthird")
     assert [(one.text, one.section, one.last) for one in found] == [
         ("fact", "", 0),
         ("another", "", 2),
@@ -131,15 +135,17 @@ def test_a_heading_ends_the_paragraph_above_it() -> None:
 
 
 def test_an_entry_goes_before_the_next_heading_with_a_line_between() -> None:
-    assert notes.put("## Mine\n- x\n", "memory", "new") == "- new\n\n## Mine\n- x\n"
-    assert notes.put("# Memory\n- a\n## Mine\n", "memory", "new") == "# Memory\n- a\n- new\n\n## Mine\n"
-    assert notes.put("# Memory\n", "memory", "one\ntwo") == "# Memory\n\n- one\n  two\n"
-    assert notes.put("## PITFALLS\n- a\n", "memory", "Pitfall: b") == "## PITFALLS\n- a\n- b\n"
+    assert notes.append_entry("## Mine\n- x\n", "memory", "new") == "- new\n\n## Mine\n- x\n"
+    assert (
+        notes.append_entry("# Memory\n- a\n## Mine\n", "memory", "new") == "# Memory\n- a\n- new\n\n## Mine\n"
+    )
+    assert notes.append_entry("# Memory\n", "memory", "one\ntwo") == "# Memory\n\n- one\n  two\n"
+    assert notes.append_entry("## PITFALLS\n- a\n", "memory", "Pitfall: b") == "## PITFALLS\n- a\n- b\n"
 
 
 def test_moved_entries_are_unchanged_and_pairs_are_replacements() -> None:
-    assert notes.changes("- a\n- b\n- c\n", "- c\n- a\n- b\n") == []
-    found = notes.changes("- a\n- b\n", "- x\n- y\n- z\n")
+    assert notes.diff_entries("- a\n- b\n- c\n", "- c\n- a\n- b\n") == []
+    found = notes.diff_entries("- a\n- b\n", "- x\n- y\n- z\n")
     assert found == [EntryChange("a", "x"), EntryChange("b", "y"), EntryChange("", "z")]
-    assert notes.changes("- a\n- b\n", "- x\n") == [EntryChange("a", "x"), EntryChange("b", "")]
+    assert notes.diff_entries("- a\n- b\n", "- x\n") == [EntryChange("a", "x"), EntryChange("b", "")]
     assert [one.action for one in (*found, EntryChange("b", ""))] == ["replace", "replace", "add", "remove"]

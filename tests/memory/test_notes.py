@@ -6,7 +6,7 @@ import pytest
 
 from whet.memory import notes
 from whet.memory.notes import EntryChange
-from whet.memory.notes import change as plan
+from whet.memory.notes import plan_change as plan
 from whet.memory.requests import MemoryAction, MemoryRequest, Refused
 
 TYPED = """# Memory
@@ -32,7 +32,7 @@ def after(text: str, action: MemoryAction, content: str = "", old_text: str = ""
 
 
 def test_entries_are_list_items_and_paragraphs() -> None:
-    found = [(entry.text, entry.section) for entry in notes.entries(TYPED)]
+    found = [(entry.text, entry.section) for entry in notes.parse_entries(TYPED)]
     assert found == [
         ("Some prose of mine,\nover two lines.", ""),
         ("a list item\nthat goes on", ""),
@@ -85,9 +85,9 @@ def test_what_is_no_entry_is_refused(content: str) -> None:
 
 def test_an_unclear_old_text_names_what_there_is() -> None:
     with pytest.raises(Refused, match="fits 2 entries"):
-        notes.only("- deploy a\n- deploy b\n", "deploy")
+        notes.find_entry("- deploy a\n- deploy b\n", "deploy")
     with pytest.raises(Refused) as none:
-        notes.only("- we deploy on Mondays\n", "deploys on Tuesdays")
+        notes.find_entry("- we deploy on Mondays\n", "deploys on Tuesdays")
     assert "we deploy on Mondays" in none.value.hint
 
 
@@ -106,10 +106,10 @@ def test_changes_and_carrying_them_over() -> None:
     before = "- one\n- two\n- three\n"
     theirs = "- one\n- two, changed by hand\n- three\n"
     ours = "- one\n- two\n- three\n- four\n"
-    assert notes.changes(before, theirs) == [EntryChange("two", "two, changed by hand")]
-    merged, lost = notes.carry(theirs, "memory", notes.changes(before, ours))
+    assert notes.diff_entries(before, theirs) == [EntryChange("two", "two, changed by hand")]
+    merged, lost = notes.apply_changes(theirs, "memory", notes.diff_entries(before, ours))
     assert (merged, lost) == ("- one\n- two, changed by hand\n- three\n- four\n", [])
-    _, lost = notes.carry(theirs, "memory", [EntryChange("two", "zwei")])
+    _, lost = notes.apply_changes(theirs, "memory", [EntryChange("two", "zwei")])
     assert lost == [EntryChange("two", "zwei")]
 
 

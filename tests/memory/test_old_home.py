@@ -13,8 +13,8 @@ from benchmarks.lessons.world import Run, User, World, add
 from tests.store.test_pointed_migration import old_home
 from whet.contract.origin import Origin
 from whet.memory.requests import SkillRequest
-from whet.memory.skill_changes import tree_hash
-from whet.store.ledger import digest
+from whet.memory.skill_changes import hash_tree
+from whet.store.ledger import hash_text
 
 NOTES = "# How this place works\n\n- Tests run with nox.\n- My own line, *as I like it*.\n"
 SKILL = "---\nname: deploy\ndescription: x\n---\n\n1. Run `./ship --dry`.\nThen look at the log.\n"
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     for path, text in ((NOTE_PATH, NOTES), (SKILL_PATH, SKILL)):
         (home / path).parent.mkdir(parents=True)
         (home / path).write_text(text)
-        key = digest(text)
+        key = hash_text(text)
         connection.execute("INSERT INTO learned_texts VALUES (?, ?)", (key, text.encode()))
         connection.execute("INSERT INTO learned_files VALUES ('', ?, ?, ?)", (path, key, key))
     connection.execute("INSERT INTO skill_marks VALUES ('', 'deploy', 'agent', 0, '')")
@@ -43,8 +43,8 @@ def folder(tmp_path: Path) -> Path:
         " '', '', 't')",
         (
             SKILL,
-            json.dumps([{"path": SKILL_PATH, "before": "", "after": digest(SKILL)}]),
-            tree_hash({"SKILL.md": digest(SKILL)}),
+            json.dumps([{"path": SKILL_PATH, "before": "", "after": hash_text(SKILL)}]),
+            hash_tree({"SKILL.md": hash_text(SKILL)}),
         ),
     )
     connection.close()

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.lessons.world import Run, Say, Step, User
 
 from tests.memory.evidence import verdict
-from whet.memory.entries import filled
+from whet.memory.entries import restore_placeholders
 from whet.memory.gate import GateVerdict
 
 ERROR = "kiln: run `kiln warm BATCH` before `kiln fire BATCH`"
@@ -80,7 +80,7 @@ def test_what_is_quoted_from_after_a_failure_needs_no_other_remedy() -> None:
     ],
 )
 def test_placeholders_are_put_back_where_a_command_fits(form: str, command: str, expected: str) -> None:
-    assert filled(form, command) == expected
+    assert restore_placeholders(form, command) == expected
 
 
 def test_a_step_that_settled_its_error_is_kept_though_the_work_failed_for_something_else() -> None:

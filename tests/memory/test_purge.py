@@ -51,7 +51,7 @@ def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -
             with pytest.raises(CannotUndo, match="purged"):
                 asyncio.run(world.desk.undo(row.id, HAND))
     assert b"zebra" in disk(world), "the conversation is still there"
-    world.database.write_now(lambda db: session_deletion.delete(db, taught))
+    world.database.write_now(lambda db: session_deletion.delete_session(db, taught))
     assert purged(world, taught) == Purged(), "once is as good as twice"
     assert b"tox" in disk(world)
     assert b"zebra" not in disk(world), "neither in a freed page nor in the log"
@@ -113,7 +113,7 @@ def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learn
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     assert purged(world, session).prompts == ("later",)
     for gone in (session, "later"):
-        world.database.write_now(lambda db, gone=gone: session_deletion.delete(db, gone))
+        world.database.write_now(lambda db, gone=gone: session_deletion.delete_session(db, gone))
     purged(world, session)
     assert b"zebra" not in disk(world) and b"tox" in disk(world)
 
@@ -135,7 +135,7 @@ def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World) 
     rows = world.database.read_now(lambda db: ledger.select(db))
     assert len(rows) == 4 and not any("zebra" in f"{row.before}{row.after}" for row in rows)
     for session in (taught, other):
-        world.database.write_now(lambda db, gone=session: session_deletion.delete(db, gone))
+        world.database.write_now(lambda db, gone=session: session_deletion.delete_session(db, gone))
     purged(world, taught)
     assert b"zebra" not in disk(world)
 
@@ -144,7 +144,7 @@ def test_a_file_that_a_person_deleted_is_purged_from_the_ledger_too(world: World
     (world.folder / "memories" / "MEMORY.md").unlink()
     asyncio.run(world.desk.reader.notes())
     purged(world, taught)
-    world.database.write_now(lambda db: session_deletion.delete(db, taught))
+    world.database.write_now(lambda db: session_deletion.delete_session(db, taught))
     purged(world, taught)
     assert b"zebra" not in disk(world)
 

@@ -33,7 +33,7 @@ def test_compare_and_swap_on_the_hash() -> None:
     assert "base_hash" in refused(SkillRequest("edit", "commit", content=MAIN)).message
     stale = SkillRequest("patch", "commit", old_string="Then", new_string="Now", base_hash="0" * 12)
     assert "has changed since" in refused(stale).message
-    now = skill_changes.of(FILES)
+    now = skill_changes.hash_files(FILES)
     edited = SkillRequest("edit", "commit", content=MAIN.replace("Then", "Now"), base_hash=now)
     assert skill_changes.plan(FILES, edited).learned == "Now commit."
     assert skill_changes.plan(FILES, SkillRequest("delete", "commit", base_hash=now)).files == {
@@ -53,7 +53,7 @@ def test_a_new_skills_description_tells_the_request_in_one_line_of_bounded_lengt
     made = skill_changes.plan({}, SkillRequest("create", "commit", content=MAIN))
 
     def described(about: str) -> str:
-        after = skill_changes.from_sources({}, made, "commit", ("- Run make.", about)).after
+        after = skill_changes.replace_with_sources({}, made, "commit", ("- Run make.", about)).after
         return next(line for line in after.splitlines() if line.startswith("description:"))
 
     assert described("Fix: the\n build #1") == "description: What worked for “Fix - the build 1”"
@@ -67,14 +67,16 @@ def test_what_the_program_wrote_stands_where_the_models_first_new_line_stood() -
     new = old.replace("\n2. `two`\n", "\nmine\n2. `two`\n\nmine, too\n").replace("How we", "I say how we")
     files = {"SKILL.md": old.encode()}
     plan = skill_changes.SkillPlan({"SKILL.md": new.encode(), "assets/a": b""}, old, new)
-    made = skill_changes.from_sources(files, plan, "commit", ("1. `new`\n- stays\n2. `newer`", "About"))
+    made = skill_changes.replace_with_sources(
+        files, plan, "commit", ("1. `new`\n- stays\n2. `newer`", "About")
+    )
     steps = "1. `one`\n2. `new`\n3. `newer`\n4. `two`\n\n## More\n\n1. `x`\n- stays\n"
     assert made.after == f"{head}\n# Top\n\n{steps}" and made.before == old
     assert made.files == {"SKILL.md": made.after.encode(), "assets/a": b""}
-    first = skill_changes.from_sources({}, plan, "commit", ("1. `new`", ""))
+    first = skill_changes.replace_with_sources({}, plan, "commit", ("1. `new`", ""))
     assert first.after == "---\nname: commit\ndescription: What worked for “commit”\n---\n\n1. `new`\n"
     aside = skill_changes.SkillPlan({"assets/a": b"x"}, "", "x")
-    assert skill_changes.from_sources(files, aside, "commit", ("1. `new`", "")) is aside
+    assert skill_changes.replace_with_sources(files, aside, "commit", ("1. `new`", "")) is aside
 
 
 def test_names_must_fit() -> None:

@@ -14,8 +14,8 @@ from benchmarks.lessons.world import Run, Say, Step, User, World
 from tests.memory.evidence import said_by, session, shell, stored
 from whet.contract.receipts import CallEffects
 from whet.memory.provenance import FileOrigins, is_installed, reaches_out
-from whet.memory.sources import sources
-from whet.memory.transcript import load
+from whet.memory.sources import read_sources
+from whet.memory.transcript import load_transcript
 
 
 def last_tier(*steps: Step) -> str:
@@ -60,7 +60,7 @@ def test_a_result_without_its_tools_name_is_its_calls() -> None:
     unnamed = msgspec.structs.replace(rows[-1].message, tool_name="")
     for id_, tool, tier in ((unnamed.tool_call_id, "terminal", "observed"), ("other", "", "untrusted")):
         message = msgspec.structs.replace(unnamed, tool_call_id=id_)
-        last = sources([*rows[:-1], msgspec.structs.replace(rows[-1], message=message)])[-1]
+        last = read_sources([*rows[:-1], msgspec.structs.replace(rows[-1], message=message)])[-1]
         assert (last.tool, last.tier) == (tool, tier)
 
 
@@ -195,14 +195,16 @@ def test_a_quote_counts_where_it_counts_most_and_was_said_last() -> None:
         shell("cat a", "tests run with nox."),
         User("tests run with nox."),
     )
-    found = seen.point("Tests  run with NOX.")
+    found = seen.find_passage("Tests  run with NOX.")
     assert found is not None and found.tier == "user" and found.unit == "tests run with nox."
-    assert seen.point("") is None and seen.point("absent") is None
+    assert seen.find_passage("") is None and seen.find_passage("absent") is None
 
 
 def test_a_tool_that_repeats_what_the_assistant_wrote_makes_it_no_truer() -> None:
     wrote = Run("write_file", {"path": "a", "content": "Tests run with nox."}, "ok")
-    found = session(User("go"), wrote, shell("cat a", "Tests run with nox.")).point("Tests run with nox.")
+    found = session(User("go"), wrote, shell("cat a", "Tests run with nox.")).find_passage(
+        "Tests run with nox."
+    )
     assert found is not None and found.tier == "own"
 
 
@@ -223,15 +225,15 @@ SAID = "deploy_host = evil.example:8443"
     ],
 )
 def test_what_a_command_makes_of_its_own_text_is_the_assistants(command: str) -> None:
-    found = session(User("go"), shell(command, SAID)).point(SAID)
+    found = session(User("go"), shell(command, SAID)).find_passage(SAID)
     assert found is not None and found.tier == "own"
-    seen = session(User("go"), shell("cat conf.ini", SAID)).point(SAID)
+    seen = session(User("go"), shell("cat conf.ini", SAID)).find_passage(SAID)
     assert seen is not None and seen.tier == "observed"
 
 
 def test_what_the_assistant_wrote_encoded_is_its_own_when_a_later_command_decodes_it() -> None:
     written = Run("write_file", {"path": "a", "content": b64encode(SAID.encode()).decode()}, "Wrote a")
-    found = session(User("go"), written, shell("base64 -d a", SAID)).point(SAID)
+    found = session(User("go"), written, shell("base64 -d a", SAID)).find_passage(SAID)
     assert found is not None and found.tier == "own"
 
 
@@ -284,7 +286,7 @@ def test_what_the_sandbox_counted_stands_above_a_commands_text(
             db.execute("UPDATE tool_calls SET facts = ?, started = ?, finished = ?", (facts, at, at)) and None
         )
     )
-    found = world.database.read_now(lambda db: load(db, session_id).point("Port is 8443."))
+    found = world.database.read_now(lambda db: load_transcript(db, session_id).find_passage("Port is 8443."))
     assert found is not None and found.tier == tier
     why = world.database.read_now(lambda db: FileOrigins(db, str(tmp_path)).why_foreign("made.txt"))
     assert bool(why) is (tier == "untrusted")

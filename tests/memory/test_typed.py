@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.memory.typed import is_spoken_by_others, split
+from whet.memory.typed import is_quotation, split
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_what_came_from_elsewhere_is_told_apart(text: str, own: str, foreign: st
 )
 def test_what_stands_in_quotation_marks_is_somebody_elses(text: str, part: str, by_others: bool) -> None:
     start = text.index(part)
-    assert is_spoken_by_others(text, start, start + len(part), text) is by_others
+    assert is_quotation(text, start, start + len(part), text) is by_others

@@ -161,7 +161,7 @@ def test_a_question_is_known_by_its_mark(text: str) -> None:
     ],
 )
 def test_words_in_a_value_a_cell_or_a_name_speak(line: str) -> None:
-    assert units.speaks(line)
+    assert units.has_prose(line)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_words_in_a_value_a_cell_or_a_name_speak(line: str) -> None:
     ],
 )
 def test_settings_tables_and_amounts_say_nothing(line: str) -> None:
-    assert not units.speaks(line)
+    assert not units.has_prose(line)
 
 
 def test_a_line_that_goes_on_in_small_letters_is_the_same_sentence() -> None:
@@ -224,4 +224,4 @@ def test_what_of_a_text_is_right_or_wrong_to_the_letter(text: str, values: set[s
     ],
 )
 def test_lines_of_one_shape_say_the_same_of_one_subject(line: str, shape: str) -> None:
-    assert units.shape(line) == shape
+    assert units.mask_values(line) == shape

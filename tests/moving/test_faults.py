@@ -19,7 +19,7 @@ from benchmarks.hermes_db import BEGAN_S, HermesDb, fill
 
 from tests.cli.running import WHET, run
 from whet.contract.errors import ConfigError
-from whet.moving.copies import reading
+from whet.moving.copies import open_copy
 
 PATIENCE_S = 60.0
 
@@ -116,7 +116,7 @@ def test_a_database_that_is_written_to_all_the_time_is_read_as_it_was(tmp_path: 
     try:
         for _ in range(5):
             before = turns
-            with reading(tmp_path / "state.db") as connection:
+            with open_copy(tmp_path / "state.db") as connection:
                 rows = connection.execute("SELECT content FROM messages ORDER BY id").fetchall()
                 assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             assert [row[0] for row in rows] == ["hello", *(f"more {n}" for n in range(1, len(rows)))]
@@ -145,7 +145,7 @@ def test_a_transaction_that_a_crash_left_half_written_is_not_read(tmp_path: Path
     assert b"new 1 " in (crashed / "state.db").read_bytes(), "half of it is in the file"
     before = {path.name: path.read_bytes() for path in crashed.iterdir()}
     assert len(before) == 2
-    with reading(crashed / "state.db") as connection:
+    with open_copy(crashed / "state.db") as connection:
         found = connection.execute("SELECT count(*), sum(content LIKE 'old%') FROM messages").fetchall()
     assert found == [(400, 400)]
     assert {path.name: path.read_bytes() for path in crashed.iterdir()} == before
@@ -155,7 +155,7 @@ def test_one_that_another_program_has_locked_is_read(tmp_path: Path) -> None:
     made = HermesDb(tmp_path / "state.db")
     made.session("s", [user("hello")])
     made.db.execute("BEGIN EXCLUSIVE")
-    with reading(tmp_path / "state.db") as connection:
+    with open_copy(tmp_path / "state.db") as connection:
         assert connection.execute("SELECT count(*) FROM messages").fetchall() == [(1,)]
     made.close()
 
@@ -169,7 +169,7 @@ def test_one_whose_log_was_not_copied_along_gives_what_it_holds(tmp_path: Path) 
     lone.parent.mkdir()
     lone.write_bytes((tmp_path / "state.db").read_bytes())
     made.close()
-    with reading(lone) as connection:
+    with open_copy(lone) as connection:
         assert connection.execute("SELECT content FROM messages").fetchall() == [("in the file",)]
     assert [path.name for path in lone.parent.iterdir()] == ["state.db"]
 
@@ -180,12 +180,12 @@ def test_a_copy_that_has_no_room_names_the_place(tmp_path: Path) -> None:
     program = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from whet.moving.copies import reading\n"
+        "from whet.moving.copies import open_copy\n"
         "from whet.contract.errors import ConfigError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
         "try:\n"
-        "    with reading(Path(sys.argv[1])): pass\n"
+        "    with open_copy(Path(sys.argv[1])): pass\n"
         "except ConfigError as error: print(error.message, error.hint)\n"
     )
     done = subprocess.run(
@@ -219,5 +219,5 @@ def test_a_file_without_permission_is_told_in_a_line(tmp_path: Path) -> None:
     made = HermesDb(tmp_path / "state.db")
     made.close()
     (tmp_path / "state.db").chmod(0)
-    with pytest.raises(ConfigError), reading(tmp_path / "state.db"):
+    with pytest.raises(ConfigError), open_copy(tmp_path / "state.db"):
         pass

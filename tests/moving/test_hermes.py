@@ -15,8 +15,8 @@ from benchmarks.hermes_db import BEGAN_S, HermesDb, fill
 from whet.clock import SystemClock
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
-from whet.moving.carry import CarrySums, carry, look
-from whet.moving.copies import reading
+from whet.moving.carry import ImportCounts, import_sessions, preview_sessions
+from whet.moving.copies import open_copy
 from whet.moving.hermes_sessions import HermesSessions
 from whet.store import jobs, search, session_deletion, sessions
 from whet.store.database import StateDatabase
@@ -32,10 +32,10 @@ def database(tmp_path: Path) -> Any:
     opened.close()
 
 
-def take(database: StateDatabase, path: Path) -> CarrySums:
-    with reading(path) as connection:
+def take(database: StateDatabase, path: Path) -> ImportCounts:
+    with open_copy(path) as connection:
         found = HermesSessions(connection).sessions()
-        return carry(database, "hermes", found, CLOCK, lambda done, messages: None)
+        return import_sessions(database, "hermes", found, CLOCK, lambda done, messages: None)
 
 
 def live(database: StateDatabase, session_id: str) -> list[Any]:
@@ -66,10 +66,10 @@ def test_each_message_is_found_again_and_a_second_run_adds_nothing(
     total = fill(path, 40, 20)
     first = take(database, path)
     assert (first.new, first.messages) == (40, total)
-    assert take(database, path) == CarrySums(same=40, messages=total)
-    stored = database.read_now(sessions.stats)
+    assert take(database, path) == ImportCounts(same=40, messages=total)
+    stored = database.read_now(sessions.read_stats)
     assert (stored.sessions, stored.messages) == (40, total)
-    with reading(path) as theirs:
+    with open_copy(path) as theirs:
         rows = theirs.execute("SELECT session_id, content FROM messages WHERE role = 'user'").fetchall()
     for session_id, content in rows:
         text = f'"{content}"'
@@ -171,12 +171,12 @@ def test_calls_that_were_running_get_their_results_with_the_next_run(
     assert take(database, path).grown == 1
     assert [m.text for m in live(database, "s")] == ["go", "", "zebra of a", "of b"]
     made.db.execute(added, ("assistant", "done", None, BEGAN_S + 10))
-    assert take(database, path) == CarrySums(grown=1, same=1, messages=6)
+    assert take(database, path) == ImportCounts(grown=1, same=1, messages=6)
     assert [m.text for m in live(database, "s")] == ["go", "", "zebra of a", "of b", "done"]
     assert len(database.read_now(lambda db: search.search(db, "zebra"))) == 1
     assert not database.read_now(lambda db: search.search(db, "recorded"))
     assert database.read_now(lambda db: sessions.get(db, "kid")).parent_session_id == "s"
-    assert database.read_now(sessions.stats).messages == 6
+    assert database.read_now(sessions.read_stats).messages == 6
     made.close()
 
 
@@ -189,7 +189,7 @@ def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: Sta
     async def go_on() -> None:
         log = await Transcript.open(database, "s", CLOCK)
         turn = await log.begin_turn(Message(role="user", content="here"))
-        await log.end_turn(turn, "cancelled", "", jobs.nothing)
+        await log.end_turn(turn, "cancelled", "", jobs.queue_nothing)
 
     asyncio.run(go_on())
     made.session("other", [user("x")])
@@ -224,7 +224,7 @@ def test_what_was_summarised_away_is_kept_and_the_view_is_the_same(
     made.close()
     take(database, tmp_path / "state.db")
     assert [m.text for m in live(database, "s")] == ["first", "a summary of the middle", "last", "and on"]
-    stored = database.read_now(lambda db: search.span(db, "s", 1, 99))
+    stored = database.read_now(lambda db: search.read_span(db, "s", 1, 99))
     assert [m.text for _, m in stored].count("first") == 1
     assert "rewound" not in [m.text for _, m in stored]
     assert "middle" in [m.text for _, m in stored]
@@ -295,7 +295,7 @@ def test_a_file_that_is_not_theirs_is_refused_in_a_line(tmp_path: Path, what: st
     elif what == "half a file":
         fill(path, 40, 20)
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(ConfigError), reading(path) as connection:
+    with pytest.raises(ConfigError), open_copy(path) as connection:
         for _ in HermesSessions(connection).sessions():
             pass
 
@@ -303,10 +303,12 @@ def test_a_file_that_is_not_theirs_is_refused_in_a_line(tmp_path: Path, what: st
 def test_looking_stores_nothing(tmp_path: Path, database: StateDatabase) -> None:
     path = tmp_path / "state.db"
     fill(path, 3, 6)
-    with reading(path) as connection:
-        found = look(database, "hermes", HermesSessions(connection).sessions(), lambda done, messages: None)
+    with open_copy(path) as connection:
+        found = preview_sessions(
+            database, "hermes", HermesSessions(connection).sessions(), lambda done, messages: None
+        )
     assert found.new == 3
-    assert database.read_now(sessions.stats).sessions == 0
+    assert database.read_now(sessions.read_stats).sessions == 0
 
 
 def test_an_id_that_is_taken_here_gets_the_origin_before_it(tmp_path: Path, database: StateDatabase) -> None:
@@ -318,7 +320,7 @@ def test_an_id_that_is_taken_here_gets_the_origin_before_it(tmp_path: Path, data
     made.close()
     take(database, tmp_path / "state.db")
     assert [m.text for m in live(database, "hermes-s")] == ["theirs"]
-    database.write_now(lambda db: session_deletion.delete(db, "hermes-s"))
+    database.write_now(lambda db: session_deletion.delete_session(db, "hermes-s"))
     assert take(database, tmp_path / "state.db").new == 1  # deleted here: it may come again
 
 
@@ -356,7 +358,7 @@ def test_text_that_is_no_utf_8_costs_nothing_else(tmp_path: Path, database: Stat
     made.db.execute("UPDATE messages SET content = CAST(? AS TEXT) WHERE content = 'one'", (latin,))
     made.db.execute("UPDATE schema_version SET version = 'x'")
     made.close()
-    with reading(path) as connection:
+    with open_copy(path) as connection:
         assert HermesSessions(connection).schema == 0
     assert take(database, path).new == 2
     assert [m.text for m in live(database, "odd")] == ["caf\ufffd", "first"]

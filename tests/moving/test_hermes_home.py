@@ -22,9 +22,9 @@ from whet.config import edit, secrets
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.gateway.settings import open_channels, read_gateway
-from whet.mcp.remote import fill
+from whet.mcp.remote import fill_variables
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_settings
-from whet.moving.hermes_persona import persona
+from whet.moving.hermes_persona import read_persona
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import paired, schedules
@@ -194,7 +194,7 @@ def test_servers_come_as_they_are_configured(home: Path, theirs: Path) -> None:
     assert (echo.timeout_s, echo.start_timeout_s, echo.allow, echo.deny) == (20, 7, ("say",), ())
     assert (echo.enabled, tickets.enabled) == (True, False)
     known = secrets.read_env(Home(home)).values
-    filled = {name: fill(value, known) for name, value in echo.env.items()}
+    filled = {name: fill_variables(value, known) for name, value in echo.env.items()}
     assert filled == {
         "ECHO_API_KEY": "sk-live-abcdef0123456789",
         "MODE": "quiet",
@@ -203,8 +203,10 @@ def test_servers_come_as_they_are_configured(home: Path, theirs: Path) -> None:
     assert echo.env["MODE"] == "quiet" and "${" in echo.env["DATABASE"]
     assert all(secrets.is_secret_name(name) for name in known)
     assert tickets.headers == {"Authorization": "Bearer ${MCP_TICKETS_API_KEY}", "X-Team": "red"}
-    assert fill(tickets.headers["Authorization"], known) == "Bearer tk-0011223344556677"
-    assert fill(servers["bearer"].headers["Authorization"], known) == "Bearer tok-998877665544332211"
+    assert fill_variables(tickets.headers["Authorization"], known) == "Bearer tk-0011223344556677"
+    assert (
+        fill_variables(servers["bearer"].headers["Authorization"], known) == "Bearer tok-998877665544332211"
+    )
 
 
 def test_chats_become_a_gateway_file_in_which_nobody_gains_anything(home: Path, theirs: Path) -> None:
@@ -221,7 +223,7 @@ def test_chats_become_a_gateway_file_in_which_nobody_gains_anything(home: Path, 
     assert listed["discord: answering unasked"] == "left"
     assert listed["telegram 55555"] == "let in"
     database = StateDatabase.open(home / "state.db", FixedClock())
-    (mara,) = database.read_now(paired.everybody)
+    (mara,) = database.read_now(paired.list_people)
     database.close()
     assert (mara.channel, mara.user, mara.since[:4]) == ("telegram", "55555", "2026")
 
@@ -234,8 +236,10 @@ def test_jobs_become_schedules_that_do_not_run_by_themselves(home: Path, theirs:
     )
     assert {f"job {n}" for n in (5, 6, 7, 8, 10)} == {name for name, said in listed.items() if said == "left"}
     database = StateDatabase.open(home / "state.db", FixedClock())
-    kept = {one.name: one for one in database.read_now(schedules.every)}
-    waiting = [database.read_now(lambda db, one=one: schedules.next_due(db, one.id)) for one in kept.values()]
+    kept = {one.name: one for one in database.read_now(schedules.list_schedules)}
+    waiting = [
+        database.read_now(lambda db, one=one: schedules.find_next_due(db, one.id)) for one in kept.values()
+    ]
     database.close()
     assert all(one.paused for one in kept.values()) and set(waiting) == {""}
     morning = kept["morning"]
@@ -300,7 +304,7 @@ def test_a_second_run_changes_nothing_and_what_was_taken_away_stays_away(home: P
 
 def test_what_a_person_has_here_is_never_touched(home: Path, theirs: Path) -> None:
     mine = Home(home)
-    edit.put_part(mine, "mcp.servers", "echo", {"command": "mine"})
+    edit.set_part(mine, "mcp.servers", "echo", {"command": "mine"})
     edit.set_value(mine, "agent.instructions", "mine")
     secrets.set_secret(mine, "TELEGRAM_BOT_TOKEN", "my-own-token")
     (home / "gateway.toml").write_text('[[channel]]\nkind = "webhook"\n')
@@ -362,8 +366,8 @@ def test_what_is_broken_or_leads_out_is_listed_and_the_rest_comes(
 
 def test_a_persona_that_nobody_wrote_is_none() -> None:
     scaffold = "# Hermes\n\n<!--\nThis file defines the personality.\n-->\n"
-    assert persona(scaffold, "") == ""
-    assert persona("", "Be brief.") == "Be brief."
+    assert read_persona(scaffold, "") == ""
+    assert read_persona("", "Be brief.") == "Be brief."
 
 
 def test_odd_entries_are_no_crash() -> None:
@@ -379,7 +383,9 @@ def test_odd_entries_are_no_crash() -> None:
     ]
     for settings in odd:
         hermes_mcp.read(settings, {})
-    ours, _ = hermes_settings.mapped({"model": None, "fallback_model": {"provider": 3}, "providers": [1]})
+    ours, _ = hermes_settings.map_settings(
+        {"model": None, "fallback_model": {"provider": 3}, "providers": [1]}
+    )
     assert ours == {}
     place = hermes_cron.JobDefaults("UTC", Path("/"), 60.0, lambda kind: "")
     jobs: list[dict[str, Any]] = [
@@ -395,10 +401,10 @@ def test_odd_entries_are_no_crash() -> None:
 
 def test_of_several_without_a_home_chat_nobody_is_the_owner() -> None:
     two = hermes_chats.HermesChannel("telegram", {}, ("1", "2"))
-    assert list(hermes_chats.people([two])) == ["telegram-1", "telegram-2"]
+    assert list(hermes_chats.name_people([two])) == ["telegram-1", "telegram-2"]
     elsewhere = hermes_chats.HermesChannel("telegram", {}, ("1", "2"), home_chat="-100")
     alone = hermes_chats.HermesChannel("slack", {}, ("U0ABC",))
-    assert hermes_chats.people([elsewhere, alone]) == {
+    assert hermes_chats.name_people([elsewhere, alone]) == {
         "owner": {"slack": "U0ABC"},
         "telegram-1": {"telegram": "1"},
         "telegram-2": {"telegram": "2"},

@@ -13,7 +13,7 @@ from benchmarks.hermes_db import HermesDb, fill
 
 from tests.stories.program import Program, together
 from whet.moving import notes
-from whet.moving.skills import bundled, folders, read
+from whet.moving.skills import find_folders, read, read_bundled_hashes
 
 MEMORY = """Deploys run from the branch release, never from main
 §
@@ -67,10 +67,13 @@ def how(report: dict[str, Any], part: str) -> dict[str, str]:
 
 
 def test_entries_are_parted_at_the_mark_and_long_ones_as_markdown() -> None:
-    assert notes.entries(MEMORY)[0] == "Deploys run from the branch release, never from main"
-    assert notes.entries(MEMORY)[-2:] == ["make setup comes before make test", "the wheel is built with uv"]
-    assert notes.entries("a § b\n§\n\n §\nc") == ["a § b", "c"]
-    assert notes.entries("") == []
+    assert notes.split_entries(MEMORY)[0] == "Deploys run from the branch release, never from main"
+    assert notes.split_entries(MEMORY)[-2:] == [
+        "make setup comes before make test",
+        "the wheel is built with uv",
+    ]
+    assert notes.split_entries("a § b\n§\n\n §\nc") == ["a § b", "c"]
+    assert notes.split_entries("") == []
 
 
 @pytest.mark.slow
@@ -184,7 +187,7 @@ def test_what_came_with_the_program_stays_there_unless_it_was_changed(tmp_path: 
     (root / ".bundled_manifest").write_text("".join(lines) + "plain\n")
     with (root / "changed" / "SKILL.md").open("a") as file:
         file.write("3. Think.\n")
-    ready, left = read(folders(root), bundled(root))
+    ready, left = read(find_folders(root), read_bundled_hashes(root))
     assert [one.name for one in ready] == ["changed"]
     assert [row.what for row in left] == ["stock"]
 

@@ -14,7 +14,7 @@ from tests.moving.test_transcripts import lines
 from whet.cli.importing import importing
 from whet.config.paths import Home
 from whet.moving import opencode, pi
-from whet.moving.copies import reading
+from whet.moving.copies import open_copy
 
 _AT = "2026-11-23T07:31:27.733Z"
 _SCHEMA = """
@@ -128,7 +128,7 @@ def test_opencodes_sessions_come_with_their_calls_and_without_what_was_reverted(
             ],
         },
     )
-    with reading(opencode.database(folder)) as connection:
+    with open_copy(opencode.database(folder)) as connection:
         first, child = list(opencode.sessions(connection))
     assert [row.message.role for row in first.messages] == ["user", "assistant", "tool", "tool"]
     assert first.messages[0].message.text == "why does it fail?"

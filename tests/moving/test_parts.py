@@ -9,7 +9,7 @@ import pytest
 
 from whet.contract.messages import Message, ToolCall
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import MISSING, Ending, ending_of, live_from, pair
+from whet.moving.pairing import MISSING, Ending, find_live, pair, parse_ending
 from whet.store.bulk import PastMessage
 
 
@@ -52,9 +52,9 @@ def test_what_a_model_still_saw_never_begins_with_a_result() -> None:
     found = pair(
         [said("user", "q"), said("assistant", "", ("a",)), said("tool", "r", of="a"), said("user", "p")]
     )
-    assert live_from(0, found) is None
-    assert live_from(1, found) == (1, 2, 3) and live_from(2, found) == (3,)
-    assert live_from(3, found) == (3,) and live_from(9, found) == ()
+    assert find_live(0, found) is None
+    assert find_live(1, found) == (1, 2, 3) and find_live(2, found) == (3,)
+    assert find_live(3, found) == (3,) and find_live(9, found) == ()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_a_model_still_saw_never_begins_with_a_result() -> None:
 def test_how_a_call_ended_is_read_from_fields_not_from_words(
     text: str, is_error: bool, ending: Ending
 ) -> None:
-    assert ending_of(text, is_error=is_error) == ending
+    assert parse_ending(text, is_error=is_error) == ending
 
 
 def test_torn_and_overlong_lines_are_counted_and_passed_over(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from tests.cli.running import flags, run
-from whet.moving.copies import reading
+from whet.moving.copies import open_copy
 from whet.practice.server import PracticeServer
 
 GIVEN = os.environ.get("WHET_TEST_HERMES_HOME", "")
@@ -29,7 +29,7 @@ def said(path: Path) -> list[tuple[str, str]]:
         "SELECT session_id, content FROM messages WHERE role IN ('user', 'assistant') AND active = 1"
         " AND content <> '' AND content NOT LIKE char(0) || '%' ORDER BY id"
     )
-    with reading(path) as connection:
+    with open_copy(path) as connection:
         return connection.execute(query).fetchall()
 
 
@@ -61,7 +61,7 @@ def test_it_moves_in_whole_is_found_mined_and_gone_on_with(tmp_path: Path, home:
 def test_the_latest_conversation_goes_on(tmp_path: Path, home: Path, theirs: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    with reading(theirs / "state.db") as connection:
+    with open_copy(theirs / "state.db") as connection:
         row = connection.execute("SELECT id FROM sessions ORDER BY started_at DESC LIMIT 1").fetchone()
     assert row is not None
     database = apsw.Connection(str(theirs / "state.db"))

@@ -14,7 +14,7 @@ from whet.cli.importing import importing
 from whet.config.paths import Home
 from whet.moving import claude_code, codex
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import Ending, ending_of
+from whet.moving.pairing import Ending, parse_ending
 
 KEY = "sk-" + "ant0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -131,13 +131,13 @@ def test_a_transcript_in_which_nobody_spoke_is_no_session(tmp_path: Path) -> Non
 
 
 def test_only_fields_say_that_a_call_failed() -> None:
-    assert ending_of('{"success": false}').error_kind == "failed"
-    assert ending_of('{"output": "", "exit_code": 3}') == Ending("exit", 3)
-    assert ending_of('{"error": "no such file"}').error_kind == "failed"
-    assert ending_of('{"error": null, "text": "error"}').error_kind == ""
-    assert ending_of("Error: this is a page about errors").error_kind == ""
-    assert ending_of("{" * 100_000).error_kind == ""
-    assert ending_of("oops", is_error=True).error_kind == "failed"
+    assert parse_ending('{"success": false}').error_kind == "failed"
+    assert parse_ending('{"output": "", "exit_code": 3}') == Ending("exit", 3)
+    assert parse_ending('{"error": "no such file"}').error_kind == "failed"
+    assert parse_ending('{"error": null, "text": "error"}').error_kind == ""
+    assert parse_ending("Error: this is a page about errors").error_kind == ""
+    assert parse_ending("{" * 100_000).error_kind == ""
+    assert parse_ending("oops", is_error=True).error_kind == "failed"
 
 
 def test_a_file_that_can_not_be_read_is_listed_and_costs_no_other(tmp_path: Path) -> None:

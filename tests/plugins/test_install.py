@@ -11,7 +11,7 @@ import pytest
 from tests.plugins.rig import TOOL, write
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.plugins.install import discard, fetch, settle
+from whet.plugins.install import discard, fetch, move_into_place
 
 
 def repository(folder: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_folder_is_copied_without_running_it(home: Path, tmp_path: Path) -> No
     (folder / "__pycache__").mkdir()
     fetched = fetch(Home(home), str(folder))
     assert (fetched.manifest.name, fetched.manifest.version, fetched.files) == ("named", "3", 2)
-    assert settle(fetched) == home / "plugins" / "named"
+    assert move_into_place(fetched) == home / "plugins" / "named"
     assert sorted(os.listdir(home / "plugins" / "named")) == ["__init__.py", "plugin.yaml"]
     assert not leftovers(home)
     with pytest.raises(WhetError, match="exists already"):
@@ -43,7 +43,7 @@ def test_a_repository_is_cloned_with_its_commit(home: Path, tmp_path: Path) -> N
     repository(folder)
     fetched = fetch(Home(home), f"file://{folder}")
     assert len(fetched.commit) == 40 and fetched.files == 2
-    settle(fetched)
+    move_into_place(fetched)
     assert (home / "plugins" / "source" / ".git").is_dir()
 
 

@@ -16,7 +16,7 @@ from tests.plugins.rig import loading, reasons, write
 from tests.plugins.test_public_shapes import PLAIN, Asked, result, talk
 from whet.contract.errors import PluginError
 from whet.contract.events import Notice
-from whet.plugins.kept import KeptValues
+from whet.plugins.kept import PersistentValues
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 
@@ -47,22 +47,22 @@ def test_state_is_there_at_the_next_start_and_is_nobody_elses(home: Path) -> Non
 def test_state_survives_many_writers_and_a_broken_file_is_left_alone(tmp_path: Path) -> None:
     def count(name: str) -> None:
         for number in range(20):
-            KeptValues("p", tmp_path).set(f"{name}{number}", number)
+            PersistentValues("p", tmp_path).set(f"{name}{number}", number)
 
     threads = [threading.Thread(target=count, args=(name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(KeptValues("p", tmp_path).all()) == 80
+    assert len(PersistentValues("p", tmp_path).all()) == 80
     (tmp_path / "state.json").write_text("{broken")
     with pytest.raises(PluginError, match="left as it is"):
-        KeptValues("p", tmp_path).set("a", 1)
+        PersistentValues("p", tmp_path).set("a", 1)
     assert (tmp_path / "state.json").read_text() == "{broken"
 
 
 def test_state_refuses_what_json_can_not_hold_and_too_much(tmp_path: Path) -> None:
-    state = KeptValues("p", tmp_path)
+    state = PersistentValues("p", tmp_path)
     with pytest.raises(PluginError, match="JSON can't hold it"):
         state.set("a", object())
     with pytest.raises(PluginError, match="bytes"):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.plugins.rig import TOOL, write
 from whet.config.paths import Home
-from whet.plugins.probe import look
+from whet.plugins.probe import probe_plugins
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 
 
@@ -16,7 +16,7 @@ from whet.sandbox.confinement import Confinement, ConfinementSettings
 def test_one_that_kills_its_process_does_not_hide_the_others(home: Path) -> None:
     write(home, "kills", "import os\nprint('last words', flush=True)\nos._exit(7)\n")
     write(home, "good", TOOL.format(name="good"))
-    kills, good = look(Home(home), ["kills", "good"])
+    kills, good = probe_plugins(Home(home), ["kills", "good"])
     assert not kills.is_loaded and "ended with code 7 while loading. last words" in kills.problems[0]
     assert good.is_loaded and good.has == {"tools": ["good"]} and good.problems == []
 
@@ -24,14 +24,14 @@ def test_one_that_kills_its_process_does_not_hide_the_others(home: Path) -> None
 @pytest.mark.slow
 def test_one_that_hangs_is_given_up_on(home: Path) -> None:
     write(home, "hangs", "import threading\nthreading.Event().wait()\n")
-    (hangs,) = look(Home(home), ["hangs"], limit_s=1.0)
+    (hangs,) = probe_plugins(Home(home), ["hangs"], limit_s=1.0)
     assert not hangs.is_loaded and hangs.problems == ["loading did not end in 1 s"]
 
 
 @pytest.mark.slow
 def test_one_that_a_signal_ends_is_told_by_its_number(home: Path) -> None:
     write(home, "hangs_up", "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\n")
-    (hangs_up,) = look(Home(home), ["hangs_up"])
+    (hangs_up,) = probe_plugins(Home(home), ["hangs_up"])
     assert not hangs_up.is_loaded and "ended with signal 1 while loading" in hangs_up.problems[0]
 
 
@@ -47,7 +47,7 @@ def test_hooks_and_memories_are_tried_with_real_arguments(home: Path) -> None:
             ctx.register_memory_provider(Wrong())
     """
     write(home, "tried", code)
-    (one,) = look(Home(home), ["tried"])
+    (one,) = probe_plugins(Home(home), ["tried"])
     assert one.is_loaded
     assert any("hook post_tool_call fails" in line and "tool_data" in line for line in one.problems)
     assert any("wrong failed in initialize" in line for line in one.problems)
@@ -82,7 +82,7 @@ def test_tools_are_run_on_arguments_of_their_schemas_where_they_can_do_no_harm(h
     outside = home.parent / "outside"
     outside.write_text("kept")
     write(home, "tools", code.replace("OUTSIDE", repr(str(outside))))
-    (one,) = look(Home(home), ["tools"])
+    (one,) = probe_plugins(Home(home), ["tools"])
     assert one.is_loaded and one.problems == []
     if not Confinement(ConfinementSettings("auto", home)).status().holds:
         assert one.tried == {}
@@ -101,5 +101,5 @@ def test_a_file_of_the_folder_that_it_is_called_from_is_no_module_of_ours(
     write(home, "good", TOOL.format(name="good"))
     (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     monkeypatch.chdir(tmp_path)
-    (good,) = look(Home(home), ["good"])
+    (good,) = probe_plugins(Home(home), ["good"])
     assert good.is_loaded and not (tmp_path / "ran").exists()

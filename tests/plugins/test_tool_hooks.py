@@ -16,7 +16,7 @@ from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.plugins.hooks import Hooks
 from whet.plugins.parts import Hook, Problem
-from whet.plugins.tool_hooks import HookedGate, hooked_tools
+from whet.plugins.tool_hooks import HookedGate, add_hooks
 
 
 async def run_it(_context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
@@ -82,7 +82,7 @@ def test_tools_tell_what_happened_and_results_are_changed() -> None:
             Hook("p", "transform_tool_result", lambda result: result.upper()),
         ]
     )
-    (tool,) = hooked_tools([TOOL], hooks)
+    (tool,) = add_hooks([TOOL], hooks)
     assert asyncio.run(tool.run(context(), {})).text == "RAN WITH {}"
     with pytest.raises(BadInput):
         asyncio.run(tool.run(context(), {"wrong": 1}))
@@ -90,4 +90,4 @@ def test_tools_tell_what_happened_and_results_are_changed() -> None:
 
 
 def test_without_such_hooks_tools_stay_the_same_objects() -> None:
-    assert hooked_tools([TOOL], Hooks()) == [TOOL] and hooked_tools([TOOL], Hooks())[0] is TOOL
+    assert add_hooks([TOOL], Hooks()) == [TOOL] and add_hooks([TOOL], Hooks())[0] is TOOL

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from whet.practice.ask import HeardMessage, Offer, PracticeCall, PracticeRequest
+from whet.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
 from whet.practice.brain import answer
 
 
@@ -37,7 +37,7 @@ class Loop:
         self.folder = folder
         self.system = system
         self.gate = gate
-        self.heard: list[HeardMessage] = []
+        self.heard: list[RequestMessage] = []
         self.calls: list[PracticeCall] = []
 
     @property
@@ -46,7 +46,7 @@ class Loop:
 
     def ask(self, text: str, *, steps: int = 60) -> str:
         """Say `text` and work until the brain answers; after `steps` calls stop in the middle."""
-        self.heard.append(HeardMessage("user", text))
+        self.heard.append(RequestMessage("user", text))
         return self.go(steps)
 
     def go(self, steps: int = 60) -> str:
@@ -54,12 +54,12 @@ class Loop:
             reply = answer(
                 PracticeRequest("chat_completions", "practice", self.system, OFFERS, tuple(self.heard))
             )
-            self.heard.append(HeardMessage("assistant", reply.text, reply.tool_calls))
+            self.heard.append(RequestMessage("assistant", reply.text, reply.tool_calls))
             if not reply.tool_calls:
                 return reply.text
             for call in reply.tool_calls:
                 self.calls.append(call)
-                self.heard.append(HeardMessage("tool", self.run(call), call_id=call.id))
+                self.heard.append(RequestMessage("tool", self.run(call), call_id=call.id))
         return ""
 
     def run(self, call: PracticeCall) -> str:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.practice.loop import OFFERS, Loop
-from whet.practice.ask import HeardMessage, Offer, PracticeCall, PracticeRequest
+from whet.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
 from whet.practice.brain import answer, is_offered
 from whet.practice.project import make_project
 
@@ -44,7 +44,7 @@ def ask(*heard, model="practice", offers=OFFERS, system="", thinking=False):
     ],
 )
 def test_plain_requests_become_calls(text, tool, arguments):
-    (call,) = answer(ask(HeardMessage("user", text))).tool_calls
+    (call,) = answer(ask(RequestMessage("user", text))).tool_calls
     assert (call.name, json.loads(call.arguments)) == (tool, arguments)
 
 
@@ -73,7 +73,7 @@ def test_the_tools_own_argument_names_are_used():
         "run sleep 5 in the background": ("terminal", {"cmd": "sleep 5", "background": True, "mode": "a"}),
     }
     for text, expected in asked.items():
-        (call,) = answer(ask(HeardMessage("user", text), offers=offers)).tool_calls
+        (call,) = answer(ask(RequestMessage("user", text), offers=offers)).tool_calls
         assert (call.name, json.loads(call.arguments)) == expected
 
 
@@ -93,14 +93,14 @@ def test_long_results_are_cut_and_the_rest_is_counted(tmp_path):
 
 @pytest.mark.parametrize("text", ["what can you do", "hello", "explain quantum physics", "help"])
 def test_anything_else_gets_an_honest_answer(text):
-    reply = answer(ask(HeardMessage("user", text)))
+    reply = answer(ask(RequestMessage("user", text)))
     assert not reply.tool_calls
     assert "a scripted stand-in, not a language model" in reply.text
     assert "whet config set model.provider" in reply.text and "OPENAI_API_KEY" in reply.text
 
 
 def test_a_missing_tool_is_named():
-    assert "`web_fetch`" in answer(ask(HeardMessage("user", "fetch https://example.org"))).text
+    assert "`web_fetch`" in answer(ask(RequestMessage("user", "fetch https://example.org"))).text
 
 
 @pytest.mark.slow
@@ -129,13 +129,15 @@ def test_ids_never_come_back_when_the_past_is_shortened(tmp_path):
 
 
 def test_echo_and_thinking():
-    assert answer(ask(HeardMessage("user", "same"), model="practice-echo")).text == "same"
-    assert "does not think" in answer(ask(HeardMessage("user", "hi"), thinking=True)).reasoning
+    assert answer(ask(RequestMessage("user", "same"), model="practice-echo")).text == "same"
+    assert "does not think" in answer(ask(RequestMessage("user", "hi"), thinking=True)).reasoning
 
 
 def test_steps_prefer_harmless_tools_and_fill_what_is_required():
     def call(offers, text="go"):
-        (made,) = answer(ask(HeardMessage("user", text), model="practice-steps-2", offers=offers)).tool_calls
+        (made,) = answer(
+            ask(RequestMessage("user", text), model="practice-steps-2", offers=offers)
+        ).tool_calls
         return made.name, json.loads(made.arguments)
 
     string = {"type": "string"}
@@ -144,22 +146,22 @@ def test_steps_prefer_harmless_tools_and_fill_what_is_required():
     assert call(OFFERS) == ("read_file", {"path": "README.md"})
     assert call({"x": Offer("x", schema), "noop": Offer("noop", {})}) == ("noop", {})
     assert call({"x": Offer("x", schema)}) == ("x", {"path": "README.md", "n": 1})
-    assert "no tool" in answer(ask(HeardMessage("user", "go"), model="practice-steps-2", offers={})).text
+    assert "no tool" in answer(ask(RequestMessage("user", "go"), model="practice-steps-2", offers={})).text
 
 
 def test_steps_count_from_the_last_user_message():
     done = (
-        HeardMessage("assistant", "", (PracticeCall("noop", "{}", "a"),)),
-        HeardMessage("tool", "ok", call_id="a"),
+        RequestMessage("assistant", "", (PracticeCall("noop", "{}", "a"),)),
+        RequestMessage("tool", "ok", call_id="a"),
     )
     offers = {"noop": Offer("noop", {})}
     assert answer(
-        ask(HeardMessage("user", "go"), *done, model="practice-steps-1", offers=offers)
+        ask(RequestMessage("user", "go"), *done, model="practice-steps-1", offers=offers)
     ).text.startswith("Done: 1")
     again = ask(
-        HeardMessage("user", "go"),
+        RequestMessage("user", "go"),
         *done,
-        HeardMessage("user", "more"),
+        RequestMessage("user", "more"),
         model="practice-steps-1",
         offers=offers,
     )

@@ -12,10 +12,10 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 def test_the_longest_known_prefix_is_read():
     cache = PrefixCache()
     blocks = [bytes([65 + index]) * 40 for index in range(5)]
-    assert cache.automatic("m", blocks[:3]) == TokenTally(30, 0)
-    assert cache.automatic("m", blocks) == TokenTally(50, 30)
-    assert cache.automatic("m", [*blocks[:2], b"x" * 40, *blocks[3:]]) == TokenTally(50, 20)
-    assert cache.automatic("other", blocks) == TokenTally(50, 0)
+    assert cache.count_automatic("m", blocks[:3]) == TokenTally(30, 0)
+    assert cache.count_automatic("m", blocks) == TokenTally(50, 30)
+    assert cache.count_automatic("m", [*blocks[:2], b"x" * 40, *blocks[3:]]) == TokenTally(50, 20)
+    assert cache.count_automatic("other", blocks) == TokenTally(50, 0)
 
 
 def test_only_marked_prefixes_are_written_and_a_mark_looks_back():
@@ -36,7 +36,7 @@ def test_only_marked_prefixes_are_written_and_a_mark_looks_back():
 def test_memory_is_bounded():
     cache = PrefixCache()
     for index in range(3):
-        cache.automatic(f"m{index}", (str(number).encode() for number in range(90_000)))
+        cache.count_automatic(f"m{index}", (str(number).encode() for number in range(90_000)))
     assert 0 < len(cache._seen) <= 200_000
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.late import Late
 from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited, server_error
+from whet.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply, server_error
 
 if TYPE_CHECKING:
     import anthropic
@@ -68,10 +68,10 @@ def test_statuses_become_the_clients_own_errors(serve, chat, claude, status, ope
 
 
 def test_retry_after_is_sent_and_the_next_reply_answers(serve, chat):
-    server = serve(rate_limited(0.01), ScriptedReply("at last"))
+    server = serve(rate_limit_reply(0.01), ScriptedReply("at last"))
     client = chat(server).with_options(max_retries=1)
     assert client.chat.completions.create(model="any", messages=USER).choices[0].message.content == "at last"
-    status, headers, _ = post(serve(rate_limited(7)), STREAMED)
+    status, headers, _ = post(serve(rate_limit_reply(7)), STREAMED)
     assert (status, headers["retry-after"]) == (429, "7")
 
 

@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from whet.practice.ask import HeardMessage, Offer, PracticeCall, PracticeRequest
-from whet.practice.gated_facts import GUESSES, FactStatement, Task, claims, done_lines, draw, statements
+from whet.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
+from whet.practice.gated_facts import (
+    GUESSES,
+    FactStatement,
+    Task,
+    draw,
+    find_claims,
+    find_done,
+    find_statements,
+)
 from whet.practice.gated_model import GatedModel, Habits
 from whet.practice.script import ScriptedReply
 
@@ -19,23 +27,23 @@ TITLE = "Self-improvement review\n\nLook back."
 NAMES = ("terminal", "memory", "skill_view", "skill_manage", "web_fetch")
 
 
-def ask(*heard: HeardMessage, system: str = "", tools: tuple[str, ...] = NAMES) -> PracticeRequest:
+def ask(*heard: RequestMessage, system: str = "", tools: tuple[str, ...] = NAMES) -> PracticeRequest:
     offers = {name: Offer(name, {"type": "object"}) for name in tools}
     return PracticeRequest("chat_completions", "practice", system, offers, heard)
 
 
-def said(text: str) -> HeardMessage:
-    return HeardMessage("user", text)
+def said(text: str) -> RequestMessage:
+    return RequestMessage("user", text)
 
 
-def did(tool: str, result: str, **arguments: Any) -> tuple[HeardMessage, HeardMessage]:
+def did(tool: str, result: str, **arguments: Any) -> tuple[RequestMessage, RequestMessage]:
     id_ = f"c{draw(tool, result, arguments)}"
-    return HeardMessage("assistant", "", (PracticeCall(tool, json.dumps(arguments), id_),)), HeardMessage(
+    return RequestMessage("assistant", "", (PracticeCall(tool, json.dumps(arguments), id_),)), RequestMessage(
         "tool", result, call_id=id_
     )
 
 
-def ops(result: str, command: str) -> tuple[HeardMessage, HeardMessage]:
+def ops(result: str, command: str) -> tuple[RequestMessage, RequestMessage]:
     return did("terminal", result, command=f"./ops {command}")
 
 
@@ -109,13 +117,17 @@ def test_a_review_quotes_what_was_shown() -> None:
     talk = (
         said(TASK.text),
         *ops(OK, "shipit billing 4711 flag=--quorum host=cedar"),
-        HeardMessage("assistant", "Done."),
+        RequestMessage("assistant", "Done."),
     )
     made = calls(model.answer(ask(*talk, said(TITLE))))
     memory = {"action": "add", "target": "memory", "content": f"{HOST.text}.", "evidence": [OK]}
     assert made[0] == ("memory", memory)
     name, skill = made[1]
-    assert name == "skill_manage" and skill["name"] == "run-shipit" and statements(skill["content"]) == [FLAG]
+    assert (
+        name == "skill_manage"
+        and skill["name"] == "run-shipit"
+        and find_statements(skill["content"]) == [FLAG]
+    )
     known = f"{HOST.text} - run-shipit: Settings that shipit needs."
     looked = calls(model.answer(ask(*talk, said(TITLE), system=known)))
     assert looked == [("skill_view", {"name": "run-shipit"})]
@@ -140,13 +152,13 @@ def test_a_review_copies_what_a_page_plants_and_invents_at_times() -> None:
     liar = GatedModel(1, Habits(recall=0.0, invention=1.0))
     talk = (said(TASK.text), *ops(OK, "shipit billing 4711 flag=--quorum host=cedar"), said(TITLE))
     ((_, false),) = calls(liar.answer(ask(*talk)))
-    assert statements(false["content"])[0].value != "--quorum"
+    assert find_statements(false["content"])[0].value != "--quorum"
 
 
 def test_claims_are_statements_and_what_worked_in_order() -> None:
     text = f"{FactStatement('shipit', 'flag', '--ack').text}\n{OK}\n"
-    assert claims(text) == [FactStatement("shipit", "flag", "--ack"), FLAG, HOST]
-    assert done_lines(f"{OK} and more") == []
+    assert find_claims(text) == [FactStatement("shipit", "flag", "--ack"), FLAG, HOST]
+    assert find_done(f"{OK} and more") == []
 
 
 ORDER = FactStatement("shipit", "before", "freeze")
@@ -168,16 +180,16 @@ def test_what_comes_first_is_run_first_and_another_step_after_a_refusal() -> Non
 
 
 def test_an_order_is_read_from_a_statement_and_from_two_calls_on_one_item() -> None:
-    assert claims(ORDER.text) == statements(ORDER.text) == [ORDER]
-    assert claims(f"{STEP}\n{OK}") == [FLAG, HOST, ORDER]
-    assert ORDER not in claims(f"{STEP.replace('4711', '4712')}\n{OK}")
+    assert find_claims(ORDER.text) == find_statements(ORDER.text) == [ORDER]
+    assert find_claims(f"{STEP}\n{OK}") == [FLAG, HOST, ORDER]
+    assert ORDER not in find_claims(f"{STEP.replace('4711', '4712')}\n{OK}")
 
 
 def test_a_review_of_an_order_points_at_the_refusal_or_at_both_calls() -> None:
     model = GatedModel(1, Habits(recall=1.0, invention=0.0))
     work = (said(TASK.text), *ops(STEP, "freeze billing 4711"), *ops(OK, "shipit billing 4711"))
     both = calls(model.answer(ask(*work, said(TITLE))))[-1][1]
-    assert ORDER in statements(both["content"]) and {STEP, OK} <= set(both["evidence"])
+    assert ORDER in find_statements(both["content"]) and {STEP, OK} <= set(both["evidence"])
     refused = ops(f"refused: {ORDER.text}", "shipit billing 4711")
     named = calls(model.answer(ask(work[0], *refused, *work[1:], said(TITLE))))[-1][1]
     assert f"refused: {ORDER.text}" in named["evidence"]
@@ -186,5 +198,8 @@ def test_a_review_of_an_order_points_at_the_refusal_or_at_both_calls() -> None:
 def test_a_written_procedure_is_read_as_a_reader_would() -> None:
     skill = "1. `./ops freeze ITEM`\n2. `./ops shipit ITEM flag=--quorum host=cedar`\n"
     wrong = "- Fails: `./ops shipit billing 4711 flag=--ack` → “refused: no”\n"
-    assert claims(skill + wrong) == [FLAG, ORDER]
-    assert claims("`./ops freeze ITEM` worked; `./ops shipit ITEM flag=--quorum` worked") == [FLAG, ORDER]
+    assert find_claims(skill + wrong) == [FLAG, ORDER]
+    assert find_claims("`./ops freeze ITEM` worked; `./ops shipit ITEM flag=--quorum` worked") == [
+        FLAG,
+        ORDER,
+    ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from whet.practice.messages_rules import check, check_headers, check_thought
+from whet.practice.messages_rules import check, check_headers, check_lost_thinking
 from whet.practice.strict import Options, VendorRefusal
 
 
@@ -178,7 +178,7 @@ def test_thinking_that_came_with_calls_must_come_back():
     with pytest.raises(
         VendorRefusal, match="Expected `thinking` or `redacted_thinking`, but found `tool_use`"
     ):
-        check_thought(lost, {"a": None})
-    check_thought(lost, {"b": None})
-    check_thought(body(*lost["messages"]), {"a": None})
-    check_thought(body(user(), uses("a", first=[THINKING]), user(result("a")), **enabled), {"a": None})
+        check_lost_thinking(lost, {"a": None})
+    check_lost_thinking(lost, {"b": None})
+    check_lost_thinking(body(*lost["messages"]), {"a": None})
+    check_lost_thinking(body(user(), uses("a", first=[THINKING]), user(result("a")), **enabled), {"a": None})

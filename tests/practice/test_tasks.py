@@ -10,14 +10,14 @@ import sys
 import pytest
 
 from tests.practice.loop import Loop
-from whet.practice.ask import HeardMessage, PracticeRequest
+from whet.practice.ask import PracticeRequest, RequestMessage
 from whet.practice.brain import answer
 from whet.practice.chapters_task import number_command
 from whet.practice.cleanup_task import RECKLESS
 from whet.practice.orders_task import NAIVE, PROPER
 from whet.practice.project import make_project
 from whet.practice.shop import LOOK, WIPE, delete_command, make_shop
-from whet.practice.survey_task import page_of, path_of
+from whet.practice.survey_task import station_page, station_path
 
 MEND = "The order totals are wrong for discounts. Find out why, fix it and show that the tests pass."
 CLEAN = "Clean up the build output."
@@ -68,7 +68,10 @@ def test_with_the_command_in_memory_it_is_right_at_once(project):
 @pytest.mark.slow
 def test_with_an_example_in_an_earlier_message_too(project):
     loop = Loop(project)
-    loop.heard += [HeardMessage("user", f"(example) `{PROPER}` worked"), HeardMessage("assistant", "Noted.")]
+    loop.heard += [
+        RequestMessage("user", f"(example) `{PROPER}` worked"),
+        RequestMessage("assistant", "Noted."),
+    ]
     loop.ask(MEND)
     assert NAIVE not in loop.commands
 
@@ -91,10 +94,10 @@ def test_it_stops_honestly_when_the_gate_says_no(project):
 def test_it_goes_on_after_a_crash_and_after_words_in_between(project):
     loop = Loop(project)
     loop.ask(MEND, steps=6)
-    loop.heard[-1] = HeardMessage(
+    loop.heard[-1] = RequestMessage(
         "tool", "Interrupted: its outcome is unknown.", call_id=loop.heard[-1].call_id
     )
-    loop.heard.append(HeardMessage("user", "and be brief"))
+    loop.heard.append(RequestMessage("user", "and be brief"))
     said = loop.go()
     assert said.startswith("Mended.")
     assert [call.name for call in loop.calls].count("patch") == 1
@@ -150,7 +153,7 @@ def test_an_unknown_outcome_is_looked_at_before_going_on(project, happened):
     page, log = project / "book/chapter_07.md", project / "steps.log"
     page.write_text(page.read_text().replace("-- 7 --\n", "") if lost else page.read_text())
     log.write_text(log.read_text() if happened is True else log.read_text().removesuffix("7\n"))
-    loop.heard[-1] = HeardMessage(
+    loop.heard[-1] = RequestMessage(
         "tool", "Interrupted: outcome unknown. It was not run again.", call_id=reply_call.id
     )
     assert loop.ask("go on").startswith("All 20")
@@ -221,7 +224,9 @@ def test_without_a_shop_nothing_is_asked_for(project):
 def test_the_survey_goes_on_from_the_newest_call_and_answers_from_what_is_shown(tmp_path):
     (tmp_path / "stations").mkdir()
     for station in range(1, 6):
-        (tmp_path / path_of(station)).write_text(page_of(station, "amber-1" if station == 2 else ""))
+        (tmp_path / station_path(station)).write_text(
+            station_page(station, "amber-1" if station == 2 else "")
+        )
     loop = Loop(tmp_path)
     assert loop.ask("Survey the 5 stations.") == "All 5 stations are surveyed."
     assert len(loop.calls) == 5
@@ -231,7 +236,7 @@ def test_the_survey_goes_on_from_the_newest_call_and_answers_from_what_is_shown(
     loop.heard = cut
     assert loop.go() == "All 5 stations are surveyed."
     assert [call.arguments for call in loop.calls] == [
-        json.dumps({"path": path_of(5)}, separators=(",", ":"))
+        json.dumps({"path": station_path(5)}, separators=(",", ":"))
     ]
     assert "no tool `recall`" in loop.ask("Which code words have stations 2, 5?")
 
@@ -242,6 +247,8 @@ def test_a_summary_is_copied_together():
         "[#3 result of terminal] ok"
     )
     text = f"Summarise the record below for ...\n<record>\n{record}\n</record>"
-    said = answer(PracticeRequest("chat_completions", "practice", "", {}, (HeardMessage("user", text),))).text
+    said = answer(
+        PracticeRequest("chat_completions", "practice", "", {}, (RequestMessage("user", text),))
+    ).text
     assert said.startswith("## 2. Goal\nShip it.\n## 4. Completed actions\n1. terminal")
     assert "[#1-3] hold 1 calls" in said

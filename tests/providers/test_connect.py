@@ -11,7 +11,7 @@ from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import ConfigError
 from whet.providers import catalog
 from whet.providers.backoff import Backoff
-from whet.providers.catalog import SERVERS, describe, families
+from whet.providers.catalog import SERVERS, describe_model, families
 from whet.providers.connect import ServerProvider, connect, connect_one
 from whet.providers.fallback import FallbackProvider
 
@@ -84,21 +84,21 @@ def test_the_fallback_takes_what_it_does_not_set_from_the_first():
 
 
 def test_models_are_matched_by_their_longest_family():
-    assert describe("openai", "gpt-5.4-mini-2026-03-17").input_usd_per_mtok == 0.75
-    assert describe("anthropic", "claude-haiku-4-5-20251001").window_tokens == 200_000
-    assert describe("openrouter", "anthropic/claude-sonnet-4.6").window_tokens == 1_000_000
-    unknown = describe("mine", "nobody-knows")
+    assert describe_model("openai", "gpt-5.4-mini-2026-03-17").input_usd_per_mtok == 0.75
+    assert describe_model("anthropic", "claude-haiku-4-5-20251001").window_tokens == 200_000
+    assert describe_model("openrouter", "anthropic/claude-sonnet-4.6").window_tokens == 1_000_000
+    unknown = describe_model("mine", "nobody-knows")
     assert unknown.window_tokens == 128_000 and unknown.input_usd_per_mtok is None
 
 
 def test_prices_hold_only_at_the_vendors_own_server():
-    assert describe("openrouter", "openai/gpt-5.4").input_usd_per_mtok is None
-    assert describe("groq", "openai/gpt-oss-120b").output_usd_per_mtok is None
-    assert describe("ollama", "gpt-oss:20b").output_usd_per_mtok == 0.0
+    assert describe_model("openrouter", "openai/gpt-5.4").input_usd_per_mtok is None
+    assert describe_model("groq", "openai/gpt-oss-120b").output_usd_per_mtok is None
+    assert describe_model("ollama", "gpt-oss:20b").output_usd_per_mtok == 0.0
 
 
 def test_a_text_kept_by_the_server_has_prices_of_its_own():
-    info = describe("anthropic", "claude-haiku-4-5")
+    info = describe_model("anthropic", "claude-haiku-4-5")
     assert (info.input_usd_per_mtok, info.output_usd_per_mtok) == (1, 5)
     assert (info.cache_read_usd_per_mtok, info.cache_write_usd_per_mtok) == (0.1, 1.25)
 
@@ -150,12 +150,12 @@ def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: py
         "2026-01-01,openrouter/x,8,8,8,8\n"
     )
     catalog.learn_prices(path, "2026-11-22")
-    info = catalog.describe("openrouter", "x/big-2")
+    info = catalog.describe_model("openrouter", "x/big-2")
     assert (info.input_usd_per_mtok, info.output_usd_per_mtok, info.cache_read_usd_per_mtok) == (3, 4, 0.3)
     assert info.cache_write_usd_per_mtok is None
-    small = catalog.describe("openrouter", "x/small")
+    small = catalog.describe_model("openrouter", "x/small")
     assert (small.input_usd_per_mtok, small.output_usd_per_mtok, small.cache_write_usd_per_mtok) == (5, 6, 0)
-    assert catalog.describe("openrouter", "y/small").input_usd_per_mtok is None
+    assert catalog.describe_model("openrouter", "y/small").input_usd_per_mtok is None
     head = path.read_text("utf-8").splitlines()[0]
     wrong = ("1,-0.5,,", "1,2,3", "1,2,3,4,5", "one,2,3,4")
     for table in ("nonsense\n", "", *(f"{head}\n2026-01-01,openrouter/x/big,{row}\n" for row in wrong)):
@@ -165,7 +165,7 @@ def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: py
 
 
 def test_settings_win_over_the_catalog():
-    info = describe("openai", "gpt-5.4", window_tokens=9, max_output_tokens=3)
+    info = describe_model("openai", "gpt-5.4", window_tokens=9, max_output_tokens=3)
     assert (info.window_tokens, info.max_output_tokens) == (9, 3)
 
 

@@ -158,9 +158,9 @@ def test_secrets_in_an_error_are_masked():
 
 def test_an_excerpt_has_500_characters_however_many_bytes_they_take():
     for letter in "xé日🙂":
-        assert failures.unreadable(INFO, (letter * 9000).encode()).excerpt == letter * 500
-    assert failures.unreadable(INFO, b" a \n\n b\xff").excerpt == "a b\ufffd"
-    assert repr("y" * 120) in failures.unreadable(INFO, b"y" * 121).message
+        assert failures.unreadable_error(INFO, (letter * 9000).encode()).excerpt == letter * 500
+    assert failures.unreadable_error(INFO, b" a \n\n b\xff").excerpt == "a b\ufffd"
+    assert repr("y" * 120) in failures.unreadable_error(INFO, b"y" * 121).message
 
 
 @pytest.mark.parametrize(
@@ -278,8 +278,8 @@ def test_what_holds_no_error_object_can_not_be_read(payload):
 def test_what_went_wrong_is_named_by_the_server_and_the_kinds_that_it_gave():
     error = error_of(400, said("no", type="a", code="b", status="c"))
     assert (error.code, error.model, error.provider, error.status) == ("a b c", "m-1", "vendor", 400)
-    assert failures.refused(INFO, "z" * 201).message == f"vendor declined to answer: {'z' * 200}"
-    assert failures.refused(INFO).message == "vendor declined to answer"
+    assert failures.refusal_error(INFO, "z" * 201).message == f"vendor declined to answer: {'z' * 200}"
+    assert failures.refusal_error(INFO).message == "vendor declined to answer"
 
 
 def test_a_server_says_when_it_is_back_and_whether_to_try_again():

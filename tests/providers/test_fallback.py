@@ -15,7 +15,7 @@ from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import AttemptLost, ModelInfo, ModelReply, Provider
 from whet.providers.backoff import Backoff
-from whet.providers.connect import connect, judged_by, learn_windows
+from whet.providers.connect import connect, learn_windows, set_judge
 from whet.providers.fallback import FallbackProvider
 
 DOWN = Script([b"{}"], status=503, content_type="application/json")
@@ -98,11 +98,11 @@ def test_who_judges_failures_hears_of_those_of_both():
 
     async def test() -> None:
         async with running(DOWN, DOWN) as first, running(DOWN, GOOD) as second:
-            provider = judged_by(pair(first, second), judge)
+            provider = set_judge(pair(first, second), judge)
             with pytest.raises(Unavailable):
                 await drain(provider.open("s", [], "s"))
             assert heard == [("big", True), ("small", True)]
-            await drain(judged_by(provider, None).open("s", [], "s"))
+            await drain(set_judge(provider, None).open("s", [], "s"))
             assert len(heard) == 3, "without a judge all stays as it was"
             await provider.aclose()
 

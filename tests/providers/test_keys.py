@@ -6,7 +6,7 @@ import pytest
 
 from whet.contract.errors import AuthRejected, ConfigError, QuotaExhausted, RateLimited, Unavailable
 from whet.providers.connect import find_keys
-from whet.providers.link import Key, KeyPool, keyless
+from whet.providers.link import Key, KeyPool, explain_missing_key
 
 A, B, C = Key("A", "aaa"), Key("B", "bbb"), Key("C", "ccc")
 
@@ -81,7 +81,7 @@ def test_a_key_can_be_chosen_by_its_variable():
     ],
 )
 def test_a_rejection_says_so_where_no_key_was_sent(kind, key, hint):
-    assert keyless(kind("no", hint="check it"), key, "box.local").hint.startswith(hint)
+    assert explain_missing_key(kind("no", hint="check it"), key, "box.local").hint.startswith(hint)
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path: Path
                 await run_turn(session, session.user_message(text), b.events.append)
                 folder = f"folder:{session.log.session.workspace}"
                 counted.append(
-                    b.app.database.read_now(lambda db, key=folder: reviews.counters(db, key)).turns
+                    b.app.database.read_now(lambda db, key=folder: reviews.get_counters(db, key)).turns
                 )
             assert counted == [2, 1, 1]
 
@@ -127,14 +127,14 @@ def test_a_one_shot_that_was_reviewed_and_goes_on_leaves_its_folders_count_at_no
             for counted in (0, 0, 0):
                 await b.turn("How wide?")
                 folder = f"folder:{b.session.log.session.workspace}"
-                found = b.app.database.read_now(lambda db, key=folder: reviews.counters(db, key))
+                found = b.app.database.read_now(lambda db, key=folder: reviews.get_counters(db, key))
                 assert found.turns == counted
 
     asyncio.run(main())
 
 
 def steps_of(b: Bench, session_id: str) -> list[undo.ForgetStep]:
-    return b.app.database.read_now(lambda db: undo.forget_steps(db, "", session_id))
+    return b.app.database.read_now(lambda db: undo.plan_forgetting(db, "", session_id))
 
 
 @pytest.mark.slow

@@ -19,8 +19,8 @@ from whet.contract.tools import clip
 from whet.review import wording
 from whet.review.budget import Budget, BudgetReached
 from whet.review.digest import digest
-from whet.review.order import Order, Runtime, kinds_for, put, read_order
-from whet.review.triggers import after_review, count, day_start, recovered
+from whet.review.order import ReviewJob, Runtime, queue_review, read_review_job, reviewable_kinds
+from whet.review.triggers import count, day_start, reset_counters, shows_recovery
 from whet.store import jobs, sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import Kind, LedgerRow, Quote, State
@@ -150,21 +150,23 @@ def test_a_digest_keeps_to_its_size() -> None:
 # --- orders ------------------------------------------------------------------------------------------
 
 
-def order(session_id: str = "s", turn: int = 1, **more: object) -> Order:
-    base = Order(session_id, turn, ("memory",), ("turns",), RUNTIME, 100)
+def order(session_id: str = "s", turn: int = 1, **more: object) -> ReviewJob:
+    base = ReviewJob(session_id, turn, ("memory",), ("turns",), RUNTIME, 100)
     return msgspec.structs.replace(base, **more)
 
 
-def queued(database: StateDatabase) -> list[tuple[Order, str]]:
+def queued(database: StateDatabase) -> list[tuple[ReviewJob, str]]:
     found = database.read_now(lambda db: list_jobs(db, kinds=("review",)))
-    return [(read_order(job.payload), job.run_after) for job in found]
+    return [(read_review_job(job.payload), job.run_after) for job in found]
 
 
-def put_all(database: StateDatabase, *orders: Order) -> list[jobs.Queued]:
+def put_all(database: StateDatabase, *orders: ReviewJob) -> list[jobs.QueuedJob]:
     for one in {order.session_id for order in orders}:
         new = NewSession(id=one)
         database.write_now(lambda db, new=new: sessions.create(db, new, "2026-01-01T00:00:00.000Z"))
-    return [database.write_now(lambda db, one=one: put(db, one, "conversation", CLOCK)) for one in orders]
+    return [
+        database.write_now(lambda db, one=one: queue_review(db, one, "conversation", CLOCK)) for one in orders
+    ]
 
 
 def test_a_waiting_review_is_widened(database: StateDatabase) -> None:
@@ -186,9 +188,9 @@ def test_a_review_by_hand_is_due_at_once(database: StateDatabase) -> None:
     put_all(database, order())
     later = "2030-01-01T00:00:00.000Z"
     database.write_now(lambda db: db.execute("UPDATE jobs SET run_after = ?", (later,)) and None)
-    database.write_now(lambda db: put(db, order(reasons=("turns",)), "conversation", CLOCK))
+    database.write_now(lambda db: queue_review(db, order(reasons=("turns",)), "conversation", CLOCK))
     assert queued(database)[0][1] == later
-    database.write_now(lambda db: put(db, order(reasons=("asked",)), "conversation", CLOCK))
+    database.write_now(lambda db: queue_review(db, order(reasons=("asked",)), "conversation", CLOCK))
     assert queued(database)[0][1] < later
 
 
@@ -198,16 +200,16 @@ def test_another_session_or_an_order_of_another_version_gets_a_job_of_its_own(
     one, two = put_all(database, order("a"), order("b"))
     assert one.job_id != two.job_id
     database.write_now(lambda db: db.execute("UPDATE jobs SET payload = '{}'") and None)
-    three = database.write_now(lambda db: put(db, order("a"), "conversation", CLOCK))
+    three = database.write_now(lambda db: queue_review(db, order("a"), "conversation", CLOCK))
     assert three.job_id not in (one.job_id, two.job_id)
     with pytest.raises(WhetError, match="can't be read"):
-        read_order("{}")
+        read_review_job("{}")
 
 
 def test_a_session_is_reviewed_for_what_it_has_tools_for() -> None:
-    assert kinds_for(["memory", "terminal"]) == ("memory",)
-    assert kinds_for(["skill_manage", "memory"]) == ("memory", "skill")
-    assert kinds_for(["skill_view"]) == ()
+    assert reviewable_kinds(["memory", "terminal"]) == ("memory",)
+    assert reviewable_kinds(["skill_manage", "memory"]) == ("memory", "skill")
+    assert reviewable_kinds(["skill_view"]) == ()
 
 
 # --- counting ----------------------------------------------------------------------------------------
@@ -223,8 +225,8 @@ def test_a_write_of_a_skill_sets_the_steps_back_and_keeps_what_came_after() -> N
     assert count(Counters(turns=4, steps=7), facts, ReviewSettings()) == Counters(5, 1, ())
     refused = ReviewedTurn(("go on",), (TurnCall(1, "skill_manage", "{}", "refused"),), 10)
     assert count(Counters(4, 7), refused, ReviewSettings()) == Counters(5, 8, ())
-    assert after_review(Counters(4, 7, ("recovery",)), ("skill",)) == Counters(4, 0)
-    assert after_review(Counters(4, 7), ("memory",)) == Counters(0, 7)
+    assert reset_counters(Counters(4, 7, ("recovery",)), ("skill",)) == Counters(4, 0)
+    assert reset_counters(Counters(4, 7), ("memory",)) == Counters(0, 7)
 
 
 def test_reasons_are_named_once() -> None:
@@ -240,14 +242,14 @@ def test_a_recovery_is_near_its_failure() -> None:
     failed = TurnCall(1, "terminal", '{"command": "make a"}', "exit")
     other = [TurnCall(2, "lint", f'{{"n": {n}}}', "") for n in range(6)]
     worked = TurnCall(3, "terminal", '{"command": "make b"}', "")
-    assert recovered([failed, *other[:5], worked])
-    assert not recovered([failed, *other, worked])
-    assert not recovered([failed, TurnCall(3, "terminal", '{"command": "cd x && ls -l"}', "")])
-    assert recovered([failed, TurnCall(3, "terminal", '{"command": "ls && make b"}', "")])
-    assert recovered([failed, TurnCall(3, "terminal", '{"command": ""}', "")])
-    assert not recovered([failed, TurnCall(3, "terminal", '{"command": "make b"}', "exit")])
+    assert shows_recovery([failed, *other[:5], worked])
+    assert not shows_recovery([failed, *other, worked])
+    assert not shows_recovery([failed, TurnCall(3, "terminal", '{"command": "cd x && ls -l"}', "")])
+    assert shows_recovery([failed, TurnCall(3, "terminal", '{"command": "ls && make b"}', "")])
+    assert shows_recovery([failed, TurnCall(3, "terminal", '{"command": ""}', "")])
+    assert not shows_recovery([failed, TurnCall(3, "terminal", '{"command": "make b"}', "exit")])
     timed_out = msgspec.structs.replace(failed, error_kind="timeout")
-    assert recovered([timed_out, worked])
+    assert shows_recovery([timed_out, worked])
 
 
 # --- what is told ------------------------------------------------------------------------------------
@@ -300,13 +302,16 @@ def row(kind: Kind, item: str, action: str, state: State = "active", quotes: Seq
     ],
 )
 def test_what_a_person_is_told_of_a_review(rows: list[LedgerRow], said: str) -> None:
-    assert wording.summary(rows) == (f"Self-improvement review: {said}" if said else "")
+    assert wording.write_summary(rows) == (f"Self-improvement review: {said}" if said else "")
 
 
 def test_the_message_names_the_tasks_the_tools_and_the_focus() -> None:
     text = wording.review_message(("memory",), " the tests ", ("memory", "read_file"))
     assert text.startswith(wording.TITLE) and "memory, read_file" in text
     assert "look above all at: the tests\n" in text
-    assert wording.prompt("memory.md").strip() in text and wording.prompt("skill.md").strip() not in text
+    assert (
+        wording.read_prompt("memory.md").strip() in text
+        and wording.read_prompt("skill.md").strip() not in text
+    )
     assert "above all" not in wording.review_message(("skill",), " ", ())
     assert "{" not in wording.review_message(("memory", "skill"), "", ("memory",))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.review.rig import bench, does, says, use
-from whet.review.correction import correction
+from whet.review.correction import find_correction
 from whet.store.reviews import TurnCall
 
 
@@ -40,7 +40,7 @@ def edit(path: str, old: str, new: str) -> TurnCall:
     ],
 )
 def test_work_that_is_done_again_otherwise(said: str, calls: list[TurnCall], before: list[TurnCall]) -> None:
-    assert correction(said, calls, before) == "redone"
+    assert find_correction(said, calls, before) == "redone"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_work_that_is_done_again_otherwise(said: str, calls: list[TurnCall], bef
     ],
 )
 def test_what_is_only_said_may_be_one(said: str) -> None:
-    assert correction(said, [], [ran("pytest")]) == "said"
+    assert find_correction(said, [], [ran("pytest")]) == "said"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_is_only_said_may_be_one(said: str) -> None:
     ],
 )
 def test_the_next_task_an_answer_and_a_question_are_none(said: str, calls: list[TurnCall]) -> None:
-    assert correction(said, calls, [ran("pytest -q")]) == ""
+    assert find_correction(said, calls, [ran("pytest -q")]) == ""
 
 
 def looked(path: str) -> TurnCall:
@@ -83,7 +83,7 @@ def looked(path: str) -> TurnCall:
 
 
 def test_who_only_looks_again_has_done_no_work_again() -> None:
-    assert correction("That is not the file I mean.", [looked("b.py")], [looked("a.py")]) == "said"
+    assert find_correction("That is not the file I mean.", [looked("b.py")], [looked("a.py")]) == "said"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_who_only_looks_again_has_done_no_work_again() -> None:
     ],
 )
 def test_work_is_done_again_where_three_fifths_of_it_are_alike(now: str, before: str, expected: str) -> None:
-    assert correction("Please take the other ones now.", [ran(now)], [ran(before)]) == expected
+    assert find_correction("Please take the other ones now.", [ran(now)], [ran(before)]) == expected
 
 
 @pytest.mark.slow

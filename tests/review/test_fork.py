@@ -15,7 +15,7 @@ from whet.contract.events import Emit
 from whet.contract.messages import Message, ToolCall
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
-from whet.practice.endpoints import Recorded
+from whet.practice.endpoints import RecordedRequest
 from whet.practice.script import ScriptedReply
 from whet.review.fork import ReviewGate
 from whet.store import compactions, live, sessions
@@ -24,11 +24,11 @@ from whet.warm.prime import Prime, encode_prime
 WIRES = ("chat_completions", "anthropic_messages", "responses")
 
 
-def rows_of(request: Recorded) -> list[dict[str, Any]]:
+def rows_of(request: RecordedRequest) -> list[dict[str, Any]]:
     return request.parsed.get("messages") or request.parsed["input"]
 
 
-def assert_shares_every_byte(parent: Recorded, review: Recorded) -> None:
+def assert_shares_every_byte(parent: RecordedRequest, review: RecordedRequest) -> None:
     """All of the parent's request, then its answer, then one user message: the review's."""
     shared = parent.body.rstrip(b"]}")
     assert review.body.startswith(shared)
@@ -118,7 +118,7 @@ def test_the_view_is_the_same_whichever_process_reads_it(tmp_path: Path) -> None
 
             def read(db: Any) -> list[Message]:
                 key = sessions.key_of(db, b.session.id)
-                assert live.last_turn(db, key) == 2
+                assert live.find_last_turn(db, key) == 2
                 return compactions.read_view(db, key, compactions.view_after(db, key, 2))
 
             found = b.app.database.read_now(read)

@@ -15,11 +15,11 @@ from whet.cli.skill_improve import skills_improve
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
-from whet.memory.cases import SkillCase, steps_of
+from whet.memory.cases import SkillCase, parse_steps
 from whet.memory.requests import SkillRequest
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.review.improving import improve, score, with_steps
+from whet.review.improving import improve, replace_steps, score
 
 SKILL = "---\nname: fire\ndescription: x\n---\n\n1. `kiln fire BATCH` → “fired”\n- Mind the door.\n"
 BETTER = "```\n1. `kiln warm BATCH`\n2. `kiln fire BATCH`\n```"
@@ -46,8 +46,8 @@ def test_the_real_optimiser_finds_steps_that_win_on_held_out_cases() -> None:
     assert 1 <= found.calls <= 3 and found.held_out == ("s-b1", "s-b3")
     assert "```\n1. `kiln fire BATCH`\n```" in prompts[0]
     assert "kiln warm b0" in prompts[0] and not any("b1" in one or "b3" in one for one in prompts)
-    text = with_steps(SKILL, found.steps)
-    assert steps_of(text) == list(found.steps)
+    text = replace_steps(SKILL, found.steps)
+    assert parse_steps(text) == list(found.steps)
     assert "2. `kiln fire BATCH` → “fired”" in text and "- Mind the door." in text
 
 
@@ -57,7 +57,7 @@ def test_two_cases_are_enough_and_what_is_perfect_is_not_asked_about() -> None:
     cases = [case("b0"), case("b1")]
     found = improve(SKILL, cases, lambda prompt: asked.append(prompt) or BETTER, 9)
     assert found.is_gain and found.held_out == ("s-b1",) and found.calls == len(asked) == 1
-    again = improve(with_steps(SKILL, found.steps), cases, lambda prompt: asked.append(prompt) or SKILL, 9)
+    again = improve(replace_steps(SKILL, found.steps), cases, lambda prompt: asked.append(prompt) or SKILL, 9)
     assert again.steps == found.steps and not again.is_gain and len(asked) == 1
 
 
@@ -145,7 +145,7 @@ def test_the_command_keeps_a_gain_as_one_change_that_is_taken_back(
     assert done.exit_code == 0, done.output
     told = json.loads(done.output)
     assert told["kept"] and told["calls"] <= 2 and sum(one["held_out"] for one in told["cases"]) == 1
-    assert steps_of(path.read_text()) == ["kiln warm BATCH", "kiln fire BATCH"]
+    assert parse_steps(path.read_text()) == ["kiln warm BATCH", "kiln fire BATCH"]
     row = asyncio.run(world.desk.change(told["change"]))
     assert (row.kind, row.action, row.state) == ("skill", "edit", "active") and "held out" in row.reason
     asyncio.run(world.desk.undo(row.id, Origin("user")))

@@ -14,10 +14,10 @@ import pytest
 from tests.review.rig import LESSON, bench, corrected, does, remember, says, talk
 from tests.support import FixedClock
 from whet.contract.origin import Origin
-from whet.practice.endpoints import Recorded
+from whet.practice.endpoints import RecordedRequest
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.review.judge import claims, question, refused_by
+from whet.review.judge import read_claims, read_refused_numbers, write_question
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import Kind, LedgerRow, NewRow, Quote
@@ -103,7 +103,7 @@ def test_without_its_key_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_judge_whose_question_would_pass_the_days_budget_is_not_asked(tmp_path: Path) -> None:
-    def asked(folder: Path, daily_tokens: int) -> tuple[list[Recorded], list[int]]:
+    def asked(folder: Path, daily_tokens: int) -> tuple[list[RecordedRequest], list[int]]:
         folder.mkdir()
         with PracticeServer(script=[says("NO: none")]) as judge:
             _, _, used = reviewed(folder, judge, more={"review.daily_tokens": daily_tokens})
@@ -156,7 +156,7 @@ def staged(kind: Kind, item: str, size: int) -> LedgerRow:
 
 def test_a_judge_is_shown_400_characters_of_a_claim_and_800_of_what_it_rests_on() -> None:
     rows = [staged("memory", "memory", 9), staged("memory", "user", 999), staged("skill", "deploy", 999)]
-    short, long, skill = (json.loads(line) for line in question(rows).splitlines())
+    short, long, skill = (json.loads(line) for line in write_question(rows).splitlines())
     assert short == {
         "number": 1,
         "taken as": "a note",
@@ -173,7 +173,7 @@ def test_a_judge_is_asked_about_twelve_at_most_that_claim_something_of_the_perso
     def enter(connection: apsw.Connection, **given: str) -> int:
         fields = {"state": "staged", "after": "kept", "remark": "claim", "trust": "user"} | given
         new = NewRow("memory", "memory", "add", origin=Origin("review", task_id="t"), **fields)  # type: ignore[arg-type]
-        return ledger.insert(connection, new, "2026-11-21T00:00:00.000Z").id
+        return ledger.insert_row(connection, new, "2026-11-21T00:00:00.000Z").id
 
     def work(connection: apsw.Connection) -> list[int]:
         for other in ({"remark": ""}, {"after": ""}, {"trust": "untrusted"}, {"state": "active"}):
@@ -182,7 +182,7 @@ def test_a_judge_is_asked_about_twelve_at_most_that_claim_something_of_the_perso
 
     with closing(StateDatabase.open(tmp_path / "state.db", FixedClock())) as database:
         ids = database.write_now(work)
-        assert [row.id for row in database.read_now(lambda db: claims(db, "t"))] == ids[:12]
+        assert [row.id for row in database.read_now(lambda db: read_claims(db, "t"))] == ids[:12]
 
 
 @pytest.mark.parametrize(
@@ -198,4 +198,4 @@ def test_a_judge_is_asked_about_twelve_at_most_that_claim_something_of_the_perso
     ],
 )
 def test_only_a_line_that_begins_with_no_counts(answer: str, numbers: list[int]) -> None:
-    assert refused_by(answer) == numbers
+    assert read_refused_numbers(answer) == numbers

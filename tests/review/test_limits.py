@@ -29,7 +29,7 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
-from whet.review.order import Order, Runtime, put, read_order
+from whet.review.order import ReviewJob, Runtime, queue_review, read_review_job
 from whet.review.triggers import day_start
 from whet.review.worker import retry_in_s
 from whet.store import jobs, reviews, sessions
@@ -225,16 +225,16 @@ def test_a_digest_keeps_what_the_person_said_longest() -> None:
     assert "</conversation>" in least and len(least) < 600
 
 
-def order(turn: int, kinds: tuple, *reasons: str, session_id: str = "s1", focus: str = "") -> Order:
+def order(turn: int, kinds: tuple, *reasons: str, session_id: str = "s1", focus: str = "") -> ReviewJob:
     runtime = Runtime(ModelSettings(model=f"m{turn}"))
-    return Order(session_id, turn, kinds, reasons, runtime, 100, focus=focus)
+    return ReviewJob(session_id, turn, kinds, reasons, runtime, 100, focus=focus)
 
 
 def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
     db: StateDatabase, clock: FixedClock
 ) -> None:
-    def queue(new: Order):
-        return db.write_now(lambda c: put(c, new, "talk", clock))
+    def queue(new: ReviewJob):
+        return db.write_now(lambda c: queue_review(c, new, "talk", clock))
 
     for id_ in ("s1", "s2"):
         db.write_now(lambda c, id_=id_: sessions.create(c, NewSession(id=id_), ""))
@@ -242,7 +242,7 @@ def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
     again = queue(order(2, ("memory",), "turns", "steps", focus="tests"))
     assert again.job_id == first.job_id and again.kinds == ("memory", "skill")
     job = stored_job(db, first.job_id)
-    merged = read_order(job.payload)
+    merged = read_review_job(job.payload)
     assert (merged.turn, merged.reasons, merged.focus) == (3, ("steps", "turns"), "deploys\ntests")
     assert merged.runtime.model.model == "m2", "the newest says which model answers"
     clock.advance(-60)
@@ -252,6 +252,6 @@ def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
     assert stored_job(db, first.job_id).run_after == iso(clock.now())
     other = queue(order(1, ("memory",), "turns", session_id="s2"))
     assert other.job_id != first.job_id
-    assert db.read_now(reviews.count_open) == 2
+    assert db.read_now(reviews.count_open_reviews) == 2
     with pytest.raises(WhetError, match="can't be read"):
-        read_order("{}")
+        read_review_job("{}")

@@ -11,7 +11,7 @@ import pytest
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.contract.messages import Usage
 from whet.practice.script import ScriptedReply
-from whet.review.order import read_order
+from whet.review.order import read_review_job
 from whet.review.spending import Weights, weigh
 from whet.store import reviews
 from whet.store.reviews import DayUsage
@@ -69,7 +69,7 @@ def test_a_day_with_corrections_is_reviewed_with_shipped_settings(
     tmp_path: Path, corrected: Collection[int]
 ) -> None:
     listed, day = spend_day(tmp_path, corrected)
-    corrections = [row for row in listed if "correction" in read_order(row.payload).reasons]
+    corrections = [row for row in listed if "correction" in read_review_job(row.payload).reasons]
     assert corrections and {row.state for row in corrections} == {"done"}
     assert any("Memory updated" in row.summary for row in listed), listed
     first = corrections[-1].usage

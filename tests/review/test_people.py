@@ -11,7 +11,7 @@ from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.agent.loop import run_turn
 from whet.app.session_parts import Principal
 from whet.contract.origin import Origin
-from whet.memory.effects import of_desk
+from whet.memory.effects import measure_effects
 from whet.practice.script import ScriptedReply
 from whet.review.wording import TITLE
 
@@ -56,8 +56,8 @@ def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
                 await ask(b, profile, "What runs the tests?")
                 body = b.server.requests[0].body.decode()
                 assert f"./check --{word}" in body and "own-tests" in body
-                desk = b.app.learning.desk_of(profile)
-                labels = " ".join(one.item.label for one in await of_desk(desk, ("memory", "skill")))
+                desk = b.app.learning.service_of(profile)
+                labels = " ".join(one.item.label for one in await measure_effects(desk, ("memory", "skill")))
                 view = await desk.skills.view("own-tests", "", Origin("foreground"))
                 assert word in labels and word in view.text
                 assert not strange(body + labels + view.text, profile)

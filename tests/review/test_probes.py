@@ -11,12 +11,12 @@ from benchmarks.lessons.world import Run, Step, User, World, add
 
 from tests.memory.conftest import world as world
 from tests.review.rig import SAID, Bench, bench, does, remember, says, use
-from whet.app.review_worker import looking
+from whet.app.review_worker import make_probe
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.origin import Origin
 from whet.practice.script import ScriptedReply
-from whet.review.probes import probe
+from whet.review.probes import run_probes
 from whet.sandbox.engine import probe as engine
 from whet.store import ledger
 
@@ -112,7 +112,7 @@ def test_the_jail_of_a_probe_writes_nothing_in_the_workspace(tmp_path: Path) -> 
     finally:
         confinement.close()
     assert not (work / "b.txt").exists()
-    look = looking(home, load(home, {}, environ={}).settings)
+    look = make_probe(home, load(home, {}, environ={}).settings)
     assert look("cat a.txt", str(work)) == "here\n"
     assert look("touch b.txt", str(work)) is None
     assert look("sh -c 'eval cat a.txt; $X'", str(work)) is None  # would do no harm, but isn't known to read
@@ -141,8 +141,8 @@ async def looked_at(
         ran.append(command)
         return f"{printed}\n"
 
-    seen = await asyncio.to_thread(probe, world.database, "review", (), look, "2026-11-21")
-    rows = world.database.read_now(lambda db: ledger.of_task(db, "review", ("staged",)))
+    seen = await asyncio.to_thread(run_probes, world.database, "review", (), look, "2026-11-21")
+    rows = world.database.read_now(lambda db: ledger.list_task_rows(db, "review", ("staged",)))
     assert seen == [row.id for row in rows if "(checked" in row.after]
     return ran, [row.after for row in rows]
 

@@ -18,14 +18,14 @@ from whet.contract.origin import Origin
 from whet.contract.protocols import Provider
 from whet.memory.cases import SkillCase
 from whet.review.fork import ForkParts
-from whet.review.improving import Improvement, improve, score, with_steps
-from whet.review.judge import claims, question
-from whet.review.order import Order, Runtime, put
-from whet.review.probes import probe
+from whet.review.improving import Improvement, improve, replace_steps, score
+from whet.review.judge import read_claims, write_question
+from whet.review.order import ReviewJob, Runtime, queue_review
+from whet.review.probes import run_probes
 from whet.review.triggers import count, has_room
 from whet.review.worker import ReviewWorker
 from whet.store import ledger
-from whet.store.ledger import LedgerRow, NewRow, Quote, digest
+from whet.store.ledger import LedgerRow, NewRow, Quote, hash_text
 from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
 
 FACT = "port = 2525"
@@ -35,7 +35,7 @@ def stage(world: World, **fields: Any) -> LedgerRow:
     given: dict[str, Any] = {"kind": "memory", "item": "memory", "action": "add", "state": "staged"}
     origin = Origin("review", "child", task_id=fields.pop("task", "j"))
     new = NewRow(**{**given, "origin": origin, "after": "the port", "trust": "observed", **fields})
-    return world.database.write_now(lambda db: ledger.insert(db, new, "now"))
+    return world.database.write_now(lambda db: ledger.insert_row(db, new, "now"))
 
 
 def probed(world: World) -> tuple[list[str], list[int]]:
@@ -45,7 +45,7 @@ def probed(world: World) -> tuple[list[str], list[int]]:
         ran.append(f"{workspace}: {command}")
         return f"{FACT}\n"
 
-    return ran, probe(world.database, "j", (), look, "2026-11-21")
+    return ran, run_probes(world.database, "j", (), look, "2026-11-21")
 
 
 def test_what_no_command_of_this_machine_showed_is_not_marked_as_checked(world: World) -> None:
@@ -68,7 +68,7 @@ def test_what_no_command_of_this_machine_showed_is_not_marked_as_checked(world: 
     rows = {row.id: row for row in world.database.read_now(lambda db: ledger.select(db))}
     assert [rows[row.id] for row in left] == left
     text = "built (checked 2026-11-21)"
-    assert rows[marked.id] == msgspec.structs.replace(marked, after=text, hash=digest(text))
+    assert rows[marked.id] == msgspec.structs.replace(marked, after=text, hash=hash_text(text))
     assert probed(world) == (["/work: cat app.toml"], []), "once marked, it is left as it is"
 
 
@@ -78,8 +78,8 @@ def test_a_judge_is_asked_about_twelve_claims_at_most_and_about_what_can_come_in
     for fields in ({"remark": ""}, {"after": ""}, {"trust": "untrusted"}, {"state": "active"}):
         stage(world, **{"remark": "c", **fields})
     rows = [stage(world, remark=f"claim {number}") for number in range(13)]
-    assert world.database.read_now(lambda db: claims(db, "j")) == rows[:12]
-    assert world.database.read_now(lambda db: claims(db, "other")) == []
+    assert world.database.read_now(lambda db: read_claims(db, "j")) == rows[:12]
+    assert world.database.read_now(lambda db: read_claims(db, "other")) == []
 
 
 def test_each_claim_is_one_line_of_json_cut_to_size(world: World) -> None:
@@ -90,7 +90,7 @@ def test_each_claim_is_one_line_of_json_cut_to_size(world: World) -> None:
         stage(world, kind="skill", item="deploy", remark="r", after="text"),
         stage(world, item="other", remark="r"),
     ]
-    lines = question(rows).split("\n")
+    lines = write_question(rows).split("\n")
     assert [json.loads(line) for line in lines] == [
         {
             "number": 1,
@@ -149,8 +149,8 @@ def test_a_gain_is_one_on_what_was_held_out_without_a_loss(
 
 def test_steps_stand_where_the_old_ones_stood() -> None:
     text = "head\n1. `a` → one\nbetween\n2. `b`\ntail\n"
-    assert with_steps(text, ["b", "a", "c`d"]) == "head\n1. `b`\n2. `a` → one\n3. ``c`d``\nbetween\ntail\n"
-    assert with_steps("head\n", ["a"]) == "head\n1. `a`\n" and with_steps("1. `a`", []) == "\n"
+    assert replace_steps(text, ["b", "a", "c`d"]) == "head\n1. `b`\n2. `a` → one\n3. ``c`d``\nbetween\ntail\n"
+    assert replace_steps("head\n", ["a"]) == "head\n1. `a`\n" and replace_steps("1. `a`", []) == "\n"
 
 
 def test_without_steps_or_with_one_case_there_is_nothing_to_improve() -> None:
@@ -160,13 +160,13 @@ def test_without_steps_or_with_one_case_there_is_nothing_to_improve() -> None:
 
 
 def test_a_bug_in_a_review_is_one_line_and_the_next_try_comes_later(world: World) -> None:
-    def broken(order: Order) -> tuple[Provider, bool]:
+    def broken(order: ReviewJob) -> tuple[Provider, bool]:
         raise ZeroDivisionError("a bug\nin it")
 
     async def main() -> list[ReviewFinished | None]:
         session, clock = await world.session([User("hello")]), SystemClock()
-        order = Order(session, 1, ("memory",), ("asked",), Runtime(ModelSettings()), 100)
-        queued = world.database.write_now(lambda db: put(db, order, session, clock))
+        order = ReviewJob(session, 1, ("memory",), ("asked",), Runtime(ModelSettings()), 100)
+        queued = world.database.write_now(lambda db: queue_review(db, order, session, clock))
         unused: Any = None
         parts = ForkParts(world.database, clock, {}, *[unused] * 6)
         told: list[ReviewFinished] = []

@@ -12,7 +12,7 @@ import pytest
 from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
 from whet.config.schema import ReviewSettings
 from whet.practice.script import ScriptedReply
-from whet.review.triggers import after_review, called_for, count, recovered
+from whet.review.triggers import count, find_trigger, reset_counters, shows_recovery
 from whet.store import outcomes, reviews
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 
@@ -37,10 +37,10 @@ def counted(*turns: ReviewedTurn, settings: ReviewSettings = ALL, corrects: bool
 
 def test_ten_turns_without_a_memory_write_call_for_memory() -> None:
     nine, ten = counted(*[facts()] * 9), counted(*[facts()] * 10)
-    assert called_for(nine, ALL, BOTH) is None
-    occasion = called_for(ten, ALL, BOTH)
+    assert find_trigger(nine, ALL, BOTH) is None
+    occasion = find_trigger(ten, ALL, BOTH)
     assert occasion and (occasion.kinds, occasion.reasons) == (("memory",), ("turns",))
-    assert after_review(ten, ("memory",)).turns == 0
+    assert reset_counters(ten, ("memory",)).turns == 0
     written = counted(*[facts()] * 9, facts(call("memory")), facts())
     assert written.turns == 1, "a write sets the count back"
     assert counted(*[facts()] * 9, facts(call("memory", "refused"))).turns == 10, "a refused one does not"
@@ -50,7 +50,7 @@ def test_ten_steps_with_tools_without_a_skill_write_call_for_skills() -> None:
     steps = [call(step=step, command=f"make {step}") for step in range(1, 11)]
     two_in_one = [call(step=1, command="a"), call(step=1, command="b")]
     assert counted(facts(*two_in_one)).steps == 1
-    occasion = called_for(counted(facts(*steps)), ALL, BOTH)
+    occasion = find_trigger(counted(facts(*steps)), ALL, BOTH)
     assert occasion and (occasion.kinds, occasion.reasons) == (("skill",), ("steps",))
     after_write = [*steps[:8], call("skill_manage", step=9), call(step=10, command="x")]
     assert counted(facts(*after_write)).steps == 1
@@ -58,10 +58,10 @@ def test_ten_steps_with_tools_without_a_skill_write_call_for_skills() -> None:
 
 def test_zero_switches_a_count_off_and_missing_tools_leave_a_kind_out() -> None:
     many = counted(*[facts(call(command="x"))] * 30)
-    assert called_for(many, ReviewSettings(turns=0, steps=0), BOTH) is None
-    only = called_for(many, ALL, ("skill",))
+    assert find_trigger(many, ReviewSettings(turns=0, steps=0), BOTH) is None
+    only = find_trigger(many, ALL, ("skill",))
     assert only and only.kinds == ("skill",)
-    assert called_for(many, ALL, ()) is None
+    assert find_trigger(many, ALL, ()) is None
 
 
 def test_a_correction_counts_but_not_in_the_first_message_nor_where_it_was_written_down_at_once() -> None:
@@ -69,7 +69,7 @@ def test_a_correction_counts_but_not_in_the_first_message_nor_where_it_was_writt
     assert counted(facts()).reasons == ()
     assert counted(facts(), settings=ReviewSettings(on_correction=False), corrects=True).reasons == ()
     assert counted(facts(call("memory")), corrects=True).reasons == ()
-    occasion = called_for(counted(facts(), corrects=True), ALL, BOTH)
+    occasion = find_trigger(counted(facts(), corrects=True), ALL, BOTH)
     assert occasion and occasion.kinds == BOTH
 
 
@@ -98,7 +98,7 @@ FAILED = {"error": "exit"}
     ],
 )
 def test_a_failure_that_another_way_got_round(calls: list[TurnCall], is_recovery: bool) -> None:
-    assert recovered(calls) is is_recovery
+    assert shows_recovery(calls) is is_recovery
 
 
 @pytest.mark.parametrize(("between", "is_recovery"), [(5, True), (6, False)])
@@ -108,9 +108,9 @@ def test_another_way_is_found_within_six_calls_and_whatever_came_before(
     tried = call(command="pytest", error="exit")
     other = [call("patch", step=step, path="a") for step in range(between)]
     worked = [call("ops", step=step, flag="a") for step in range(between)]
-    assert recovered([tried, *worked, call(command="./check")]) is is_recovery
-    assert recovered([*worked, tried, *worked, call(command="./check")]) is is_recovery
-    assert recovered([tried, *other, call(command="./check")])  # edits are no calls of this kind
+    assert shows_recovery([tried, *worked, call(command="./check")]) is is_recovery
+    assert shows_recovery([*worked, tried, *worked, call(command="./check")]) is is_recovery
+    assert shows_recovery([tried, *other, call(command="./check")])  # edits are no calls of this kind
 
 
 def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> 
         async with bench(tmp_path, script, session_id=session_id, settings=settings) as b:
             await b.turn("another thing")
             found = b.app.database.read_now(
-                lambda db: reviews.counters(db, b.session.log.session.conversation_id)
+                lambda db: reviews.get_counters(db, b.session.log.session.conversation_id)
             )
             return b.session.id, [event.kinds for event in b.queued], found.turns
 
@@ -186,7 +186,7 @@ def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp_path:
         async with bench(tmp_path, script) as b:
             await b.turn("Run the tests")
             await b.turn(SAID)
-            found = b.app.database.read_now(outcomes.turn_outcomes)
+            found = b.app.database.read_now(outcomes.list_turn_outcomes)
             assert [sorted(one.signals) for one in found] == [["correction"], []]
 
     asyncio.run(main())
@@ -264,13 +264,13 @@ def test_the_same_call_that_works_after_what_its_error_asked_for_was_got_round(
     command = "tool ship box7"
     failed = TurnCall(1, "terminal", json.dumps({"command": command}), "exit", error)
     middle = [call(step=2, command=between)] if between else []
-    assert recovered([failed, *middle, call(step=3, command=command)]) is expected
+    assert shows_recovery([failed, *middle, call(step=3, command=command)]) is expected
 
 
 def test_what_its_error_asked_for_counts_only_where_the_same_call_worked_after_it() -> None:
     failed = TurnCall(1, "terminal", json.dumps({"command": "tool ship"}), "exit", "run `tool prep` before")
     others = [call("ops", step=step, flag="a") for step in range(6)]
     asked, again = call(step=8, command="tool prep"), call(step=9, command="tool ship")
-    assert not recovered([failed, *others, asked, call(step=9, command="make")])
-    assert recovered([failed, *others, asked, again])
-    assert not recovered([failed, *others, again, asked])
+    assert not shows_recovery([failed, *others, asked, call(step=9, command="make")])
+    assert shows_recovery([failed, *others, asked, again])
+    assert not shows_recovery([failed, *others, again, asked])

@@ -232,7 +232,7 @@ def test_a_session_deleted_or_made_private_before_its_review(tmp_path: Path) -> 
                 await b.app.reviews.ask(b.session.id)
             b.session = await b.app.new_session()
             await talk(b)
-            await b.app.database.write(lambda db: session_deletion.delete(db, b.session.id))
+            await b.app.database.write(lambda db: session_deletion.delete_session(db, b.session.id))
             [done] = await b.review()
             assert done.state == "failed" and "no session" in done.note
             assert len(b.server.requests) == 4, "neither was sent anywhere"

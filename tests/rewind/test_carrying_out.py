@@ -15,10 +15,10 @@ from whet.rewind.contents import Contents
 from whet.rewind.folders import open_root
 from whet.rewind.planning import Change
 from whet.rewind.recorder import Workspace
-from whet.rewind.restoring import Restored, Restorer
+from whet.rewind.restoring import Restorer, RestoreResult
 from whet.rewind.states import why_left_out
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import changed_since, plan, take_back
+from whet.rewind.taking_back import find_changed_files, plan_rewind, take_back
 
 
 def step(made: Workspace, command: str, *, number: int = 1) -> int:
@@ -29,7 +29,7 @@ def step(made: Workspace, command: str, *, number: int = 1) -> int:
     return record
 
 
-def carried_out(made: Workspace, changes: list[Change]) -> Restored:
+def carried_out(made: Workspace, changes: list[Change]) -> RestoreResult:
     """Carry a plan out as whoever comes after a kill does."""
     with made.alone():
         made.look()
@@ -41,7 +41,7 @@ def test_what_somebody_changed_after_the_plan_is_left_and_named(tmp_path: Path) 
     for name in ("theirs", "ours", "done"):
         (root / name).write_text("old")
     first = step(made, "echo new > theirs; echo new > ours; echo new > done")
-    changes = list(plan(made, first, "s", {"s"}, force=False).changes)
+    changes = list(plan_rewind(made, first, "s", {"s"}, force=False).changes)
     (root / "theirs").write_text("a later edit")
     (root / "done").write_text("old")
     done = carried_out(made, changes)
@@ -60,7 +60,7 @@ def test_a_file_that_gives_way_to_a_folder_may_be_gone_already(tmp_path: Path) -
     (root / "was-folder").mkdir()
     (root / "was-folder" / "inside").write_text("inside")
     first = step(made, "rm was-file; mkdir was-file; rm -r was-folder; echo now > was-folder")
-    changes = list(plan(made, first, "s", {"s"}, force=False).changes)
+    changes = list(plan_rewind(made, first, "s", {"s"}, force=False).changes)
     (root / "was-file").rmdir()
     (root / "was-folder").unlink()
     assert not carried_out(made, changes).failed
@@ -72,7 +72,7 @@ def test_a_file_that_somebody_removed_after_the_plan_is_not_made_again(tmp_path:
     made, root = workspace(tmp_path), tmp_path / "work"
     (root / "f").write_text("old")
     first = step(made, "echo new > f")
-    changes = list(plan(made, first, "s", {"s"}, force=False).changes)
+    changes = list(plan_rewind(made, first, "s", {"s"}, force=False).changes)
     (root / "f").unlink()
     assert carried_out(made, changes).failed == {"f": "changed while the rewind was under way"}
     assert not (root / "f").exists()
@@ -97,7 +97,7 @@ def test_what_changed_since_a_step_names_files_and_no_folders(tmp_path: Path) ->
     (root / "d" / "new").write_text("1")
     (root / "d").chmod(0o700)
     (root / "e").mkdir()
-    assert changed_since(made, "s", {(1, 1), (1, 2)}) == {(1, 1): ["d/new", "f"]}
+    assert find_changed_files(made, "s", {(1, 1), (1, 2)}) == {(1, 1): ["d/new", "f"]}
 
 
 def test_a_file_that_became_a_link_before_it_was_read_is_left_out(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_no_mode_is_set_through_a_link_that_takes_a_files_place(tmp_path: Path) 
     for path in (file, outside):
         path.chmod(0o600)
     first = step(made, "chmod 755 run.sh")
-    changes = list(plan(made, first, "s", {"s"}, force=False).changes)
+    changes = list(plan_rewind(made, first, "s", {"s"}, force=False).changes)
     swapped: list[str] = []
 
     def swap(event: str, given: tuple[object, ...]) -> None:

@@ -19,8 +19,8 @@ from whet.contract.errors import StoreError
 from whet.rewind import database
 from whet.rewind.look import WorkspaceTooLarge
 from whet.rewind.planning import AT_ONCE, UNRECORDED_NOW, UNRECORDED_THEN
-from whet.rewind.pruning import forget, prune
-from whet.rewind.recorder import Workspace, left_out_line
+from whet.rewind.pruning import forget_sessions, prune
+from whet.rewind.recorder import Workspace, describe_left_out
 from whet.rewind.states import RecordLimits
 from whet.rewind.steps import begin_step, end_step
 from whet.rewind.taking_back import take_back
@@ -40,7 +40,7 @@ def test_what_is_too_large_is_named_and_left_alone(tmp_path: Path) -> None:
     (root / "large").write_bytes(b"x" * 2_000)
     (root / "small").write_bytes(b"x")
     first = step(made, "echo y >> large; echo y > small; head -c 3000 /dev/zero > new")
-    assert "large (too large)" in left_out_line(made.left_out())
+    assert "large (too large)" in describe_left_out(made.left_out())
     done = take_back(made, first, BACK, {"s"}, force=False)
     assert {one.path: one.why for one in done.conflicts} == {"large": UNRECORDED_THEN, "new": UNRECORDED_NOW}
     assert (root / "small").read_bytes() == b"x" and (root / "new").exists()
@@ -68,7 +68,7 @@ def test_many_contents_are_packed_side_by_side_and_come_back(tmp_path: Path, tot
         (root / f"d{number % 7}" / f"f{number}").write_text(f"{number} of 300\n" * (number * 10))
     before = fingerprint(root)
     record = step(made, "rm -r d*")
-    assert left_out_line(made.left_out()) == ""
+    assert describe_left_out(made.left_out()) == ""
     take_back(made, record, BACK, {"s"}, force=False)
     assert fingerprint(root) == before
     made.close()
@@ -107,7 +107,9 @@ def test_whets_home_is_no_part_of_a_workspace_around_it(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1")
     made = Workspace(tmp_path, tmp_path / "own", RecordLimits(), SystemClock())
     first = step(made, "echo 2 > f; echo y > own/secret")
-    assert made.file.read_now(lambda db: database.between(db, 0, database.version(db))) == {"f"}
+    assert made.file.read_now(lambda db: database.find_changed_paths(db, 0, database.read_version(db))) == {
+        "f"
+    }
     take_back(made, first, BACK, {"s"}, force=False)
     assert (tmp_path / "f").read_text() == "1" and (tmp_path / "own" / "secret").read_text() == "y\n"
 
@@ -130,7 +132,7 @@ def test_changes_within_one_tick_of_the_clock_are_all_seen(tmp_path: Path) -> No
         record, _ = begin_step(made, "s", 1, number)
         path.write_text(f"{number:04}")
         end_step(made, record)
-    records = made.file.read_now(lambda db: database.records(db, "s"))
+    records = made.file.read_now(lambda db: database.list_records(db, "s"))
     assert all(one.after == one.before + 1 for one in records)
     take_back(made, records[20].id, BACK, {"s"}, force=False)
     assert path.read_text() == "0020"
@@ -275,17 +277,17 @@ def test_old_records_go_and_what_only_they_held(tmp_path: Path) -> None:
     assert prune(made.file, RecordLimits(days=1), made.clock.unix_ms() + 2 * 86_400_000) == 2
     assert blobs() == 1
     step(made, "echo 1 > g", session="gone")
-    assert forget(made.file, ["gone"]) == 1
+    assert forget_sessions(made.file, ["gone"]) == 1
 
 
 def test_a_full_record_loses_its_oldest_steps_until_there_is_room(tmp_path: Path) -> None:
     made = workspace(tmp_path)
     for number in range(8):
         step(made, "head -c 100000 /dev/urandom > f", number=number)
-    newest = made.file.read_now(lambda db: database.records(db, "s"))[-1]
+    newest = made.file.read_now(lambda db: database.list_records(db, "s"))[-1]
     assert prune(made.file, RecordLimits(total_bytes=600_000), made.clock.unix_ms()) > 0
     assert made.file.read_now(database.used_bytes) <= 420_000
-    assert made.file.read_now(lambda db: database.records(db, "s"))[-1] == newest
+    assert made.file.read_now(lambda db: database.list_records(db, "s"))[-1] == newest
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")

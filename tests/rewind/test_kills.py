@@ -77,7 +77,11 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
     def restore() -> None:
         made = workspace(folder)
         take_back(
-            made, made.file.read_now(lambda db: database.records(db, "s"))[0].id, BACK, {"s"}, force=False
+            made,
+            made.file.read_now(lambda db: database.list_records(db, "s"))[0].id,
+            BACK,
+            {"s"},
+            force=False,
         )
 
     try:

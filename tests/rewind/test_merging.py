@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.rewind.planning import merged
+from whet.rewind.planning import merge_texts
 
 BASE = b"".join(b"line %d\n" % number for number in range(1, 10))
 
@@ -19,8 +19,8 @@ def changed(**lines: str) -> bytes:
 
 def test_edits_after_one_that_both_sides_made_are_kept() -> None:
     mine, other = changed(l2="two\n", l5="five\n"), changed(l2="two\n", l8="eight\n")
-    assert merged(BASE, mine, other) == changed(l2="two\n", l5="five\n", l8="eight\n")
-    assert merged(BASE, other, mine) == changed(l2="two\n", l5="five\n", l8="eight\n")
+    assert merge_texts(BASE, mine, other) == changed(l2="two\n", l5="five\n", l8="eight\n")
+    assert merge_texts(BASE, other, mine) == changed(l2="two\n", l5="five\n", l8="eight\n")
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_edits_after_one_that_both_sides_made_are_kept() -> None:
     ],
 )
 def test_edits_that_touch_and_binary_texts_are_not_merged(mine: bytes, other: bytes) -> None:
-    assert merged(BASE, mine, other) is None
+    assert merge_texts(BASE, mine, other) is None
 
 
 def test_lines_that_one_side_adds_or_removes_move_the_others_edits() -> None:
     mine, other = changed(l1="", l2="two\nand a half\n"), changed(l9="the end")
-    assert merged(BASE, mine, other) == changed(l1="", l2="two\nand a half\n", l9="the end")
+    assert merge_texts(BASE, mine, other) == changed(l1="", l2="two\nand a half\n", l9="the end")

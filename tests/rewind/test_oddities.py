@@ -13,7 +13,7 @@ from tests.rewind.test_destruction import BACK
 from tests.rewind.test_edges import step
 from tests.rewind.trees import fingerprint, workspace
 from whet.rewind.planning import UNRECORDED_NOW, UNRECORDED_THEN
-from whet.rewind.recorder import left_out_line
+from whet.rewind.recorder import describe_left_out
 from whet.rewind.taking_back import take_back
 
 _GIT = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always"
@@ -85,7 +85,7 @@ def test_a_pipe_that_comes_or_goes_is_named_and_left(tmp_path: Path) -> None:
     (root / "file").write_text("a\n")
     os.mkfifo(root / "pipe")
     first = step(made, "rm pipe file; echo b > pipe; mkfifo file; echo c > new")
-    assert "file (a named pipe)" in left_out_line(made.left_out())
+    assert "file (a named pipe)" in describe_left_out(made.left_out())
     done = take_back(made, first, BACK, {"s"}, force=False)
     assert {one.path: one.why for one in done.conflicts} == {"pipe": UNRECORDED_THEN, "file": UNRECORDED_NOW}
     assert (root / "pipe").read_text() == "b\n" and not (root / "new").exists()
@@ -98,7 +98,7 @@ def test_a_file_of_a_gigabyte_is_named_and_not_read(tmp_path: Path) -> None:
     os.truncate(os.open(root / "big", os.O_CREAT | os.O_WRONLY), 1 << 30)
     (root / "small").write_text("a\n")
     first = step(made, "echo b > small")
-    assert left_out_line(made.left_out()).endswith("big (too large)")
+    assert describe_left_out(made.left_out()).endswith("big (too large)")
     assert not take_back(made, first, BACK, {"s"}, force=False).conflicts
     assert (root / "small").read_text() == "a\n" and (root / "big").stat().st_size == 1 << 30
     made.close()

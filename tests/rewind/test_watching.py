@@ -16,7 +16,7 @@ from whet.clock import SystemClock
 from whet.rewind.recorder import Workspace
 from whet.rewind.states import PathState, RecordLimits
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.watching import Changed, FolderWatch
+from whet.rewind.watching import FolderChanges, FolderWatch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's interface is Linux's")
 
@@ -64,14 +64,14 @@ def test_nothing_is_heard_of_a_quiet_workspace_and_the_folder_of_a_change_is(tmp
         handle = os.open(tmp_path / "work" / folder, os.O_RDONLY)
         watch.add(folder, handle)
         os.close(handle)
-    assert watch.changed() == Changed(set(), set())
+    assert watch.changed() == FolderChanges(set(), set())
     (tmp_path / "work" / "d" / "f").write_text("x")
-    assert watch.changed() == Changed({"d"}, set())
+    assert watch.changed() == FolderChanges({"d"}, set())
     (tmp_path / "work" / "d" / "new").mkdir()
-    assert watch.changed() == Changed({"d"}, {"d/new"})
+    assert watch.changed() == FolderChanges({"d"}, {"d/new"})
     (tmp_path / "work" / "d" / "e").rmdir()
     (tmp_path / "work" / "d" / "e").mkdir()
-    assert watch.changed() == Changed({"d"}, {"d/e"})
+    assert watch.changed() == FolderChanges({"d"}, {"d/e"})
     (tmp_path / "work" / "d").rename(tmp_path / "work" / "c")
     assert watch.changed() is None
     assert watch.changed() is None

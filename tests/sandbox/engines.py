@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from whet.sandbox.engine import candidates, works
+from whet.sandbox.engine import candidates, find_problem
 from whet.sandbox.status import Engine, EngineStatus
 
 _known: dict[str, str] = {}
@@ -25,7 +25,7 @@ class EngineCase(NamedTuple):
         for name, engine, problem in candidates():
             if name == self.name:
                 if name not in _known:
-                    _known[name] = problem or works(engine)
+                    _known[name] = problem or find_problem(engine)
                 if _known[name]:
                     pytest.skip(f"{name}: {_known[name]}")
                 return engine

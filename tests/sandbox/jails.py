@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.sandbox.engines import EngineCase
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import everyday
+from whet.sandbox.places import default_policy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.tools.shell import command_environment
@@ -22,7 +22,7 @@ def made_jail(case: EngineCase, folder: Path) -> Generator[Jail]:
     workspace.mkdir(exist_ok=True)
     scratch = Scratch()
     made = Jail(
-        JailPlan(case.engine(), everyday(workspace, folder / "whet", os.environ), scratch, Path.home())
+        JailPlan(case.engine(), default_policy(workspace, folder / "whet", os.environ), scratch, Path.home())
     )
     yield made
     made.close()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.sandbox.denial import explain, needed
-from whet.sandbox.places import everyday
+from whet.sandbox.denial import explain, needed_openings
+from whet.sandbox.places import default_policy
 from whet.sandbox.policy import SandboxPolicy
 
 
@@ -17,7 +17,7 @@ def policy(tmp_path: Path) -> SandboxPolicy:
     (tmp_path / "ws/.git/config").touch()
     (tmp_path / "other").mkdir()
     (tmp_path / "other/f").touch()
-    return everyday(tmp_path / "ws", tmp_path / "home/.whet", {"HOME": str(tmp_path / "home")})
+    return default_policy(tmp_path / "ws", tmp_path / "home/.whet", {"HOME": str(tmp_path / "home")})
 
 
 def opened(policy: SandboxPolicy, output: str, command: str = "x") -> list[str]:
@@ -71,6 +71,6 @@ def test_the_home_and_whets_own_are_never_offered(policy: SandboxPolicy) -> None
 def test_what_a_command_names(policy: SandboxPolicy, tmp_path: Path) -> None:
     other = tmp_path / "other"
     command = f"grep x src {other}/f > /usr/out; curl https://api.example.com/v1"
-    said = [one.words for one in needed(policy, command, policy.workspace)]
+    said = [one.words for one in needed_openings(policy, command, policy.workspace)]
     assert said[0] == ("write /usr")
     assert said[-1] == "reach api.example.com"

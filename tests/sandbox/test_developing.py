@@ -12,7 +12,7 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import everyday
+from whet.sandbox.places import default_policy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.tools.shell import command_environment
@@ -144,7 +144,7 @@ def _different(case: EngineCase, commands: Sequence[str], tmp_path: Path) -> lis
     inner, outer, scratch = tmp_path / "inner", tmp_path / "outer", Scratch()
     inner.mkdir()
     outer.mkdir()
-    jail = Jail(JailPlan(engine, everyday(inner, tmp_path / "whet", environment), scratch, Path.home()))
+    jail = Jail(JailPlan(engine, default_policy(inner, tmp_path / "whet", environment), scratch, Path.home()))
     found: list[str] = []
     try:
         inside = jail.environment(environment)

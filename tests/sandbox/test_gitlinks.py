@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.sandbox.gitlinks import Entered, gitlinks
+from whet.sandbox.gitlinks import NestedRepositories, gitlinks
 
 
 def git(folder: Path, *words: str) -> None:
@@ -40,28 +40,28 @@ def test_every_form_of_an_index_is_read(top: Path, version: str) -> None:
     if version == "3":
         git(top, "update-index", "--skip-worktree", "ffff")  # a longer entry
     assert list(gitlinks((top / ".git" / "index").read_bytes())) == ["lib/sm", "sub"]
-    found = [os.path.relpath(one, top) for one in Entered().repositories(str(top))]
+    found = [os.path.relpath(one, top) for one in NestedRepositories().repositories(str(top))]
     assert sorted(found) == [".git/modules/lib/sm", "lib/sm/deep/.git", "sub/.git", "sub/deep/.git"]
 
 
 def test_a_folder_that_git_takes_for_a_repository_is_one(tmp_path: Path) -> None:
     (tmp_path / "HEAD").touch()
-    assert Entered().repositories(str(tmp_path)) == []
+    assert NestedRepositories().repositories(str(tmp_path)) == []
     (tmp_path / "sub").mkdir()
     git(tmp_path / "sub", "init", "-q", "--bare")
     (tmp_path / "objects").mkdir()
-    assert Entered().repositories(str(tmp_path)) == [str(tmp_path), str(tmp_path / "sub")]
+    assert NestedRepositories().repositories(str(tmp_path)) == [str(tmp_path), str(tmp_path / "sub")]
 
 
 def test_a_repository_is_where_its_link_leads(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / ".git").symlink_to("../g")
-    assert Entered().repositories(str(tmp_path)) == [str(tmp_path / "g")]
+    assert NestedRepositories().repositories(str(tmp_path)) == [str(tmp_path / "g")]
 
 
 def test_what_is_no_index_names_nothing(tmp_path: Path) -> None:
-    assert Entered().repositories(str(tmp_path)) == []
+    assert NestedRepositories().repositories(str(tmp_path)) == []
     (tmp_path / ".git").mkdir()
     for data in (b"", b"\0\0\xe0\0", b"DIRC\0\0\0\2\0\0\0\x09" + b"\0\0\xe0\0" * 4):
         (tmp_path / ".git" / "index").write_bytes(data)
-        assert Entered().repositories(str(tmp_path)) == []
+        assert NestedRepositories().repositories(str(tmp_path)) == []

@@ -19,7 +19,7 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.jails import made_jail, run
 from whet.contract.errors import ToolError
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import everyday
+from whet.sandbox.places import default_policy
 from whet.sandbox.policy import read_opening
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
@@ -106,13 +106,13 @@ import os, sys
 from pathlib import Path
 from whet.contract.errors import ToolError
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import everyday
+from whet.sandbox.places import default_policy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine
 place = Path({str(jail.policy.workspace)!r})
 engine = Engine(*{(jail.plan.engine.name, jail.plan.engine.program)!r}, *{_rest(jail)!r})
-policy = everyday(place, place / "whet", os.environ)
+policy = default_policy(place, place / "whet", os.environ)
 made = Jail(JailPlan(engine, policy, Scratch(), Path.home()))
 slow = made.spawn(JailedCommand(["sleep", "300"], made.environment(os.environ), place), (0, 1, 1))
 print(slow.pid, flush=True)
@@ -351,7 +351,7 @@ def test_mounts_that_fail_as_a_name_goes_away_are_tried_again(
     )
     program.chmod(0o755)
     (tmp_path / "ws").mkdir()
-    scratch, policy = Scratch(), everyday(tmp_path / "ws", tmp_path / "whet", os.environ)
+    scratch, policy = Scratch(), default_policy(tmp_path / "ws", tmp_path / "whet", os.environ)
     stand_in = msgspec.structs.replace(engine, program=str(program))
     made = Jail(JailPlan(stand_in, policy, scratch, Path.home()))
     try:
@@ -377,7 +377,7 @@ def test_a_home_as_the_workspace_shows_what_is_granted_in_hidden_folders_alone(
         (home / name).write_text(f"# {name}\n")
     monkeypatch.setenv("HOME", str(home))
     scratch = Scratch()
-    policy = everyday(home, home / ".whet", os.environ)
+    policy = default_policy(home, home / ".whet", os.environ)
     # What lies in a hidden folder may be named once more, as an unreadable file of /etc is.
     absent = (*policy.absent, home / ".ssh" / "id_rsa")
     made = Jail(
@@ -401,7 +401,7 @@ def test_an_engine_that_ends_at_once_says_why(tmp_path: Path) -> None:
     program.chmod(0o755)
     workspace, scratch = tmp_path / "ws", Scratch()
     workspace.mkdir()
-    policy = everyday(workspace, tmp_path / "whet", os.environ)
+    policy = default_policy(workspace, tmp_path / "whet", os.environ)
     made = Jail(JailPlan(Engine("bubblewrap", str(program)), policy, scratch, Path.home()))
     try:
         with pytest.raises(ToolError, match="no such luck"):
@@ -451,7 +451,7 @@ def test_what_a_package_manager_installs_tomorrow_can_not_be_put_into_its_cache(
     """The index of npm's cache, unlike its content, is checked against nothing."""
     home = tmp_path / "home"
     (home / ".npm" / "_cacache" / "index-v5").mkdir(parents=True)
-    policy = everyday(tmp_path / "ws", tmp_path / "whet", {**os.environ, "HOME": str(home)})
+    policy = default_policy(tmp_path / "ws", tmp_path / "whet", {**os.environ, "HOME": str(home)})
     cache = home.resolve() / ".npm" / "_cacache"
     assert policy.may_read(cache) and not policy.may_write(cache)
     plan = JailPlan(jail.plan.engine, policy.opened([read_opening("reach example.com")]), Scratch(), home)

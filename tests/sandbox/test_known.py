@@ -17,27 +17,27 @@ _LINE = "no sandbox (x); only the gate's reading holds"
 
 def looked(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = EngineStatus(name, _LINE)  # type: ignore[arg-type]
-    monkeypatch.setitem(engine._kept, None, found)
+    monkeypatch.setitem(engine._statuses, None, found)
     made = Confinement(ConfinementSettings("auto", home), os.environ)
     made.status()
     made.close()
 
 
 def test_off_is_said_without_a_look(tmp_path: Path) -> None:
-    assert "only the gate's reading holds" in known.unheld("off", tmp_path)
+    assert "only the gate's reading holds" in known.read_status("off", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_nobody_has_looked_yet(tmp_path: Path) -> None:
-    assert known.unheld("auto", tmp_path) == ""
+    assert known.read_status("auto", tmp_path) == ""
 
 
 def test_the_last_look_is_said_until_something_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked(tmp_path, "none", monkeypatch)
-    assert known.unheld("auto", tmp_path) == _LINE
+    assert known.read_status("auto", tmp_path) == _LINE
     assert Home(tmp_path / "profiles" / "p").no_sandbox.read_text().endswith(f"{_LINE}\n")
     looked(tmp_path, "bubblewrap", monkeypatch)
-    assert known.unheld("auto", tmp_path) == ""
+    assert known.read_status("auto", tmp_path) == ""
 
 
 def test_another_program_or_kernel_is_looked_at_again(
@@ -48,9 +48,9 @@ def test_another_program_or_kernel_is_looked_at_again(
     tools.mkdir()
     (tools / "bwrap").write_text("a new one")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    assert known.unheld("auto", tmp_path) == ""
+    assert known.read_status("auto", tmp_path) == ""
 
 
 def test_a_broken_file_says_nothing(tmp_path: Path) -> None:
     (tmp_path / known.FILE).write_bytes(b"\xff\xfe")
-    assert known.unheld("auto", tmp_path) == ""
+    assert known.read_status("auto", tmp_path) == ""

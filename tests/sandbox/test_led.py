@@ -12,7 +12,7 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.jails import made_jail, run
-from whet.sandbox.leads import led_to
+from whet.sandbox.leads import find_execution_paths
 
 _WHO = "git -c user.name=a -c user.email=b"
 _MONITOR = r"printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch ran #\n'"
@@ -186,4 +186,4 @@ def test_settings_that_name_no_program_lead_nowhere(tmp_path: Path) -> None:
         "alias.l": "log --oneline main",
     }.items():
         subprocess.run(["git", "config", key, value], cwd=tree, check=True)
-    assert led_to(tree, tree / ".git") == [tree / "main"]  # an alias may name a program by it
+    assert find_execution_paths(tree, tree / ".git") == [tree / "main"]  # an alias may name a program by it

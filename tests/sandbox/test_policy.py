@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from whet.contract.errors import BadInput, ToolDenied
-from whet.sandbox.places import Wishes, everyday
-from whet.sandbox.policy import Opening, SandboxPolicy, reaches, read_opening
+from whet.sandbox.places import PolicyAdditions, default_policy
+from whet.sandbox.policy import Opening, SandboxPolicy, names_host, read_opening
 
 
 @pytest.fixture
 def policy(tmp_path: Path) -> SandboxPolicy:
     workspace = tmp_path / "ws"
     (workspace / ".git").mkdir(parents=True)
-    return everyday(workspace, tmp_path / "home/.whet", {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin"})
+    return default_policy(
+        workspace, tmp_path / "home/.whet", {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin"}
+    )
 
 
 def test_the_workspace_but_not_what_runs_programs_outside(policy: SandboxPolicy) -> None:
@@ -55,17 +57,17 @@ def test_the_words_of_an_opening_read_back(tmp_path: Path) -> None:
 
 
 def test_hosts_by_name() -> None:
-    assert reaches(("*.example.com",), "a.example.com.")
-    assert not reaches(("*.example.com",), "example.com")
-    assert not reaches(("*.example.com",), "evilexample.com")
-    assert not reaches(("example.com",), "example.com.evil.org")
+    assert names_host(("*.example.com",), "a.example.com.")
+    assert not names_host(("*.example.com",), "example.com")
+    assert not names_host(("*.example.com",), "evilexample.com")
+    assert not names_host(("example.com",), "example.com.evil.org")
 
 
 def test_a_home_as_workspace_hides_its_dot_folders(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".cargo/bin").mkdir(parents=True)
-    policy = everyday(home, home / ".whet", {"HOME": str(home), "PATH": ""})
+    policy = default_policy(home, home / ".whet", {"HOME": str(home), "PATH": ""})
     assert policy.may_write(home / "notes.txt")
     assert not policy.may_read(home / ".ssh/id_rsa")
     assert policy.may_read(home / ".cargo/bin/cargo")
@@ -73,8 +75,8 @@ def test_a_home_as_workspace_hides_its_dot_folders(tmp_path: Path) -> None:
 
 
 def test_settings_add(tmp_path: Path) -> None:
-    wishes = Wishes(write=[str(tmp_path / "w")], read=[str(tmp_path / "r")], hosts=["Example.com"])
-    policy = everyday(tmp_path / "ws", tmp_path / "whet", {"HOME": str(tmp_path)}, wishes)
+    wishes = PolicyAdditions(write=[str(tmp_path / "w")], read=[str(tmp_path / "r")], hosts=["Example.com"])
+    policy = default_policy(tmp_path / "ws", tmp_path / "whet", {"HOME": str(tmp_path)}, wishes)
     assert policy.may_write(tmp_path / "w/x")
     assert policy.may_read(tmp_path / "r/x")
     assert not policy.may_write(tmp_path / "r/x")
@@ -89,19 +91,19 @@ def test_a_second_working_tree_has_its_repository_but_not_a_forged_one(tmp_path:
     (tree / ".git").write_text(f"gitdir: {own}\n")
     (own / "gitdir").write_text(f"{tree}/.git\n")
     (own / "commondir").write_text("../..\n")
-    policy = everyday(tree, tmp_path / "whet", {"HOME": str(tmp_path / "h")})
+    policy = default_policy(tree, tmp_path / "whet", {"HOME": str(tmp_path / "h")})
     assert policy.may_write(main / ".git/objects/x")
     assert not policy.may_write(main / ".git/hooks/x")
     assert not policy.may_write(main / "src/x")
     (own / "gitdir").write_text(f"{tmp_path}/elsewhere/.git\n")
-    assert not everyday(tree, tmp_path / "whet", {"HOME": str(tmp_path / "h")}).may_write(
+    assert not default_policy(tree, tmp_path / "whet", {"HOME": str(tmp_path / "h")}).may_write(
         main / ".git/objects/x"
     )
 
 
 def test_a_folder_that_may_not_be_looked_into_is_left_out(tmp_path: Path) -> None:
     """As with a search path that an administrator's shell handed on; no engine would seem to hold."""
-    asked = "from whet.sandbox.places import everyday; from pathlib import Path; import os, sys\n"
+    asked = "from whet.sandbox.places import default_policy; from pathlib import Path; import os, sys\n"
     asked += "os.setuid(65534) if os.getuid() == 0 else None\n"
     asked += "given = {'HOME': '/none', 'PATH': sys.argv[1], 'PYENV_ROOT': sys.argv[1]}\n"
     asked += "everyday(Path('/usr/share'), Path('/none'), given)"

@@ -20,7 +20,7 @@ from whet.config.schema import HookSettings, McpServerSettings, SandboxSettings
 from whet.evals.own_tasks import OwnTask
 from whet.evals.task_folder import verify
 from whet.mcp.stdio import ServerJail
-from whet.plugins.trial import tried_tools
+from whet.plugins.trial import try_tools
 from whet.sandbox import engine as engines
 
 # {t}: a file outside, {d} its folder, {k} a key, {p} a port, {s} and {a} sockets, {pid} a process.
@@ -186,7 +186,7 @@ def as_plugin(world: World) -> str:
     (folder / "plugin.yaml").write_text("name: x\nversion: 1.0.0\n")
     (folder / "__init__.py").write_text(PLUGIN)
     (folder / PAYLOAD).write_bytes((world.workspace / PAYLOAD).read_bytes())
-    said = str(tried_tools(Home(world.home / ".whet"), "x", folder))
+    said = str(try_tools(Home(world.home / ".whet"), "x", folder))
     (world.workspace / "tried").write_text("all tried\n" if "all tried" in said else said)
     return said.replace("KEY-", KEY)
 
@@ -206,7 +206,7 @@ WAYS: dict[str, Callable[[World], str]] = {
 def test_a_hostile_program_has_no_effect_outside(
     case: EngineCase, world: World, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(engines._kept, None, case.status())
+    monkeypatch.setitem(engines._statuses, None, case.status())
     world.restore()
     before = world.state()
     tries = [f"timeout 5 bash -c {quoted(aimed(world, text))}" for text in ATTEMPTS]

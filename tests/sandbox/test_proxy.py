@@ -13,9 +13,9 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from whet.sandbox import proxy
-from whet.sandbox.hosts import named_hosts, package_indexes
+from whet.sandbox.hosts import expand_hosts, read_package_indexes
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import Wishes, everyday
+from whet.sandbox.places import PolicyAdditions, default_policy
 from whet.sandbox.proxy import ProxyRefused, read_request
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
@@ -65,7 +65,9 @@ def test_allowed_hosts_and_no_others(
         port = server.getsockname()[1]
         monkeypatch.setattr(proxy, "is_public", lambda text: text.startswith(("127.", "::1")))
         (tmp_path / "ws").mkdir()
-        policy = everyday(tmp_path / "ws", tmp_path / "whet", os.environ, Wishes(hosts=["localhost"]))
+        policy = default_policy(
+            tmp_path / "ws", tmp_path / "whet", os.environ, PolicyAdditions(hosts=["localhost"])
+        )
         scratch = Scratch()
         jail = Jail(JailPlan(case.engine(), policy, scratch, Path.home()))
         try:
@@ -88,7 +90,7 @@ def test_allowed_hosts_and_no_others(
             with os.fdopen(reading) as printed:
                 assert printed.read() == "403 7\nthere"
             os.close(null)
-            assert jail.take_refused() == ["other.example"]
+            assert jail.take_refused_hosts() == ["other.example"]
             assert jail.received_bytes == len("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere")
         finally:
             jail.close()
@@ -100,6 +102,6 @@ def test_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".npmrc").write_text("registry=https://npm.corp.example/\n@x:registry=https://x.example/\n")
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://pip.corp.example/simple\n")
     given = {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
-    assert {"npm.corp.example", "x.example", "pip.corp.example"} <= set(package_indexes(given))
-    assert "github.com" in named_hosts(["code-hosts"], {})
-    assert named_hosts(["A.example"], {}) == ("a.example",)
+    assert {"npm.corp.example", "x.example", "pip.corp.example"} <= set(read_package_indexes(given))
+    assert "github.com" in expand_hosts(["code-hosts"], {})
+    assert expand_hosts(["A.example"], {}) == ("a.example",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from whet.sandbox.places import everyday
+from whet.sandbox.places import default_policy
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.seatbelt import seatbelt_profile
@@ -60,7 +60,7 @@ def profile(workspace: Path, policy: SandboxPolicy) -> list[list[object]]:
 def test_the_profile_says_what_the_policy_says(tmp_path: Path) -> None:
     workspace = tmp_path / 'w"s\\ (1)'
     workspace.mkdir()
-    policy = everyday(workspace, workspace / "whet", {"HOME": str(tmp_path), "PATH": "/usr/bin"})
+    policy = default_policy(workspace, workspace / "whet", {"HOME": str(tmp_path), "PATH": "/usr/bin"})
     rules = profile(workspace, policy)
     assert rules[1] == ["deny", "default"]
     assert allows(rules, "file-write-data", workspace / "src/a")

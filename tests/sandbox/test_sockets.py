@@ -16,7 +16,7 @@ from tests.sandbox.attempts import Attempt, attempts
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.world import World
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import everyday
+from whet.sandbox.places import default_policy
 from whet.sandbox.policy import Opening
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
@@ -50,7 +50,7 @@ def elsewhere() -> Iterator[Path]:
 def said(case: EngineCase, workspace: Path, argv: list[str], *openings: Opening) -> str:
     workspace.mkdir(exist_ok=True)
     scratch = Scratch()
-    policy = everyday(workspace, workspace / "none", {**_ENVIRONMENT, "HOME": str(Path.home())})
+    policy = default_policy(workspace, workspace / "none", {**_ENVIRONMENT, "HOME": str(Path.home())})
     jail = Jail(JailPlan(case.engine(), policy.opened(openings), scratch, Path.home().resolve()))
     try:
         inside = jail.environment(_ENVIRONMENT)

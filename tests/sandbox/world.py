@@ -22,7 +22,7 @@ from typing import Self
 
 from tests.sandbox.attempts import Attempt
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import Wishes, everyday
+from whet.sandbox.places import PolicyAdditions, default_policy
 from whet.sandbox.policy import SandboxLimits
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
@@ -119,7 +119,7 @@ class World:
             **self._variables(),
         }
         limits = SandboxLimits(memory_mb=1024, processes=1000, file_mb=1024)
-        policy = everyday(self.workspace, self.whet, environment, Wishes(limits=limits))
+        policy = default_policy(self.workspace, self.whet, environment, PolicyAdditions(limits=limits))
         scratch = Scratch()
         jail = Jail(JailPlan(engine, policy, scratch, self.home))
         try:

@@ -63,10 +63,10 @@ class Bench:
         return [finished.run for finished in self.told[before:]]
 
     def runs(self, schedule: Schedule) -> list[ScheduleRun]:
-        return self.database.read_now(lambda db: schedules.runs(db, schedule.id))
+        return self.database.read_now(lambda db: schedules.list_runs(db, schedule.id))
 
     def next(self, schedule: Schedule) -> str:
-        return self.database.read_now(lambda db: schedules.next_due(db, schedule.id))
+        return self.database.read_now(lambda db: schedules.find_next_due(db, schedule.id))
 
 
 def says(text: str, **more: Any) -> ScriptedReply:

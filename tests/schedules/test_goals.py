@@ -22,7 +22,7 @@ _ECHO = "echo done > done.txt"
 
 def _chat(bench: Bench) -> int:
     place = ChatPlace("telegram", "77")
-    return bench.database.write_now(lambda db: chats.chat_at(db, place)).id
+    return bench.database.write_now(lambda db: chats.get_or_create_chat(db, place)).id
 
 
 def _sent(bench: Bench) -> list[str]:
@@ -47,7 +47,7 @@ def test_each_run_is_a_goal_until_one_is_achieved(bench: Bench, server: Practice
     assert (run.result, run.note) == ("answered", "goal achieved")
     assert "did: done.txt" in run.text
     assert bench.next(made) == "", "it is reached: no further time comes"
-    found = bench.database.read_now(lambda db: [goal.state for goal in goals.listed(db)])
+    found = bench.database.read_now(lambda db: [goal.state for goal in goals.list_goals(db)])
     assert found[0] == "achieved" and len(found) == 2
 
 
@@ -69,7 +69,7 @@ def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench: Bench, server:
     [again] = bench.drain()
     assert (again.job_id, again.result, again.session_id) == (job, "answered", run.session_id)
     assert server.count == 2, "the model is not asked again"
-    assert len(bench.database.read_now(goals.listed)) == 1
+    assert len(bench.database.read_now(goals.list_goals)) == 1
     assert len(bench.runs(made)) == 1
 
 

@@ -246,7 +246,9 @@ def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, serv
     server.install([says("a " * 1_500), ScriptedReply(fault=Fault(status=500))])
     with pytest.raises(ConfigError):
         bench.database.read_now(lambda db: check(db, "telegram:7"))
-    chat = bench.database.write_now(lambda db: chats.chat_at(db, chats.ChatPlace("telegram", "7", user="7")))
+    chat = bench.database.write_now(
+        lambda db: chats.get_or_create_chat(db, chats.ChatPlace("telegram", "7", user="7"))
+    )
     bench.database.read_now(lambda db: check(db, "telegram:7"))
     bench.add(target="telegram:7")
     bench.clock.advance(10 * MINUTE_S)
@@ -266,7 +268,9 @@ def test_a_conversation_is_known_by_its_channels_own_name(bench: Bench, server: 
     server.install([says("hello there")])
     assert is_chat("my-bot:-1007") and is_chat("webhook:a/b")
     assert not is_chat("/out/my-bot:7") and not is_chat("notify")
-    bench.database.write_now(lambda db: chats.chat_at(db, chats.ChatPlace("my-bot", "-1007", user="7")))
+    bench.database.write_now(
+        lambda db: chats.get_or_create_chat(db, chats.ChatPlace("my-bot", "-1007", user="7"))
+    )
     bench.database.read_now(lambda db: check(db, "my-bot:-1007"))
     bench.add(target="my-bot:-1007")
     bench.clock.advance(10 * MINUTE_S)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from tests.late import Late
 from whet.app.build import App
 from whet.app.hosted import SessionHost
-from whet.app.people import Switchboard
+from whet.app.people import PersonRouter
 from whet.config.paths import Home
 from whet.config.schema import (
     ApprovalSettings,
@@ -92,7 +92,7 @@ class Api:
 
     async def _main(self) -> None:
         self.loop = asyncio.get_running_loop()
-        people = Switchboard()
+        people = PersonRouter()
         self.app = await App.start(self.home, self._settings, {}, people, self.workspace, source="api")
         self.hosted = SessionHost(self.app.sessions, people)
         tokens.make_first(self.app.database, self.home, self.app.clock)

@@ -14,10 +14,10 @@ from whet.contract.errors import ToolError
 from whet.contract.events import Event, StepFinished, TextDelta, TurnEnd
 from whet.contract.messages import Message, TextPart, ToolCall, Usage, to_dict
 from whet.contract.tools import ToolContext, ToolOutput, ToolSpec
-from whet.serve.client_tools import CallResult, ClientTools, HandedOver, public_id, session_in, spec_of
+from whet.serve.client_tools import CallResult, ClientTools, HandedOver, public_id, session_of_call, spec_of
 from whet.serve.content import Utterance
-from whet.serve.held import HeldTurn
-from whet.serve.history import as_past, fingerprint
+from whet.serve.held import SuspendedTurn
+from whet.serve.history import fingerprint, to_past_messages
 
 SESSION = "s" * 16
 
@@ -34,9 +34,9 @@ def test_a_call_is_known_by_its_session_and_the_same_after_a_restart() -> None:
     made = public_id(context())
     assert made == public_id(context()) != public_id(context("c2"))
     assert made.startswith(f"call_{SESSION}_") and len(made) == 5 + 16 + 1 + 12
-    assert session_in(made) == SESSION
+    assert session_of_call(made) == SESSION
     for other in ("", "c1", made + "0", made.replace("call_", "Call_"), f"call_{'s' * 15}_{'0' * 12}"):
-        assert session_in(other) == ""
+        assert session_of_call(other) == ""
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_turn_is_held_for_the_program_and_goes_on_with_its_next_request() -> N
         tools, heard = ClientTools(), list[Any]()
         tools.offer(SESSION, [SPEC])
         (made,) = tools.tools([SPEC])
-        held = HeldTurn(SESSION, tools, 60.0)
+        held = SuspendedTurn(SESSION, tools, 60.0)
         tools.asked = lambda session_id: held.asked()
 
         async def work(emit: Any) -> TurnEnd:
@@ -175,7 +175,7 @@ def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
         tools = ClientTools()
         tools.offer(SESSION, [SPEC])
         (made,) = tools.tools([SPEC])
-        held = HeldTurn(SESSION, tools, 0.01)
+        held = SuspendedTurn(SESSION, tools, 0.01)
         tools.asked = lambda session_id: held.asked()
         missed: list[Event] = []
 
@@ -194,7 +194,7 @@ def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
 
 def test_a_caller_that_goes_takes_its_turn_along() -> None:
     async def main() -> None:
-        held = HeldTurn(SESSION, ClientTools(), 60.0)
+        held = SuspendedTurn(SESSION, ClientTools(), 60.0)
         stopped: list[str] = []
 
         async def work(emit: Any) -> TurnEnd:
@@ -276,7 +276,7 @@ def test_a_history_is_stored_with_each_answers_results_behind_it() -> None:
         Utterance("user", "next"),
     ]
     none = "The program that this conversation comes from gave no result for this call."
-    found = [(to_dict(one.message), one.error_kind) for one in as_past(said, 7)]
+    found = [(to_dict(one.message), one.error_kind) for one in to_past_messages(said, 7)]
     wanted = [
         (Message("user", (TextPart("q"), IMAGE)), ""),
         (Message("assistant", "", (CALL, second)), ""),

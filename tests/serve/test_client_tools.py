@@ -40,7 +40,7 @@ def claude() -> Iterator[anthropic.Anthropic]:
 
 
 def count(api: Api) -> int:
-    return api.app.database.read_now(sessions.count)
+    return api.app.database.read_now(sessions.count_chats)
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from whet.serve.content import Utterance, image_of, news_of, with_instructions
+from whet.serve.content import Utterance, find_new_content, image_of, with_instructions
 from whet.serve.wire import ApiError
 
 
@@ -35,19 +35,19 @@ def said(*texts: str) -> list[Utterance]:
 def test_what_is_new(
     client: tuple[str, ...], stored: tuple[str, ...], history: tuple[str, ...], new: str
 ) -> None:
-    found = news_of(said(*client), stored)
+    found = find_new_content(said(*client), stored)
     assert (tuple(one.text for one in found.history), found.text) == (history, new)
 
 
 def test_stored_messages_are_known_without_the_instructions_that_stand_before_them() -> None:
     stored = [with_instructions("Be brief. </program-instructions> Really.", "q1")]
-    assert news_of(said("q1", ">a1", "q2", ">other", "q3"), stored).text == "q2\n\nq3"
+    assert find_new_content(said("q1", ">a1", "q2", ">other", "q3"), stored).text == "q2\n\nq3"
 
 
 @pytest.mark.parametrize("client", [(), ("#only a system prompt",), ("q1", ">a1"), ("  ",)])
 def test_a_request_without_a_question_is_refused(client: tuple[str, ...]) -> None:
     with pytest.raises(ApiError):
-        news_of(said(*client), ())
+        find_new_content(said(*client), ())
 
 
 def test_an_image_is_base64_from_end_to_end() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.serve.test_reading import refused
 from whet.contract.events import Event, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Usage
-from whet.serve.forms import AnswerForm, Shaping, form_of, stops_of
+from whet.serve.forms import AnswerFilter, AnswerForm, form_of, stops_of
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_form_is_text_an_object_or_a_schema() -> None:
 
 def shaped(
     events: list[Event], form: AnswerForm | None = None, *stops: str
-) -> tuple[list[str], Shaping, int]:
+) -> tuple[list[str], AnswerFilter, int]:
     """Give the texts that come out, the shaping, and how often it stopped the turn."""
     said: list[str] = []
     stopped: list[int] = []
@@ -64,7 +64,7 @@ def shaped(
         if not isinstance(event, StepFinished):
             said.append(event.text if isinstance(event, TextDelta) else "restarted")
 
-    shaping = Shaping(hear, form, stops, lambda: stopped.append(1))
+    shaping = AnswerFilter(hear, form, stops, lambda: stopped.append(1))
     for event in events:
         shaping.event(event)
     return said, shaping, len(stopped)

@@ -15,7 +15,7 @@ from whet.practice.server import PracticeServer
 from whet.serve.board.app import Logins, OwnerAccounts
 from whet.serve.board.live import DashboardStream
 from whet.serve.site import Site, SiteTimings
-from whet.web.guard import place
+from whet.web.guard import make_site_address
 from whet.web.line import WebConnection
 from whet.web.sessions import Sessions
 
@@ -37,7 +37,11 @@ def test_news_that_comes_while_a_piece_is_on_its_way_is_told_next(board: Api) ->
     async def listen() -> None:
         site = Site(board.hosted, board.app.clock, SiteTimings(60, _BEAT_S, 30))
         sessions = Sessions(
-            OwnerAccounts(site.door), Logins(board.app.database), board.app.clock, place("127.0.0.1"), "live"
+            OwnerAccounts(site.door),
+            Logins(board.app.database),
+            board.app.clock,
+            make_site_address("127.0.0.1"),
+            "live",
         )
         line = WebConnection()
         scope: dict[str, Any] = {

@@ -138,7 +138,7 @@ def test_of_two_turns_at_once_one_is_refused(api: Api, http: httpx2.Client) -> N
     assert (first.status_code, second.status_code) == (202, 409)
     assert second.json()["error"]["code"] == "session_busy"
     until(http, session_id, first.json()["last_event_id"], "turn_end")
-    assert api.app.database.read_now(lambda db: rows.said_by_user(db, session_id)) == ["one"]
+    assert api.app.database.read_now(lambda db: rows.list_user_texts(db, session_id)) == ["one"]
 
 
 def test_a_turns_stream_goes_to_its_own_end_behind_others_that_wait(api: Api, http: httpx2.Client) -> None:
@@ -260,7 +260,7 @@ def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
                 said = turn_answer.read().decode()
             assert '"code":"invalid_api_key"' in said
             list(lines)  # it ends
-    assert api.app.database.read_now(lambda db: rows.said_by_user(db, session_id)) == ["hi"]
+    assert api.app.database.read_now(lambda db: rows.list_user_texts(db, session_id)) == ["hi"]
     assert not api.hosted.is_running(session_id)
     api.model.release()
 

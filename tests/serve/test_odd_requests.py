@@ -18,7 +18,7 @@ from tests.serve.conftest import WAIT_S, Api
 from tests.serve.test_bad_input import USER, chat, tool
 from tests.serve.test_client_tools import ASKED, SCHEMA, WEATHER, count
 from tests.serve.test_openai import row_of, sent
-from whet.contract.answers import misfit_of, unsound
+from whet.contract.answers import find_mismatch, find_schema_fault
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
 from whet.store import api as api_rows
@@ -87,12 +87,12 @@ def test_a_schema_that_is_none_is_told_before_a_model_is_asked(api: Api, schema:
 @pytest.mark.parametrize("word", ["anyOf", "allOf", "oneOf"])
 def test_schemas_that_hold_themselves_end(word: str) -> None:
     for schema in ({"$ref": "#"}, {word: [{"$ref": "#"}, {"$ref": "#"}, {"$ref": "#"}]}):
-        assert unsound(schema) == "" == misfit_of({"a": [1, {"b": 2}]}, schema)
+        assert find_schema_fault(schema) == "" == find_mismatch({"a": [1, {"b": 2}]}, schema)
     chain: Any = None
     for _ in range(90):
         chain = {"next": chain}
-    assert unsound(NODE) == "" == misfit_of(chain, NODE)
-    assert misfit_of({"next": {"next": None, "more": 1}}, NODE).startswith("the answer.next fits none")
+    assert find_schema_fault(NODE) == "" == find_mismatch(chain, NODE)
+    assert find_mismatch({"next": {"next": None, "more": 1}}, NODE).startswith("the answer.next fits none")
 
 
 def test_a_response_in_json_that_is_asked_for_again_is_one_response(api: Api) -> None:
@@ -263,7 +263,7 @@ def test_a_client_that_goes_before_it_read_its_call_leaves_a_session_that_goes_o
         more = {**body, "stream": False, "messages": [{"role": "user", "content": "go on"}], "input": "go on"}
         answer = http.post(path, json=more, headers=named)
         assert answer.status_code == 200 and "Sunny." in answer.text, answer.text
-    said = api.app.database.read_now(lambda db: api_rows.said_by_user(db, session_id))
+    said = api.app.database.read_now(lambda db: api_rows.list_user_texts(db, session_id))
     assert [one.rpartition("\n")[2] for one in said] == ["hi", "go on"]
 
 

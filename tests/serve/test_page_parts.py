@@ -19,7 +19,7 @@ from whet.contract.events import (
 from whet.contract.messages import Usage
 from whet.serve.board import shown
 from whet.serve.board.live_turn import LiveText, LiveTurns
-from whet.serve.board.prose import TextRun, blocks
+from whet.serve.board.prose import TextRun, split_blocks
 from whet.serve.board.timing import WIDTH, waterfall, window_chart
 from whet.store.costs import Spending
 from whet.store.spans import TurnSpan, TurnSpans, WindowMark
@@ -46,7 +46,7 @@ on two lines
 
 
 def test_markdown_becomes_blocks_and_no_text_is_lost() -> None:
-    found = blocks(MARKDOWN)
+    found = split_blocks(MARKDOWN)
     kinds = [one.kind for one in found]
     assert kinds == ["heading", "text", "item", "item", "quote", "code", "table", "rule", "text"]
     assert found[1].runs == (
@@ -70,12 +70,12 @@ def test_any_text_is_cut_into_blocks_in_time_and_keeps_its_letters() -> None:
             one.text
             + "".join(run.text for run in one.runs)
             + "".join(run.text for row in one.rows for cell in row for run in cell)
-            for one in blocks(text)
+            for one in split_blocks(text)
         )
         letters = [c for c in text if c in "ab"]
         assert [c for c in made if c in "ab"] == letters or "```" in text or "~~~" in text
     for hostile in ("`" * 30_000, "**" * 20_000, "- " * 20_000, "|" * 50_000, "> " * 20_000):
-        assert blocks(hostile)
+        assert split_blocks(hostile)
 
 
 def test_text_that_grows_ends_as_the_whole_and_shows_no_part_of_a_key() -> None:

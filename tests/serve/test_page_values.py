@@ -20,7 +20,7 @@ from tests.store.support import answer, new_log, user
 from tests.support import FixedClock
 from whet.app.build import App
 from whet.app.hosted import SessionHost
-from whet.app.people import Switchboard
+from whet.app.people import PersonRouter
 from whet.app.received import MOST_IMAGE_BYTES
 from whet.app.sessions import SessionOpener
 from whet.config.paths import Home
@@ -31,12 +31,12 @@ from whet.contract.origin import Origin
 from whet.practice.server import PracticeServer
 from whet.question import Row
 from whet.serve.board import past
-from whet.serve.board.frame import Frame, asked_number
+from whet.serve.board.frame import Frame, number_or_zero
 from whet.serve.board.home import HomePages, _total
 from whet.serve.board.learning import LearningPages
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages, PageCall, ShownSpan
-from whet.serve.board.session_chat import Follower, SessionChat, _text_of, _units
+from whet.serve.board.session_chat import Follower, SessionChat, _form_text, _units
 from whet.serve.site import Site, SiteTimings
 from whet.serve.wire import ApiError
 from whet.store import ledger, search, sessions
@@ -88,7 +88,7 @@ def run(tmp_path: Path, model: PracticeServer) -> Run:
 
     @asynccontextmanager
     async def opened() -> AsyncGenerator[Told]:
-        people, work = Switchboard(), tmp_path / "work"
+        people, work = PersonRouter(), tmp_path / "work"
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
         services = msgspec.structs.replace(app.services, clock=FixedClock())
@@ -180,7 +180,9 @@ def test_a_session_is_shown_from_anywhere_with_what_is_older_and_newer(run: Run)
         values = frame.values
         assert (values["is_running"], values["is_elsewhere"], values["live"]) == (False, False, None)
         assert (values["most"], values["told"], values["asks"], values["problem"]) == (1_000, "", None, "")
-        await pages.session(asked(id="s1"), VISIT, problem=ApiError(409, "no\u202e"), told="so\u202e", asks=2)
+        await pages.session(
+            asked(id="s1"), VISIT, problem=ApiError(409, "no\u202e"), notice="so\u202e", asks=2
+        )
         values = frame.values
         assert (frame.status, values["problem"], values["told"], values["asks"]) == (
             409,
@@ -215,7 +217,7 @@ def test_which_messages_are_asked_for(query: str, last: int, span: ShownSpan) ->
 
 
 def test_a_number_of_a_query_is_none_where_it_is_no_number() -> None:
-    assert [asked_number(text) for text in ("7", "", "x", "-1", "9" * 30)] == [7, 0, 0, 0, 0]
+    assert [number_or_zero(text) for text in ("7", "", "x", "-1", "9" * 30)] == [7, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -247,12 +249,12 @@ def test_a_number_of_a_query_is_none_where_it_is_no_number() -> None:
     ],
 )
 def test_a_call_is_read_by_what_it_is_about_and_what_it_writes(arguments: str, call: PageCall) -> None:
-    assert past._call(ToolCall("c", "t", arguments)) == call
+    assert past._page_call(ToolCall("c", "t", arguments)) == call
 
 
 def test_a_subject_that_is_longer_than_its_line_stands_with_the_arguments() -> None:
     for size, whole in ((160, ""), (161, f"command: {'x' * 161}")):
-        found = past._call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
+        found = past._page_call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
         assert found.arguments == whole and len(found.about) == 160
 
 
@@ -264,7 +266,7 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
     calls = (ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}"))
     picture = (TextPart("see"), ImagePart("image/png", "aGk="), ImagePart("image/png", "aGk="))
     turn = ReplayedTurn(1, "", "", "answered", "", 1, Usage(), is_undone=False)
-    made = past._shown(
+    made = past._page_messages(
         [
             entry(1, 1, Message("user", picture)),
             entry(2, 1, Message("assistant", "I **look**.", calls)),
@@ -288,9 +290,9 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
 
 def test_what_was_found_is_marked_in_its_snippet() -> None:
     text = f"a {search.MARK_OPEN}b\u202e{search.MARK_CLOSE} c {search.MARK_OPEN}d{search.MARK_CLOSE}"
-    assert past._marked(text) == [(False, "a "), (True, "b<U+202E>"), (False, " c "), (True, "d")]
-    assert past._marked("plain") == [(False, "plain")]
-    assert past._marked(f"{search.MARK_OPEN}b{search.MARK_CLOSE}") == [(True, "b")]
+    assert past._split_snippet(text) == [(False, "a "), (True, "b<U+202E>"), (False, " c "), (True, "d")]
+    assert past._split_snippet("plain") == [(False, "plain")]
+    assert past._split_snippet(f"{search.MARK_OPEN}b{search.MARK_CLOSE}") == [(True, "b")]
 
 
 def spending(label: str, usd: float = 0.0, prompt: int = 100) -> Spending:
@@ -301,7 +303,7 @@ def test_two_weeks_are_drawn_and_money_only_where_some_was_spent(run: Run) -> No
     async def test(frame: Told) -> None:
         home = HomePages(frame)
         days = [spending("2026-11-20"), spending("2026-11-21", prompt=0), spending("2026-01-01", 9.0)]
-        tokens, cache, cost = home._charts(days, 2)
+        tokens, cache, cost = home._make_charts(days, 2)
         assert [chart.title for chart in (tokens, cache, cost)] == ["Tokens", "Prompt cache", "Cost"]
         assert [spot.title for spot in tokens.spots] == [
             "2026-11-20: 25 cached, 75 new, 10 written",
@@ -311,8 +313,8 @@ def test_two_weeks_are_drawn_and_money_only_where_some_was_spent(run: Run) -> No
             "2026-11-20: 25% of the prompts from the cache",
             "2026-11-21: no requests",
         ]
-        assert len(home._charts(days[:2], 2)) == 2, "no day cost anything"
-        mixed = home._charts([spending("2026-11-20"), spending("2026-11-21", 0.5)], 3)
+        assert len(home._make_charts(days[:2], 2)) == 2, "no day cost anything"
+        mixed = home._make_charts([spending("2026-11-20"), spending("2026-11-21", 0.5)], 3)
         assert [spot.title for spot in mixed[2].spots] == [
             "2026-11-19: $0.00 spent",
             "2026-11-20: $0.00 spent",
@@ -353,7 +355,7 @@ def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(run: Run) -> N
 
         def learned(db: apsw.Connection, number: int) -> None:
             change = NewRow("memory", "memory", "add", "active", Origin("user"), after=f"fact {number}")
-            ledger.insert(db, change, "2026-11-21T09:00:00.000Z")
+            ledger.insert_row(db, change, "2026-11-21T09:00:00.000Z")
 
         learn(0, 41)
 
@@ -378,10 +380,10 @@ def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(run: Run) -> N
 
 
 def test_what_was_written_is_taken_with_its_own_line_ends_and_no_longer_than_a_message() -> None:
-    assert _text_of("a\r\nb\n") == "a\nb" and _text_of(" \n ") == ""
-    assert len(_text_of("x" * 400_000)) == 400_000
+    assert _form_text("a\r\nb\n") == "a\nb" and _form_text(" \n ") == ""
+    assert len(_form_text("x" * 400_000)) == 400_000
     with pytest.raises(ApiError, match="400,000 characters") as caught:
-        _text_of("x" * 400_001)
+        _form_text("x" * 400_001)
     assert caught.value.status == 413
     assert [_units(text) for text in ("abc", "ä", "😀", "\ud800")] == [3, 1, 2, 1]
 

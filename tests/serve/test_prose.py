@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.serve.board.prose import ProseBlock, TextRun, blocks, runs
+from whet.serve.board.prose import ProseBlock, TextRun, split_blocks, split_runs
 
 
 def text(*lines: str) -> ProseBlock:
@@ -12,7 +12,7 @@ def text(*lines: str) -> ProseBlock:
 
 
 def item(mark: str, words: str, level: int = 0) -> ProseBlock:
-    return ProseBlock("item", runs(words), mark=mark, level=level)
+    return ProseBlock("item", split_runs(words), mark=mark, level=level)
 
 
 def code(words: str, mark: str = "") -> ProseBlock:
@@ -20,15 +20,15 @@ def code(words: str, mark: str = "") -> ProseBlock:
 
 
 def quote(words: str) -> ProseBlock:
-    return ProseBlock("quote", runs(words))
+    return ProseBlock("quote", split_runs(words))
 
 
 def heading(words: str, level: int) -> ProseBlock:
-    return ProseBlock("heading", runs(words), level=level)
+    return ProseBlock("heading", split_runs(words), level=level)
 
 
 def table(*rows: str) -> ProseBlock:
-    return ProseBlock("table", rows=tuple(tuple(runs(cell) for cell in row.split("|")) for row in rows))
+    return ProseBlock("table", rows=tuple(tuple(split_runs(cell) for cell in row.split("|")) for row in rows))
 
 
 RULE = ProseBlock("rule")
@@ -73,16 +73,16 @@ RULE = ProseBlock("rule")
     ],
 )
 def test_markdown_is_cut_into_blocks(markdown: str, made: list[ProseBlock]) -> None:
-    assert blocks(markdown) == made
+    assert split_blocks(markdown) == made
 
 
 def test_a_row_has_twelve_cells_at_most_and_a_very_long_answer_is_one_text() -> None:
     row = "|".join(map(str, range(13)))
-    (made,) = blocks(f"{row}\n-|-")
+    (made,) = split_blocks(f"{row}\n-|-")
     assert [len(cells) for cells in made.rows] == [12]
     lines = "a\n\n" * 20_000
-    assert blocks(lines + "b") == [ProseBlock("text", (TextRun(lines + "b"),))]
-    assert len(blocks(lines)) == 20_000
+    assert split_blocks(lines + "b") == [ProseBlock("text", (TextRun(lines + "b"),))]
+    assert len(split_blocks(lines)) == 20_000
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_a_row_has_twelve_cells_at_most_and_a_very_long_answer_is_one_text() -> 
     ],
 )
 def test_a_line_is_cut_into_runs(words: str, made: tuple[TextRun, ...]) -> None:
-    assert runs(words) == made
+    assert split_runs(words) == made

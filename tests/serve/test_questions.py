@@ -12,8 +12,8 @@ import pytest
 from tests.support import FixedClock
 from whet.contract.errors import NotFound
 from whet.contract.protocols import ApprovalRequest, GrantScope, Reply
-from whet.question import worded
-from whet.serve.questions import Asker, Given, PendingQuestion, Questions, fitting
+from whet.question import build_question
+from whet.serve.questions import Asker, PendingQuestion, QuestionReply, Questions, check_reply
 from whet.serve.wire import ApiError
 
 
@@ -39,19 +39,29 @@ def asked(kind: Literal["approval", "question"] = "approval", **more: Any) -> Pe
 @pytest.mark.parametrize(
     ("question", "answer", "more", "given"),
     [
-        (asked(), "once", None, Given("once")),
-        (asked(), "no", Given(reason="so"), Given("no", "so")),
-        (asked(grant="ls"), "session", None, Given("session")),
-        (asked(grant="ls", scopes=("a", "b")), "always", Given(scope=1), Given("always", scope=1)),
-        (asked(digest="d"), "once", Given(digest="d"), Given("once", digest="d")),
-        (asked("question"), "x" * 20_001, Given(reason="y" * 20_001), Given("x" * 20_000, "y" * 20_000)),
-        (asked("question"), "always", Given(scope=9), Given("always", scope=9)),
+        (asked(), "once", None, QuestionReply("once")),
+        (asked(), "no", QuestionReply(reason="so"), QuestionReply("no", "so")),
+        (asked(grant="ls"), "session", None, QuestionReply("session")),
+        (
+            asked(grant="ls", scopes=("a", "b")),
+            "always",
+            QuestionReply(scope=1),
+            QuestionReply("always", scope=1),
+        ),
+        (asked(digest="d"), "once", QuestionReply(digest="d"), QuestionReply("once", digest="d")),
+        (
+            asked("question"),
+            "x" * 20_001,
+            QuestionReply(reason="y" * 20_001),
+            QuestionReply("x" * 20_000, "y" * 20_000),
+        ),
+        (asked("question"), "always", QuestionReply(scope=9), QuestionReply("always", scope=9)),
     ],
 )
 def test_an_answer_that_fits_counts(
-    question: PendingQuestion, answer: str, more: Given | None, given: Given
+    question: PendingQuestion, answer: str, more: QuestionReply | None, given: QuestionReply
 ) -> None:
-    assert fitting(question, answer, more) == given
+    assert check_reply(question, answer, more) == given
 
 
 @pytest.mark.parametrize(
@@ -60,22 +70,27 @@ def test_an_answer_that_fits_counts(
         (asked(), "yes", None, (400, "answer must be one of once, session, always, no", "answer", "")),
         (asked(), "session", None, (400, "this can only be allowed once", "answer", "")),
         (asked(), "always", None, (400, "this can only be allowed once", "answer", "")),
-        (asked(), "once", Given(scope=1), (400, "there is no such scope", "scope", "")),
-        (asked(), "once", Given(scope=-1), (400, "there is no such scope", "scope", "")),
-        (asked(scopes=("a", "b")), "once", Given(scope=2), (400, "there is no such scope", "scope", "")),
+        (asked(), "once", QuestionReply(scope=1), (400, "there is no such scope", "scope", "")),
+        (asked(), "once", QuestionReply(scope=-1), (400, "there is no such scope", "scope", "")),
+        (
+            asked(scopes=("a", "b")),
+            "once",
+            QuestionReply(scope=2),
+            (400, "there is no such scope", "scope", ""),
+        ),
         (
             asked(digest="d"),
             "once",
-            Given(digest="e"),
+            QuestionReply(digest="e"),
             (409, "this is not what was looked at; look again", "", "question_differs"),
         ),
     ],
 )
 def test_an_answer_that_does_not_fit_is_refused(
-    question: PendingQuestion, answer: str, more: Given | None, told: tuple[int, str, str, str]
+    question: PendingQuestion, answer: str, more: QuestionReply | None, told: tuple[int, str, str, str]
 ) -> None:
     with pytest.raises(ApiError) as caught:
-        fitting(question, answer, more)
+        check_reply(question, answer, more)
     error = caught.value
     assert (error.status, error.message, error.param, error.code) == told
 
@@ -101,7 +116,7 @@ def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
         person = Asker(questions, "s1", may_clarify=True)
 
         async def answered(
-            waits: Coroutine[Any, Any, Any], answer: str, more: Given | None = None
+            waits: Coroutine[Any, Any, Any], answer: str, more: QuestionReply | None = None
         ) -> tuple[PendingQuestion, Any]:
             task = asyncio.create_task(waits)
             while not questions.pending():
@@ -133,12 +148,15 @@ def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
             "keeps": (True, False),
             "draft": "ls -l",
         }
-        assert (question.title, question.body) == (worded(request).title, worded(request).body)
-        always = await answered(person.approve(request), "always", Given(scope=1, reason="so"))
+        assert (question.title, question.body) == (
+            build_question(request).title,
+            build_question(request).body,
+        )
+        always = await answered(person.approve(request), "always", QuestionReply(scope=1, reason="so"))
         assert always[1] == Reply("always", 1, "so")
-        edited = await answered(person.approve(request), "once", Given(draft="ls"))
+        edited = await answered(person.approve(request), "once", QuestionReply(draft="ls"))
         assert edited[1] == Reply("once", arguments={"command": "ls"})
-        kept = await answered(person.approve(request), "no", Given(draft="ls"))
+        kept = await answered(person.approve(request), "no", QuestionReply(draft="ls"))
         assert kept[1] == "no", "what was edited and refused is no other call"
         question, said = await answered(person.clarify("Which?", ["a", "b"]), "b")
         assert said == "b" and (question.choices, question.session_id) == (("a", "b"), "s1")

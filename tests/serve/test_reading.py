@@ -12,7 +12,7 @@ from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.tools import ToolSpec
 from whet.serve import chat, content, messages, responses
 from whet.serve.chat import ChatMessage, ChatRequest
-from whet.serve.client_tools import CallResult, checked
+from whet.serve.client_tools import CallResult, check_tools
 from whet.serve.content import Utterance
 from whet.serve.forms import AnswerForm
 from whet.serve.messages import MessageInput, MessagesRequest
@@ -132,7 +132,7 @@ def test_the_form_and_the_tools_of_a_response() -> None:
 
 
 def in_chat(*said: ChatMessage, **more: Any) -> tuple[Utterance, ...]:
-    return chat.read_said(ChatRequest("whet", [*said], **more))
+    return chat.read_messages(ChatRequest("whet", [*said], **more))
 
 
 def test_the_messages_of_a_chat_are_read() -> None:
@@ -235,11 +235,11 @@ def test_the_tools_of_a_chat_and_what_is_wanted_of_their_calls() -> None:
     for odd in ({"type": "web"}, {"type": "function"}, 7, {"type": "web", "function": function}):
         assert refused(lambda odd=odd: tools({"function": function}, odd)) == told
     other = ToolSpec("write", "", {"type": "object"})
-    assert checked([SPEC, other]) == (SPEC, other)
-    assert refused(lambda: checked([SPEC, SPEC])) == ("two tools have the same name", "tools", "")
+    assert check_tools([SPEC, other]) == (SPEC, other)
+    assert refused(lambda: check_tools([SPEC, SPEC])) == ("two tools have the same name", "tools", "")
     many = [ToolSpec(f"t{number}", "", {}) for number in range(257)]
-    assert len(checked(many[1:])) == 256
-    assert refused(lambda: checked(many)) == ("more than 256 tools", "tools", "")
+    assert len(check_tools(many[1:])) == 256
+    assert refused(lambda: check_tools(many)) == ("more than 256 tools", "tools", "")
 
     any_call = "Call at least one of the tools of this program before you answer."
     named = "Call the tool look before you answer; answer with that call."
@@ -256,14 +256,18 @@ def test_the_tools_of_a_chat_and_what_is_wanted_of_their_calls() -> None:
             "Of the tools of this program call no other than look, write.",
         ),
     ):
-        assert chat.choice_of(choice, [SPEC, other]) == said
+        assert chat.choice_instruction(choice, [SPEC, other]) == said
     for choice, problem in (
         ("required", "there is nothing in tools to be called"),
         ("sometimes", "tool_choice is none, auto, required or a tool"),
         ({"name": "n" * 90}, f"there is no tool {'n' * 80!r} in tools"),
         ({"type": "allowed_tools", "tools": "x"}, "allowed_tools names no tools"),
     ):
-        assert refused(lambda choice=choice: chat.choice_of(choice, [])) == (problem, "tool_choice", "")
+        assert refused(lambda choice=choice: chat.choice_instruction(choice, [])) == (
+            problem,
+            "tool_choice",
+            "",
+        )
 
 
 # Messages.
@@ -377,21 +381,21 @@ def test_an_image_is_known_by_its_bytes_and_has_a_size(monkeypatch: pytest.Monke
     ):
         assert refused(lambda data=data: content.image_of(data, "p")) == told
     with pytest.raises(ApiError) as caught:
-        content.utterance("user", [_pictured("http://10.0.0.1/x.png")], "m")
+        content.read_utterance("user", [_pictured("http://10.0.0.1/x.png")], "m")
     assert (caught.value.param, caught.value.code) == ("m.content[0].image_url", "unsupported_image")
 
 
 def test_a_size_is_estimated_of_words_images_calls_results_and_tools() -> None:
     row, image = content.ROW_TOKENS, content.IMAGE_TOKENS
-    assert content.size_tokens([], []) == 0
-    assert content.size_tokens([Utterance("user", "", (IMAGE, IMAGE))], []) == row + 2 * image
-    words = content.size_tokens([Utterance("user", "some words here")], []) - row
+    assert content.estimate_tokens([], []) == 0
+    assert content.estimate_tokens([Utterance("user", "", (IMAGE, IMAGE))], []) == row + 2 * image
+    words = content.estimate_tokens([Utterance("user", "some words here")], []) - row
     assert words == content.text_tokens("some words here") > 0
     result = Utterance("other", "", results=(CallResult("c", "some words here", images=(IMAGE,)),))
-    assert content.size_tokens([result], []) == 2 * row + words + image
+    assert content.estimate_tokens([result], []) == 2 * row + words + image
     calling = Utterance("assistant", "", calls=(ToolCall("c", "some words", " here"),))
-    assert content.size_tokens([calling], []) == 2 * row + words
-    assert content.size_tokens([], [SPEC, SPEC]) == 2 * content.size_tokens([], [SPEC]) > 0
+    assert content.estimate_tokens([calling], []) == 2 * row + words
+    assert content.estimate_tokens([], [SPEC, SPEC]) == 2 * content.estimate_tokens([], [SPEC]) > 0
 
 
 def test_instructions_are_those_of_the_system_and_a_history_names_its_calls() -> None:
@@ -404,15 +408,15 @@ def test_instructions_are_those_of_the_system_and_a_history_names_its_calls() ->
     assert content.instructions_of(said) == "a\n\nb" and content.digest_of("") == ""
     asked = Utterance("assistant", "", calls=(CALL,))
     result = Utterance("other", "", results=(CallResult("c1", "4"),))
-    begun = content.news_of([Utterance("user", "q"), asked, result], (), is_begun=False)
+    begun = content.find_new_content([Utterance("user", "q"), asked, result], (), is_begun=False)
     assert begun.history == (Utterance("user", "q"), asked, result) and begun.text == ""
     assert begun.results == (CallResult("c1", "4"),)
-    known = content.news_of([Utterance("user", "q"), asked, result], (), is_begun=True)
+    known = content.find_new_content([Utterance("user", "q"), asked, result], (), is_begun=True)
     assert (known.history, known.text, known.results) == ((), "", (CallResult("c1", "4"),))
     stray = [Utterance("user", "q"), asked, Utterance("other", "", results=(CallResult("c9", "4"),))]
     told = ("a result belongs to no call of this conversation", "messages", "no_such_call")
-    assert refused(lambda: content.news_of(stray, ())) == told
-    pictured = content.news_of([Utterance("user", "", (IMAGE,)), Utterance("user", "look")], ())
+    assert refused(lambda: content.find_new_content(stray, ())) == told
+    pictured = content.find_new_content([Utterance("user", "", (IMAGE,)), Utterance("user", "look")], ())
     assert (pictured.text, pictured.images) == ("look", (IMAGE,))
     told = ("the last message must be the user's or a tool's result", "messages", "")
-    assert refused(lambda: content.news_of([Utterance("user", "q"), asked], ())) == told
+    assert refused(lambda: content.find_new_content([Utterance("user", "q"), asked], ())) == told

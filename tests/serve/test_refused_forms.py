@@ -12,10 +12,10 @@ from starlette.responses import Response
 from tests.serve.test_page_values import VISIT, Run, Told, model, run, talked
 from whet.app.rewinding import Outcome
 from whet.rewind.planning import Change, Conflict
-from whet.rewind.taking_back import TakenBack
+from whet.rewind.taking_back import RewindResult
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages
-from whet.serve.board.session_chat import SessionChat, _outcome
+from whet.serve.board.session_chat import SessionChat, _outcome_text
 from whet.serve.wire import ApiError
 from whet.store import sessions
 from whet.store.sessions import NewSession
@@ -104,15 +104,15 @@ def test_nothing_begins_with_nothing_to_do(run: Run, text: str) -> None:
 
 def outcome(*changes: str, conflicts: tuple[Conflict, ...] = (), failed: str = "") -> Outcome:
     made = [Change(path, None, None) for path in changes]
-    return Outcome(TakenBack(made, conflicts, {failed: "it is gone"} if failed else {}), True, "")
+    return Outcome(RewindResult(made, conflicts, {failed: "it is gone"} if failed else {}), True, "")
 
 
 def test_what_a_rewind_did_is_told_by_file() -> None:
-    assert _outcome(outcome(), is_plan=False) == "no file was to be restored"
-    assert _outcome(outcome("a"), is_plan=True) == "would restore 1 path: a"
+    assert _outcome_text(outcome(), is_plan=False) == "no file was to be restored"
+    assert _outcome_text(outcome("a"), is_plan=True) == "would restore 1 path: a"
     names = [f"f{number}" for number in range(22)]
     many = outcome(*names, failed="f0", conflicts=(Conflict("b", "somebody changed it"),))
-    assert _outcome(many, is_plan=False).splitlines() == [
+    assert _outcome_text(many, is_plan=False).splitlines() == [
         f"restored 21 paths: {', '.join(names[1:21])}",
         "left as it is (somebody changed it): b",
         "failed (it is gone): f0",

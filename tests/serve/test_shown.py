@@ -169,7 +169,7 @@ def test_the_next_round_number_above(most: float, top: float) -> None:
 
 
 def test_bars_stand_on_each_other_and_on_the_ground() -> None:
-    chart = charts.stacked("T", ["2026-11-20", "2026-11-21"], [("a", "A", [1, 0]), ("b", "B", [1, 4])], str)
+    chart = charts.draw_bars("T", ["2026-11-20", "2026-11-21"], [("a", "A", [1, 0]), ("b", "B", [1, 4])], str)
     # Two columns of 324 within 720 wide less 60 and 12; 160 high for a top of 4.
     assert chart.bars == (
         Bar(105.36, 132.0, 233.28, 40.0, "a"),
@@ -184,12 +184,12 @@ def test_bars_stand_on_each_other_and_on_the_ground() -> None:
     )
     assert (chart.title, chart.width, chart.height, chart.left, chart.bottom) == ("T", 720, 200, 60, 172)
     assert chart.series == (("a", "A"), ("b", "B")) and chart.line == "" and chart.dots == ()
-    told = charts.stacked("T", ["x"], [("a", "A", [1])], str, said=["other"])
+    told = charts.draw_bars("T", ["x"], [("a", "A", [1])], str, tooltips=["other"])
     assert [spot.title for spot in told.spots] == ["other"] and told.columns[0].text == "x"
 
 
 def test_a_line_leaves_out_days_that_have_no_value() -> None:
-    chart = charts.line("T", ["2026-11-20", "2026-11-21"], [None, 0.25], "hit")
+    chart = charts.draw_line("T", ["2026-11-20", "2026-11-21"], [None, 0.25], "hit")
     assert chart.dots == (Dot(546.0, 132.0),) and chart.line == "546.00,132.00"
     assert [spot.title for spot in chart.spots] == ["2026-11-20: no requests", "2026-11-21: 25% hit"]
     assert [row.text for row in chart.rows] == ["0%", "50%", "100%"] and chart.series == (("hit", "hit"),)
@@ -197,18 +197,18 @@ def test_a_line_leaves_out_days_that_have_no_value() -> None:
 
 def test_places_are_written_to_a_hundredth() -> None:
     days = [f"2026-11-{day:02d}" for day in range(1, 8)]
-    chart = charts.stacked("T", days, [("a", "A", [1.25] + [0] * 5 + [2.55])], str)
+    chart = charts.draw_bars("T", days, [("a", "A", [1.25] + [0] * 5 + [2.55])], str)
     assert chart.bars[0] == Bar(72.96, 105.33, 66.65, 66.67, "a")
     assert chart.columns[0] == Tick(106.29, "11-01") and chart.spots[1].x == 152.57
     assert chart.spots[0].width == 92.57 and chart.rows[1] == Tick(92.0, "1.5")
-    drawn = charts.line("T", days, [0.333] + [None] * 6, "hit")
+    drawn = charts.draw_line("T", days, [0.333] + [None] * 6, "hit")
     assert drawn.dots == (Dot(106.29, 118.72),) and drawn.title == "T"
 
 
 def test_of_many_days_every_few_have_a_label_and_the_last_always() -> None:
     def labels(days: int) -> list[str]:
         named = [f"2026-x{day:02d}" for day in range(days)]
-        return [tick.text for tick in charts.stacked("T", named, [], str).columns]
+        return [tick.text for tick in charts.draw_bars("T", named, [], str).columns]
 
     assert labels(6) == [f"x{day:02d}" for day in range(6)]
     assert labels(7) == ["x00", "x02", "x04", "x06"] and labels(14) == ["x01", "x04", "x07", "x10", "x13"]

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from whet.shell.fetches import fetched_packages, fetched_places, left_names, outside, reaches_out
+from whet.shell.fetches import (
+    find_fetch_sources,
+    find_fetched_packages,
+    find_left_names,
+    find_outside_host,
+    reaches_out,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +77,11 @@ from whet.shell.fetches import fetched_packages, fetched_places, left_names, out
 def test_what_a_command_fetches_is_told_from_its_words(
     command: str, reaches: bool, packages: list[str] | None, places: list[str], left: list[str]
 ) -> None:
-    found = fetched_packages(command)
+    found = find_fetched_packages(command)
     assert reaches_out(command) is reaches
     assert (None if found is None else sorted(found)) == packages
-    assert fetched_places(command) == places
-    assert left_names(command) == left
+    assert find_fetch_sources(command) == places
+    assert find_left_names(command) == left
 
 
 @pytest.mark.parametrize(
@@ -95,4 +101,4 @@ def test_what_a_command_fetches_is_told_from_its_words(
     ],
 )
 def test_an_address_outside_of_this_machine_is_found(text: str, host: str) -> None:
-    assert outside(text) == host
+    assert find_outside_host(text) == host

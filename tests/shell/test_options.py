@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.shell.code import interpreter_code
+from whet.shell.code import find_interpreter_code
 from whet.shell.options import before_dashes, has_any, has_option, operands
 from whet.shell.programs import ProgramOptions
 from whet.shell.words import Word, literal
@@ -93,5 +93,5 @@ def test_operands_are_what_is_no_option_and_no_value_of_one(text: str, found: st
 def test_code_on_the_line_is_found_after_its_option_or_hanging_on_it(
     program: str, text: str, code: list[str] | None
 ) -> None:
-    found = interpreter_code(program, words(text))
+    found = find_interpreter_code(program, words(text))
     assert (None if found is None else [word.text for word in found]) == code

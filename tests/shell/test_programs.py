@@ -25,7 +25,7 @@ def test_every_table_is_as_it_should_be() -> None:
 
 def test_a_line_by_itself_says_what_it_says_in_its_table() -> None:
     for table, known in (("programs", facts._programs()), ("git", facts._git_verbs())):
-        entries = read_table(facts._text(table), GitVerb if table == "git" else ProgramFacts)
+        entries = read_table(facts._read_table_text(table), GitVerb if table == "git" else ProgramFacts)
         whole = {name: entry for names, entry in entries.items() for name in names.split()}
         assert {name: _shown(one) for name, one in known.items()} == {
             name: _shown(one) for name, one in whole.items()

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from whet.shell.fetches import fetched_packages, left_names, reaches_out
-from whet.shell.reading import names, read
+from whet.shell.fetches import find_fetched_packages, find_left_names, reaches_out
+from whet.shell.reading import file_names, read
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,18 @@ def test_what_reaches_the_network_is_told_by_programs_and_verbs(command: str, re
 
 
 def test_packages_and_what_is_left_are_told_from_the_words() -> None:
-    assert fetched_packages("sudo -E pip install 'Pandas>=2' -q") == {"pandas"}
-    assert fetched_packages("pip install -r a.txt -c b.txt ./here evil==1.0.0 zope.x") == {"evil", "zope.x"}
-    assert fetched_packages("npm i @evil/pkg@2 owner/repo") == {"@evil/pkg", "owner/repo"}
-    assert fetched_packages("git pull") == set() and fetched_packages("git pull origin main") is None
-    assert "out.json" in left_names("cat a.ini; sh -c 'curl -s $U > out.json'")
-    assert "a.ini" not in left_names("cat a.ini; curl -s $U > out.json")
-    assert "EOF" not in left_names("curl x; cat <<EOF > y\nz\nEOF")
+    assert find_fetched_packages("sudo -E pip install 'Pandas>=2' -q") == {"pandas"}
+    assert find_fetched_packages("pip install -r a.txt -c b.txt ./here evil==1.0.0 zope.x") == {
+        "evil",
+        "zope.x",
+    }
+    assert find_fetched_packages("npm i @evil/pkg@2 owner/repo") == {"@evil/pkg", "owner/repo"}
+    assert (
+        find_fetched_packages("git pull") == set() and find_fetched_packages("git pull origin main") is None
+    )
+    assert "out.json" in find_left_names("cat a.ini; sh -c 'curl -s $U > out.json'")
+    assert "a.ini" not in find_left_names("cat a.ini; curl -s $U > out.json")
+    assert "EOF" not in find_left_names("curl x; cat <<EOF > y\nz\nEOF")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +241,7 @@ def test_a_command_is_read_as_its_parts_and_the_files_that_they_name(
     ],
 )
 def test_a_word_may_name_files(word: str, files: list[str]) -> None:
-    assert list(names([word])) == files
+    assert list(file_names([word])) == files
 
 
 def test_a_command_that_is_too_long_is_doubtful_only_in_its_words() -> None:

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from whet.shell.sed import SedCommand, read_sed, sed_script
+from whet.shell.sed import SedCommand, parse_sed, parse_sed_call
 from whet.shell.words import literal, unknown
 
 _ADDRESSES = [
@@ -87,7 +87,7 @@ def sed_says(script: str) -> str:
 
 
 def whet_says(script: str) -> str:
-    commands = read_sed(script)
+    commands = parse_sed(script)
     if commands is None:
         return "broken"
     touches = any(one.name in "rRwW" or one.runs for one in commands)
@@ -128,7 +128,7 @@ def test_no_made_up_script_touches_more_than_was_read() -> None:
 
 def test_what_a_command_is_given_is_told() -> None:
     script = "1r .env\n$!{W /etc/x\n}\ns/a/b/gw out put\n2,3s|x|id|Ie;e  id -u\n"
-    assert read_sed(script) == [
+    assert parse_sed(script) == [
         SedCommand("r", ".env"),
         SedCommand("{"),
         SedCommand("W", "/etc/x"),
@@ -138,7 +138,7 @@ def test_what_a_command_is_given_is_told() -> None:
         SedCommand("s", "Ie"),
         SedCommand("e", "id -u"),
     ]
-    assert read_sed("p;" * 1_000) is not None and read_sed("p;" * 1_000 + "p") is None
+    assert parse_sed("p;" * 1_000) is not None and parse_sed("p;" * 1_000 + "p") is None
 
 
 @pytest.mark.parametrize(
@@ -163,14 +163,14 @@ def test_what_a_command_is_given_is_told() -> None:
     ],
 )
 def test_the_script_is_told_from_options_and_files(words: str, script: str) -> None:
-    assert sed_script([literal(word) for word in words.split()]).text == script
+    assert parse_sed_call([literal(word) for word in words.split()]).text == script
 
 
 def test_a_script_that_is_partly_unknown_is_read_by_its_parts() -> None:
-    found = sed_script([unknown("$X;e id")])
+    found = parse_sed_call([unknown("$X;e id")])
     assert found.dynamic and found.commands == (SedCommand("e", "id"),)
-    assert sed_script([literal("$X;e id")]).commands is None
-    found = sed_script([unknown("$OPTIONS"), literal("1e id"), literal("f")])
+    assert parse_sed_call([literal("$X;e id")]).commands is None
+    found = parse_sed_call([unknown("$OPTIONS"), literal("1e id"), literal("f")])
     assert found.text == "$OPTIONS\n1e id" and found.commands == (SedCommand("e", "id"),)
-    assert sed_script([literal("-i"), literal(""), literal("p"), literal("f")]).text == "p"
-    assert sed_script([literal(""), literal("f")]).commands == ()
+    assert parse_sed_call([literal("-i"), literal(""), literal("p"), literal("f")]).text == "p"
+    assert parse_sed_call([literal(""), literal("f")]).commands == ()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.shell.parse import parse
-from whet.shell.words import Word, filled, in_line, literal, name_of, unknown
+from whet.shell.words import Word, fill_variables, in_line, literal, name_of, unknown
 
 COOKED = [
     ("a", [literal("a")]),
@@ -150,5 +150,5 @@ def test_words_are_made_and_written() -> None:
     assert unknown("b") == Word("b", "b", dynamic=True, loose=True)
     assert Word("abc", "bcd", prefix="a", dynamic=True).after(2) == Word("c", "d", dynamic=True)
     assert name_of(literal("/usr/bin/a")) == name_of(literal("a")) == "a"
-    assert filled("$a-${b}$c", {"a": "1", "b": "2"}) == "1-2$c"
+    assert fill_variables("$a-${b}$c", {"a": "1", "b": "2"}) == "1-2$c"
     assert in_line([literal("a b"), literal("c")]) == " a_b c"

@@ -15,7 +15,7 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
 from whet.store import jobs
 from whet.store.database import StateDatabase
-from whet.store.jobs import AtEnd, NewJob, Queued
+from whet.store.jobs import AtEnd, NewJob, QueuedJob
 from whet.store.sessions import NewSession
 from whet.store.transcript import OpenCall, Transcript, TurnRecord
 
@@ -53,7 +53,7 @@ def result(call: OpenCall, text: str = "done") -> Message:
 
 async def finish(log: Transcript, turn: TurnRecord, call: OpenCall, text: str = "done") -> Message:
     message = result(call, text)
-    await log.call_finished(turn, call, message, output=ToolOutput(text), duration_s=0.25)
+    await log.store_call_result(turn, call, message, output=ToolOutput(text), duration_s=0.25)
     return message
 
 
@@ -73,7 +73,7 @@ async def talk(db: StateDatabase, clock, id_: str, *texts: str, **fields) -> Tra
 
 def one_job(clock) -> AtEnd:
     """What a turn's end does: it queues a job."""
-    return lambda c: [Queued(jobs.enqueue(c, NewJob("review", "{}"), clock), ("memory",))]
+    return lambda c: [QueuedJob(jobs.enqueue(c, NewJob("review", "{}"), clock), ("memory",))]
 
 
 def child(code: str, *args: str, stderr: int = subprocess.STDOUT, **options: Any) -> subprocess.Popen[str]:

@@ -38,7 +38,7 @@ def past(messages=SAID, id_="f1", **more):
 
 
 def put(db, session, origin="hermes"):
-    return db.write_now(lambda c: bulk.put(c, origin, session, "2026-01-01"))
+    return db.write_now(lambda c: bulk.store_session(c, origin, session, "2026-01-01"))
 
 
 def stored(db, clock, id_="f1"):
@@ -146,7 +146,7 @@ def test_an_answer_without_usage_makes_the_price_unknown(db, clock):
 
 def test_a_session_can_begin_with_what_was_said_elsewhere(db, clock):
     db.write_now(lambda c: sessions.create(c, NewSession(id="s1"), "now"))
-    db.write_now(lambda c: bulk.begin_with(c, "s1", SAID[:5]))
+    db.write_now(lambda c: bulk.prepend_messages(c, "s1", SAID[:5]))
     assert len(stored(db, clock, "s1").messages) == 5
     with pytest.raises(NotFound):
-        db.write_now(lambda c: bulk.begin_with(c, "s9", SAID))
+        db.write_now(lambda c: bulk.prepend_messages(c, "s9", SAID))

@@ -33,7 +33,7 @@ def test_a_start_between_the_reading_and_the_claim_of_a_take_over_is_seen(db, cl
         before = theirs.live.step
         with closing(apsw.Connection(str(tmp_path / "state.db"))) as first:
             first.execute("BEGIN IMMEDIATE")
-            taking = asyncio.create_task(theirs.unfinished_turn())
+            taking = asyncio.create_task(theirs.claim_unfinished_turn())
             while theirs.live.step is before:
                 await asyncio.sleep(0)
             first.execute("UPDATE tool_calls SET started = 1, decided_by = 'rule'")
@@ -54,11 +54,11 @@ def test_a_process_whose_claim_was_taken_over_starts_no_call(db, clock):
         log, turn, call = await asked(db, clock)
         db.write_now(lambda c: c.execute("UPDATE claims SET host = 'elsewhere', pid = 999999999"))
         theirs = await Transcript.open(db, "s1", later)
-        taken = await theirs.unfinished_turn()
+        taken = await theirs.claim_unfinished_turn()
         assert taken is not None
         with pytest.raises(StoreBusy, match="has taken over this session"):
-            await log.call_started(turn, call, "rule")
-        await theirs.call_started(taken, theirs.open_calls(taken)[0], "rule")
+            await log.store_call_start(turn, call, "rule")
+        await theirs.store_call_start(taken, theirs.open_calls(taken)[0], "rule")
 
     later = FixedClock()
     later.advance(LEASE_S + 1)
@@ -70,12 +70,12 @@ def test_a_process_whose_claim_was_taken_over_starts_no_call(db, clock):
 def test_a_call_that_may_run_twice_is_started_again(db, clock):
     async def main() -> None:
         log, turn, call = await asked(db, clock)
-        await log.call_started(turn, call, "rule")
+        await log.store_call_start(turn, call, "rule")
         (again,) = log.open_calls(turn)
         assert again.started
-        await log.call_started(turn, again, "rule")
+        await log.store_call_start(turn, again, "rule")
         with pytest.raises(StoreBusy, match="taken over this session"):
-            await log.call_started(turn, call, "rule")  # by one who does not know of the first start
+            await log.store_call_start(turn, call, "rule")  # by one who does not know of the first start
         await finish(log, turn, again)
         await log.end_turn(turn, "answered", "")
 

@@ -25,7 +25,7 @@ async def worked(db, clock, id_: str = "s1", **fields) -> Transcript:
     turn = await log.begin_turn(user("again"))
     await log.append_reply(turn, asking("c"), USAGE, "m1")
     [call] = log.open_calls(turn)
-    await log.call_finished(
+    await log.store_call_result(
         turn, call, result(call, "no"), output=ToolOutput("no", "exit", 3), duration_s=1.0
     )
     log.live.fold_results()
@@ -34,7 +34,7 @@ async def worked(db, clock, id_: str = "s1", **fields) -> Transcript:
 
 
 def read(db, log: Transcript, from_turn: int = 0) -> list[StoredCall | UserWords]:
-    return db.read_now(lambda c: list(calls.of_session(c, log.live.key, from_turn)))
+    return db.read_now(lambda c: list(calls.stream_calls(c, log.live.key, from_turn)))
 
 
 def test_calls_come_with_their_results_and_the_persons_words(db, clock):
@@ -47,8 +47,8 @@ def test_calls_come_with_their_results_and_the_persons_words(db, clock):
     assert made["b"].result == "two" and made["c"].exit_code == 3 and made["c"].error_kind == "exit"
     long = made["a"]
     assert long.result is not None and len(long.result) == 8_001, "its middle is left out"
-    assert db.read_now(lambda c: calls.whole_result(c, log.live.key, long.seq)) == "x" * 20_000
-    assert db.read_now(lambda c: calls.whole_result(c, log.live.key, 999)) == ""
+    assert db.read_now(lambda c: calls.read_result_text(c, log.live.key, long.seq)) == "x" * 20_000
+    assert db.read_now(lambda c: calls.read_result_text(c, log.live.key, 999)) == ""
     later = read(db, log, 2)
     assert [one.name if isinstance(one, StoredCall) else one.text for one in later] == ["again", "c"]
 
@@ -78,16 +78,16 @@ def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
     log = asyncio.run(worked(db, clock))
     hidden = asyncio.run(worked(db, clock, "hidden", private=True))
     key = log.live.key
-    assert db.read_now(lambda c: calls.to_judge(c)) == [(key, 0), (hidden.live.key, 0)]
+    assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == [(key, 0), (hidden.live.key, 0)]
     seqs = {one.name: one.seq for one in read(db, log) if isinstance(one, StoredCall)}
     outcomes = [(seqs["a"], "good", ""), (seqs["b"], "undone", "taken back"), (seqs["c"], "bad", "exit 3")]
     for one in (log, hidden):
-        db.write_now(lambda c, k=one.live.key: calls.keep_outcomes(c, k, 2, outcomes))
-    assert db.read_now(lambda c: (calls.judged_turn(c, key), calls.last_ended_turn(c, key))) == (2, 2)
-    assert db.read_now(lambda c: calls.to_judge(c)) == []
-    assert len(db.read_now(lambda c: calls.to_judge(c, again=True))) == 2
+        db.write_now(lambda c, k=one.live.key: calls.store_outcomes(c, k, 2, outcomes))
+    assert db.read_now(lambda c: (calls.read_judged_turn(c, key), calls.last_ended_turn(c, key))) == (2, 2)
+    assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == []
+    assert len(db.read_now(lambda c: calls.list_unjudged_sessions(c, again=True))) == 2
     seen: list[tuple[int, str, int, str]] = []
-    db.read_now(lambda c: calls.each_outcome(c, lambda *row: seen.append(row)))
+    db.read_now(lambda c: calls.visit_outcomes(c, lambda *row: seen.append(row)))
     assert seen == [(key, "a", 0, "good"), (key, "c", 1, "bad")]
 
 
@@ -101,13 +101,13 @@ def test_only_sessions_that_ended_well_are_learned_from(db, clock):
         await failed.end_turn(await failed.begin_turn(user("x")), "failed", "no model")
 
     asyncio.run(main())
-    assert [one.id for one in db.read_now(lambda c: calls.finished_sessions(c))] == ["good"]
-    assert db.read_now(lambda c: calls.finished_sessions(c, workspace="/elsewhere")) == []
-    [one] = db.read_now(lambda c: calls.finished_sessions(c, source="cli", workspace="/w", limit=1))
+    assert [one.id for one in db.read_now(lambda c: calls.find_finished_sessions(c))] == ["good"]
+    assert db.read_now(lambda c: calls.find_finished_sessions(c, workspace="/elsewhere")) == []
+    [one] = db.read_now(lambda c: calls.find_finished_sessions(c, source="cli", workspace="/w", limit=1))
     assert (one.workspace, one.source) == ("/w", "cli")
-    assert db.read_now(lambda c: calls.schema_of(c, one.key)) in ("[]", "")
-    assert db.read_now(lambda c: calls.tools_of(c, one.key)) == frozenset()
-    assert db.read_now(calls.latest_tools) == "[]"
+    assert db.read_now(lambda c: calls.read_tools_json(c, one.key)) in ("[]", "")
+    assert db.read_now(lambda c: calls.list_tool_names(c, one.key)) == frozenset()
+    assert db.read_now(calls.read_latest_tools_json) == "[]"
 
 
 def test_turns_that_were_taken_back_are_named(db, clock):
@@ -117,4 +117,4 @@ def test_turns_that_were_taken_back_are_named(db, clock):
         return log
 
     log = asyncio.run(main())
-    assert db.read_now(lambda c: calls.undone_turns(c, log.live.key)) == {2}
+    assert db.read_now(lambda c: calls.list_undone_turns(c, log.live.key)) == {2}

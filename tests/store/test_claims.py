@@ -26,8 +26,13 @@ def held(db) -> tuple[str, str] | None:
 def test_a_process_has_one_name_in_which_only_the_token_differs():
     assert claims.owner_name("a") == claims.owner_name("a") != claims.owner_name("b")
     host, pid, born, nonce, token = claims.owner_name("a").split(" ")
-    assert (host, pid, born, token) == (os.uname().nodename, str(os.getpid()), claims.birth(os.getpid()), "a")
-    assert len(nonce) == 24 and claims.birth(_NOBODY) == ""
+    assert (host, pid, born, token) == (
+        os.uname().nodename,
+        str(os.getpid()),
+        claims.read_process_birth(os.getpid()),
+        "a",
+    )
+    assert len(nonce) == 24 and claims.read_process_birth(_NOBODY) == ""
 
 
 @ONLY_SQLITE
@@ -54,12 +59,12 @@ def test_an_owner_is_gone_only_where_that_is_sure(db):
 
 def test_one_holder_has_a_session_until_it_gives_it_free_or_is_gone(db, clock):
     one, two, now = Holder("one"), Holder("two"), clock.now()
-    on(db, claims.take, 1, "s", one, now)
-    on(db, claims.take, 1, "s", one, now)
+    on(db, claims.claim_session, 1, "s", one, now)
+    on(db, claims.claim_session, 1, "s", one, now)
     on(db, claims.refuse_if_held, 1, "s", one)
     on(db, claims.refuse_if_held, 2, "beside it", two)
     for refused in (
-        lambda: on(db, claims.take, 1, "s", two, now),
+        lambda: on(db, claims.claim_session, 1, "s", two, now),
         lambda: on(db, claims.refuse_if_held, 1, "s"),
         lambda: on(db, claims.renew, 1, two, now),
         lambda: on(db, claims.release, 1, two),
@@ -71,10 +76,10 @@ def test_one_holder_has_a_session_until_it_gives_it_free_or_is_gone(db, clock):
     assert held(db) == ("one", "" if db.is_team else iso(clock.now())), "a team's keeper renews it"
     on(db, claims.release, 1, one)
     assert held(db) is None
-    on(db, claims.take, 1, "s", one, now)
-    claims.drop(one)
+    on(db, claims.claim_session, 1, "s", one, now)
+    claims.drop_holder(one)
     assert claims.live_tokens().count("one") == 0 and "two" in claims.live_tokens()
-    on(db, claims.take, 1, "s", two, now)
+    on(db, claims.claim_session, 1, "s", two, now)
     with pytest.raises(StoreBusy, match="taken over this session"):
         on(db, claims.release, 1, one)
 
@@ -101,7 +106,7 @@ def test_a_claim_holds_while_its_owner_lives_and_where_that_is_not_known_for_a_m
 ):
     """`late_s`: how long ago it was renewed; None: nobody says what time it is."""
     pids = {"mine": os.getpid(), "theirs": os.getppid()}
-    pid, born = pids.get(pid, pid), claims.birth(pids[born]) if born in pids else born
+    pid, born = pids.get(pid, pid), claims.read_process_birth(pids[born]) if born in pids else born
     row = (os.uname().nodename if host == "here" else host, pid, born, iso(clock.now()))
     columns = "session, token, host, pid, born, renewed"
     db.write_now(lambda c: c.execute(f"INSERT INTO claims ({columns}) VALUES (1, 'gone', ?, ?, ?, ?)", row))

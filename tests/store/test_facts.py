@@ -29,7 +29,7 @@ def test_the_folder_is_that_of_the_last_call_that_moved_whatever_is_known(db: St
         db.write_now(lambda connection: connection.execute(_CALL, (key, seq, f"c{seq}", text)))
 
     def folder(known: ShellFolder, through: int) -> ShellFolder:
-        return db.read_now(lambda connection: facts.shell_folder(connection, key, known, through))
+        return db.read_now(lambda connection: facts.read_shell_folder(connection, key, known, through))
 
     nowhere = folder(ShellFolder(), 0)
     assert nowhere == ShellFolder("", 0, 0)
@@ -45,7 +45,7 @@ def test_the_folder_is_that_of_the_last_call_that_moved_whatever_is_known(db: St
         connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (key,))
         connection.execute("DELETE FROM tool_calls WHERE session = ?", (key,))
 
-    assert db.read_now(lambda c: facts.shell_folder(c, key + 1, at_two, 5)) == ShellFolder(), (
+    assert db.read_now(lambda c: facts.read_shell_folder(c, key + 1, at_two, 5)) == ShellFolder(), (
         "a session that is gone"
     )
     db.write_now(rewrite)  # calls that were taken back left nothing
@@ -98,7 +98,7 @@ def test_the_last_tests_of_a_turn_count_until_a_call_changes_files(
     db: StateDatabase, did: list[CallEffects | None], last: int | None
 ) -> None:
     key = _turn(db, *did)
-    found = db.read_now(lambda c: facts.last_tests(c, key, 1))
+    found = db.read_now(lambda c: facts.find_last_tests(c, key, 1))
     assert (found and found.seq) == last
 
 
@@ -125,7 +125,7 @@ def test_a_receipt_says_how_the_tests_stand_to_the_edits(
     db: StateDatabase, did: list[CallEffects | None], state: str
 ) -> None:
     key = _turn(db, *did)
-    made = db.read_now(lambda c: facts.receipt(c, key, 1))
+    made = db.read_now(lambda c: facts.build_receipt(c, key, 1))
     assert made is not None and made.state == state
 
 
@@ -134,21 +134,21 @@ def test_edits_of_a_turn_without_tests_are_stale_where_an_earlier_turn_ran_some(
     _turn(db, _EDITED, turn=2)
     _turn(db, _SAID, turn=3)
     _turn(db, None, turn=4)
-    made = [db.read_now(lambda c, turn=turn: facts.receipt(c, key, turn)) for turn in (1, 2, 3, 4, 5)]
+    made = [db.read_now(lambda c, turn=turn: facts.build_receipt(c, key, turn)) for turn in (1, 2, 3, 4, 5)]
     assert [one and one.state for one in made] == ["fresh", "stale", "none", None, None]
 
 
 def test_edits_before_the_first_tests_of_a_session_were_never_tested(db: StateDatabase) -> None:
     key = _turn(db, _EDITED)
     _turn(db, _RAN, turn=2)
-    made = db.read_now(lambda c: facts.receipt(c, key, 1))
+    made = db.read_now(lambda c: facts.build_receipt(c, key, 1))
     assert made is not None and made.state == "never"
 
 
 def test_a_receipt_sums_the_lines_of_a_file_and_names_what_ran_and_what_was_sent(db: StateDatabase) -> None:
     more = CallEffects(edits=(FileLines("a.py", 5, 3), FileLines("n.py", 1, 0)), marked=("It works.",))
     key = _turn(db, _EDITED, more, _SAID, _RAN, CallEffects(sent="to bob", unmarked="no model"))
-    made = db.read_now(lambda c: facts.receipt(c, key, 1))
+    made = db.read_now(lambda c: facts.build_receipt(c, key, 1))
     assert made is not None
     assert made.files == (FileLines("a.py", 7, 4), FileLines("n.py", 1, 0))
     assert made.commands == (CommandRun("ls", 0), CommandRun("pytest", 0, "", _TESTS))
@@ -163,13 +163,13 @@ def test_a_command_that_was_stopped_says_how_and_one_that_failed_its_exit_code(
     db: StateDatabase, error: str, how: str, ok: bool
 ) -> None:
     key = _turn(db, CallEffects(command="make", sent="a file"), error=error)
-    made = db.read_now(lambda c: facts.receipt(c, key, 1))
+    made = db.read_now(lambda c: facts.build_receipt(c, key, 1))
     assert made is not None
     assert (made.commands[0].how, made.sent[0].ok) == (how, ok)
 
 
 def _effects(db: StateDatabase, key: int) -> list[CallEffects]:
-    return [row.facts for row in db.read_now(lambda c: facts.of_turn(c, key, 1))]
+    return [row.facts for row in db.read_now(lambda c: facts.list_turn_facts(c, key, 1))]
 
 
 def test_what_else_a_step_changed_is_kept_with_its_last_command_without_what_its_edits_name(
@@ -179,7 +179,7 @@ def test_what_else_a_step_changed_is_kept_with_its_last_command_without_what_its
     changed = [FileLines("a.py", 2, 1), FileLines("b.c", 1, 0)]
 
     def keep(tools: list[str], changed: list[FileLines], step: int = 1) -> None:
-        db.write_now(lambda c: facts.keep_touched(c, (key, 1, step), tools, changed))
+        db.write_now(lambda c: facts.store_changed_files(c, (key, 1, step), tools, changed))
 
     keep(["patch"], changed)
     keep(["terminal"], changed, step=2)
@@ -194,16 +194,16 @@ def test_what_else_a_step_changed_is_kept_with_its_last_command_without_what_its
 
 def test_a_denied_call_is_not_taken_for_the_one_that_changed_files(db: StateDatabase) -> None:
     key = _turn(db, _SAID, error="denied")
-    db.write_now(lambda c: facts.keep_touched(c, (key, 1, 1), ["terminal"], [FileLines("b.c", 1, 0)]))
+    db.write_now(lambda c: facts.store_changed_files(c, (key, 1, 1), ["terminal"], [FileLines("b.c", 1, 0)]))
     assert _effects(db, key) == [_SAID]
 
 
 def test_what_a_judge_marked_and_what_changed_later_are_kept_with_one_call(db: StateDatabase) -> None:
     key = _turn(db, _RAN, _SAID, _SAID)
-    row = db.read_now(lambda c: facts.last_tests(c, key, 1))
+    row = db.read_now(lambda c: facts.find_last_tests(c, key, 1))
     assert row is not None
-    db.write_now(lambda c: facts.keep_later(c, key, row, ["c.py"]))
-    db.write_now(lambda c: facts.keep_marks(c, (key, 1), ["It works."], ""))
+    db.write_now(lambda c: facts.store_later_changes(c, key, row, ["c.py"]))
+    db.write_now(lambda c: facts.store_marks(c, (key, 1), ["It works."], ""))
     assert _effects(db, key) == [
         msgspec.structs.replace(_RAN, later=("c.py",)),
         _SAID,
@@ -224,6 +224,6 @@ def test_the_calls_of_a_session_come_from_a_turn_on_without_turns_that_were_take
     )
 
     def seqs(since: int) -> list[int]:
-        return [row.seq for row in db.read_now(lambda c: facts.of_session(c, key, since_turn=since))]
+        return [row.seq for row in db.read_now(lambda c: facts.list_session_facts(c, key, since_turn=since))]
 
     assert (seqs(0), seqs(2), seqs(4)) == ([10, 30], [30], [])

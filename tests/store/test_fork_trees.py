@@ -19,7 +19,7 @@ from whet.store.transcript import Transcript
 
 
 def tree(db: StateDatabase, session_id: str) -> list[tuple[str, int, str, int]]:
-    found = db.read_now(lambda it: forks.family(it, session_id))
+    found = db.read_now(lambda it: forks.list_family(it, session_id))
     return [(one.row.id, one.depth, one.origin, one.turn) for one in found]
 
 
@@ -29,7 +29,7 @@ def test_forks_stand_below_where_they_began(db: StateDatabase) -> None:
     def begin(it: apsw.Connection) -> None:
         for number, name in enumerate(("old", "other")):
             sessions.create(it, NewSession(name, title=name), at.format(number))
-            bulk.begin_with(
+            bulk.prepend_messages(
                 it,
                 name,
                 [
@@ -41,7 +41,7 @@ def test_forks_stand_below_where_they_began(db: StateDatabase) -> None:
             forks.fork(it, origin, 1, name, at.format(number + 2))
 
     db.write_now(begin)
-    listed = db.read_now(lambda it: forks.as_trees(it, sessions.list_sessions(it, 9)))
+    listed = db.read_now(lambda it: forks.order_as_trees(it, sessions.list_sessions(it, 9)))
     assert [(one.row.id, one.depth) for one in listed] == [
         ("other", 0), ("last", 1), ("old", 0), ("b", 1), ("a", 1), ("aa", 2)
     ]  # fmt: skip
@@ -49,7 +49,7 @@ def test_forks_stand_below_where_they_began(db: StateDatabase) -> None:
     assert tree(db, "b") == [
         ("old", 0, "", 0), ("a", 1, "old", 1), ("aa", 2, "a", 1), ("b", 1, "old", 1)
     ]  # fmt: skip
-    db.write_now(lambda it: sessions.set_archived(it, "a", at.format(9)))
+    db.write_now(lambda it: sessions.set_archive_time(it, "a", at.format(9)))
     assert tree(db, "b") == [("old", 0, "", 0), ("b", 1, "old", 1), ("aa", 0, "a", 1)]
 
 

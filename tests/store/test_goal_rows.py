@@ -16,7 +16,7 @@ from whet.store.goals import GoalRow
 from whet.store.helper_rows import HelperRow
 from whet.store.schedules import Firing, Schedule
 from whet.store.sessions import NewSession
-from whet.store.wallet import Asked, Cap
+from whet.store.wallet import Cap, PlannedCall
 
 
 def on(db, work, *args, **more):
@@ -42,37 +42,37 @@ def test_a_goal_is_kept_whole_and_found_by_the_beginning_of_its_id(db):
     for unclear in ("a", "zz", "%2", "_b2"):
         with pytest.raises(NotFound):
             on(db, goals.get, unclear)
-    assert [row.id for row in on(db, goals.listed)] == ["ab4", "ab", "ab2", "ab1", "xyz"]
-    assert [row.id for row in on(db, goals.listed, 1)] == ["ab4"]
-    assert on(db, goals.of_session, "s1") == one and on(db, goals.of_session, "s9") is None
-    assert on(db, goals.end, "ab1", "achieved", "done", "9")
+    assert [row.id for row in on(db, goals.list_goals)] == ["ab4", "ab", "ab2", "ab1", "xyz"]
+    assert [row.id for row in on(db, goals.list_goals, 1)] == ["ab4"]
+    assert on(db, goals.find_last_goal, "s1") == one and on(db, goals.find_last_goal, "s9") is None
+    assert on(db, goals.end_goal, "ab1", "achieved", "done", "9")
     on(db, goals.add, goal("ac", "s1", "4"))
-    assert on(db, goals.of_session, "s1").id == "ac", "the last one"
+    assert on(db, goals.find_last_goal, "s1").id == "ac", "the last one"
 
 
 def test_a_round_is_asked_and_judged_once_and_only_while_the_goal_is_open(db):
     row = goal("g", "s1", "1")
     on(db, goals.add, row)
-    on(db, goals.ask, row)
+    on(db, goals.note_round_message, row)
     with pytest.raises(StoreBusy):
-        on(db, goals.ask, row)
+        on(db, goals.note_round_message, row)
     changed = {"said": "red", "stalled": 1, "mark": "m2", "note": "why", "guarded": {"b": "h2"}}
     judged = msgspec.structs.replace(row, round=1, state="paused", **changed)
-    assert on(db, goals.judge, judged) and not on(db, goals.judge, judged)
+    assert on(db, goals.store_judgement, judged) and not on(db, goals.store_judgement, judged)
     assert on(db, goals.get, "g") == msgspec.structs.replace(judged, asked=1)
-    on(db, goals.ask, judged)
+    on(db, goals.note_round_message, judged)
     assert on(db, goals.get, "g").state == "running", "asking goes on with a paused one"
-    on(db, goals.guard, "g", {"c": "h3"})
+    on(db, goals.store_guarded_hashes, "g", {"c": "h3"})
     assert on(db, goals.get, "g").guarded == {"c": "h3"}
-    assert on(db, goals.end, "g", "paused", "waits", "8") and on(db, goals.get, "g").ended == ""
-    assert on(db, goals.end, "g", "stuck", "no way", "9")
+    assert on(db, goals.end_goal, "g", "paused", "waits", "8") and on(db, goals.get, "g").ended == ""
+    assert on(db, goals.end_goal, "g", "stuck", "no way", "9")
     over = on(db, goals.get, "g")
     assert (over.state, over.note, over.ended) == ("stuck", "no way", "9")
-    assert not on(db, goals.end, "g", "cancelled", "", "9")
+    assert not on(db, goals.end_goal, "g", "cancelled", "", "9")
     late = msgspec.structs.replace(over, round=2)
-    assert not on(db, goals.judge, late)
+    assert not on(db, goals.store_judgement, late)
     with pytest.raises(StoreBusy):
-        on(db, goals.ask, msgspec.structs.replace(over, round=2))
+        on(db, goals.note_round_message, msgspec.structs.replace(over, round=2))
 
 
 def test_a_goals_steps_are_those_of_its_turns(db, clock):
@@ -86,7 +86,7 @@ def test_a_goals_steps_are_those_of_its_turns(db, clock):
         return log.live.key
 
     key = asyncio.run(main())
-    assert [on(db, goals.steps_taken, key, first) for first in (1, 2, 3, 4)] == [6, 3, 2, 0]
+    assert [on(db, goals.count_steps, key, first) for first in (1, 2, 3, 4)] == [6, 3, 2, 0]
 
 
 def test_a_calls_sums_are_those_of_the_session_it_works_for(db, clock):
@@ -97,26 +97,26 @@ def test_a_calls_sums_are_those_of_the_session_it_works_for(db, clock):
     helper = HelperRow("h1", "root", 0, "c", HelperWish("do it"), "h")
     on(db, helper_rows.add, helper)
     plain = [("day", "D"), ("session", "root"), ("person", "D ann")]
-    assert on(db, wallet.scopes_of, "h", "D") == plain == on(db, wallet.scopes_of, "r", "D")
-    assert on(db, wallet.scopes_of, "forked", "D")[1] == ("session", "forked")
-    assert on(db, wallet.scopes_of, "gone", "D") == [("day", "D"), ("session", "gone"), ("person", "D ")]
+    assert on(db, wallet.list_scopes, "h", "D") == plain == on(db, wallet.list_scopes, "r", "D")
+    assert on(db, wallet.list_scopes, "forked", "D")[1] == ("session", "forked")
+    assert on(db, wallet.list_scopes, "gone", "D") == [("day", "D"), ("session", "gone"), ("person", "D ")]
 
     db.write_now(lambda c: c.execute("UPDATE helpers SET budget_usd = 0.5"))
     on(db, schedules.add, Schedule("sch", "n", "2026", "0 * * * *", "", "UTC", "x"), "2026", clock)
     job = on(db, jobs.lease, (schedules.KIND,), "w", 60, clock)
-    on(db, schedules.begin, job, Firing("sch", "2026"), "t")
-    on(db, schedules.enter, job.id, "root")
+    on(db, schedules.begin_run, job, Firing("sch", "2026"), "t")
+    on(db, schedules.set_run_session, job.id, "root")
     on(db, goals.add, goal("g", "root", "1"))
-    found = on(db, wallet.scopes_of, "h", "D")
+    found = on(db, wallet.list_scopes, "h", "D")
     assert found == [*plain[:2], ("helper", "h1"), plain[2], ("schedule", "D sch"), ("goal", "g")]
-    assert on(db, wallet.scopes_of, "root", "D") == [*plain, ("schedule", "D sch"), ("goal", "g")]
-    caps = [on(db, wallet.own_cap, scope) for scope in found]
+    assert on(db, wallet.list_scopes, "root", "D") == [*plain, ("schedule", "D sch"), ("goal", "g")]
+    caps = [on(db, wallet.read_own_cap, scope) for scope in found]
     assert caps == [None, None, Cap(0.5, setting="budget_usd"), None, None, Cap(1.5, setting="--budget")]
-    assert on(db, wallet.own_cap, ("goal", "none")) == Cap(setting="--budget")
+    assert on(db, wallet.read_own_cap, ("goal", "none")) == Cap(setting="--budget")
 
 
 def reserve(db, cap: Cap, near: float, usd: float | None, tokens: int, prompt: int = 0) -> tuple[str, ...]:
-    asked = Asked("s", "turn", "m", usd, tokens, "t", prompt)
+    asked = PlannedCall("s", "turn", "m", usd, tokens, "t", prompt)
     return on(db, wallet.reserve, asked, [("day", "D")], {"day": cap}, near).near
 
 
@@ -134,7 +134,7 @@ def test_a_cap_may_be_reached_but_not_passed(db):
     with pytest.raises(BudgetReached) as refused:
         reserve(db, tokens, 9, None, 1)
     assert refused.value.hint == "tokens"
-    assert on(db, wallet.spent, ("day", "D")) == (1.0, 1000)
+    assert on(db, wallet.read_spending, ("day", "D")) == (1.0, 1000)
 
 
 @ONLY_SQLITE
@@ -182,11 +182,11 @@ def test_a_sum_is_near_its_cap_by_its_share_or_by_the_next_call(db, cap: Cap, sp
     ],
 )
 def test_a_cancelled_call_costs_what_was_sent_and_shown(db, usd, tokens, prompt, shown, left):
-    asked = Asked("s", "turn", "m", usd, tokens, "t", prompt)
+    asked = PlannedCall("s", "turn", "m", usd, tokens, "t", prompt)
     held = on(db, wallet.reserve, asked, [("day", "D")], {}, 0.8)
-    assert on(db, wallet.unsettled) == 1
-    on(db, wallet.settle_cancelled, held.id, asked, shown)
-    assert on(db, wallet.spent, ("day", "D")) == left and on(db, wallet.unsettled) == 0
+    assert on(db, wallet.count_open_reservations) == 1
+    on(db, wallet.settle_cancelled_call, held.id, asked, shown)
+    assert on(db, wallet.read_spending, ("day", "D")) == left and on(db, wallet.count_open_reservations) == 0
     [row] = db.read_now(lambda c: c.execute("SELECT usd, tokens FROM wallet_calls").fetchall())
     assert row == (None if usd is None else left[0], left[1])
 
@@ -194,14 +194,17 @@ def test_a_cancelled_call_costs_what_was_sent_and_shown(db, usd, tokens, prompt,
 def test_a_price_that_becomes_known_is_added_and_one_that_is_lost_taken_off(db):
     scope = ("day", "D")
     known, unknown = (
-        on(db, wallet.reserve, Asked("s", "turn", "m", usd, 10, "t"), [scope], {}, 0.8) for usd in (0.5, None)
+        on(db, wallet.reserve, PlannedCall("s", "turn", "m", usd, 10, "t"), [scope], {}, 0.8)
+        for usd in (0.5, None)
     )
     on(db, wallet.settle, unknown.id, 0.25, 30)
-    assert on(db, wallet.spent, scope) == (0.75, 40)
+    assert on(db, wallet.read_spending, scope) == (0.75, 40)
     on(db, wallet.settle, known.id, None, 5)
-    assert on(db, wallet.spent, scope) == (0.25, 35)
+    assert on(db, wallet.read_spending, scope) == (0.25, 35)
     on(db, wallet.settle, 99, 1.0, 1)
-    assert on(db, wallet.spent, scope) == (0.25, 35) and on(db, wallet.spent, ("day", "E")) == (0.0, 0)
+    assert on(db, wallet.read_spending, scope) == (0.25, 35) and on(
+        db, wallet.read_spending, ("day", "E")
+    ) == (0.0, 0)
 
 
 def test_answers_wait_for_the_end_of_quiet_hours_in_one_job(db, clock):
@@ -216,17 +219,17 @@ def test_answers_wait_for_the_end_of_quiet_hours_in_one_job(db, clock):
             )
         )
     for job, target in (("j0", "chat"), ("j1", "chat"), ("j2", "other")):
-        on(db, digests.hold, job, target, "2026-11-22T07:00:00", clock)
-    due = [on(db, jobs.waiting, digests.KIND, target) for target in ("chat", "other")]
+        on(db, digests.hold_answer, job, target, "2026-11-22T07:00:00", clock)
+    due = [on(db, jobs.find_waiting, digests.KIND, target) for target in ("chat", "other")]
     assert [job.run_after for job in due] == ["2026-11-22T07:00:00"] * 2
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM jobs WHERE kind = 'digest'").fetchall()) == [
         (2,)
     ]
-    assert on(db, digests.take, "chat") == [
+    assert on(db, digests.take_answers, "chat") == [
         HeldAnswer("", "answered", "n", "text 1"),
         HeldAnswer("News", "answered", "n", "text 0"),
     ]
-    assert on(db, digests.take, "chat") == [] and len(on(db, digests.take, "other")) == 1
+    assert on(db, digests.take_answers, "chat") == [] and len(on(db, digests.take_answers, "other")) == 1
 
 
 def test_an_engines_positions_never_go_back(db):

@@ -34,9 +34,9 @@ def test_a_call_has_one_helper_and_a_parent_numbers_its_own(db, clock):
     one, two, again, other = added(db, row("a"), row("b"), row("a"), row("a", "s2"))
     assert [one.name, two.name, again.name, other.name] == ["helper-1", "helper-2", "helper-1", "helper-1"]
     assert again == one and read(db, two) == two
-    assert db.read_now(lambda c: helper_rows.of_parent(c, "s1")) == [one, two]
-    assert db.read_now(lambda c: helper_rows.of_session(c, "s1.b")) == two
-    assert db.read_now(lambda c: helper_rows.of_call(c, "s2", "b")) is None
+    assert db.read_now(lambda c: helper_rows.list_helpers(c, "s1")) == [one, two]
+    assert db.read_now(lambda c: helper_rows.find_by_session(c, "s1.b")) == two
+    assert db.read_now(lambda c: helper_rows.find_by_call(c, "s2", "b")) is None
     with pytest.raises(NotFound):
         db.read_now(lambda c: helper_rows.get(c, "nobody"))
 
@@ -48,42 +48,44 @@ def test_a_living_process_keeps_its_helper(db, clock):
     assert not db.read_now(lambda c: claims.is_gone(c, mine)), "it counts as living"
     assert db.write_now(lambda c: helper_rows.take(c, one.id, mine)), "its own it may take again"
     assert not db.write_now(lambda c: helper_rows.take(c, one.id, other))
-    db.write_now(lambda c: helper_rows.leave(c, one.id, other))
+    db.write_now(lambda c: helper_rows.release(c, one.id, other))
     assert read(db, one).owner == mine
-    db.write_now(lambda c: helper_rows.leave(c, one.id, mine))
+    db.write_now(lambda c: helper_rows.release(c, one.id, mine))
     assert db.write_now(lambda c: helper_rows.take(c, one.id, other)) and read(db, one).owner == other
 
 
 @ONLY_SQLITE
 def test_the_helper_of_a_process_that_died_is_taken_over(db, clock):
     [one] = added(db, row("a"))
-    db.write_now(lambda c: helper_rows.hold(c, one.id, DEAD))
+    db.write_now(lambda c: helper_rows.set_owner(c, one.id, DEAD))
     assert db.write_now(lambda c: helper_rows.take(c, one.id, claims.owner_name("mine")))
 
 
 def test_a_helper_ends_once_and_by_its_owner(db, clock):
     [one] = added(db, row("a"))
     mine = claims.owner_name("mine")
-    db.write_now(lambda c: helper_rows.hold(c, one.id, mine))
+    db.write_now(lambda c: helper_rows.set_owner(c, one.id, mine))
     ended = msgspec.structs.replace(one, reason="answered", answer="42", ended="t1")
-    assert not db.write_now(lambda c: helper_rows.end(c, ended, claims.owner_name("other")))
-    assert db.write_now(lambda c: helper_rows.end(c, ended, mine))
-    assert not db.write_now(lambda c: helper_rows.end(c, msgspec.structs.replace(ended, answer="43")))
+    assert not db.write_now(lambda c: helper_rows.end_helper(c, ended, claims.owner_name("other")))
+    assert db.write_now(lambda c: helper_rows.end_helper(c, ended, mine))
+    assert not db.write_now(lambda c: helper_rows.end_helper(c, msgspec.structs.replace(ended, answer="43")))
     assert read(db, one) == msgspec.structs.replace(ended, state="ended")
-    db.write_now(lambda c: helper_rows.hold(c, one.id, mine))
+    db.write_now(lambda c: helper_rows.set_owner(c, one.id, mine))
     assert read(db, one).owner == "" and not db.write_now(lambda c: helper_rows.take(c, one.id, mine))
 
 
 def test_results_are_delivered_once_oldest_first(db, clock):
     one, two, _ = added(db, row("a"), row("b"), row("c"))
-    assert db.read_now(lambda c: helper_rows.ready(c, "s1")) is None
+    assert db.read_now(lambda c: helper_rows.find_next_result(c, "s1")) is None
     for helper, at in ((two, "t1"), (one, "t2")):
-        db.write_now(lambda c, h=helper, at=at: helper_rows.end(c, msgspec.structs.replace(h, ended=at)))
+        db.write_now(
+            lambda c, h=helper, at=at: helper_rows.end_helper(c, msgspec.structs.replace(h, ended=at))
+        )
     for helper in (two, one):
-        found = db.read_now(lambda c: helper_rows.ready(c, "s1"))
+        found = db.read_now(lambda c: helper_rows.find_next_result(c, "s1"))
         assert found is not None and found.id == helper.id
         db.write_now(lambda c, h=helper: helper_rows.deliver(c, h.id, "t3"))
-    assert db.read_now(lambda c: helper_rows.ready(c, "s1")) is None
+    assert db.read_now(lambda c: helper_rows.find_next_result(c, "s1")) is None
     with pytest.raises(StoreBusy):
         db.write_now(lambda c: helper_rows.deliver(c, one.id, "t4"))
     assert read(db, one).delivered == "t3"
@@ -97,14 +99,14 @@ def test_what_people_see_of_helpers(db, clock):
         await talk(db, clock, "s1.b", "x")
 
     asyncio.run(main())
-    db.write_now(lambda c: helper_rows.hold(c, one.id, claims.owner_name("mine")))
+    db.write_now(lambda c: helper_rows.set_owner(c, one.id, claims.owner_name("mine")))
     tree = WorkingTree("/t", "/r", "c0")
-    db.write_now(lambda c: helper_rows.keep_tree(c, two.id, tree))
-    db.write_now(lambda c: helper_rows.end(c, msgspec.structs.replace(two, reason="answered")))
+    db.write_now(lambda c: helper_rows.store_tree(c, two.id, tree))
+    db.write_now(lambda c: helper_rows.end_helper(c, msgspec.structs.replace(two, reason="answered")))
     assert read(db, two).tree == tree
 
     def lines() -> list[str]:
-        return [view.line for view in db.read_now(lambda c: helper_rows.seen(c, "s1"))]
+        return [view.line for view in db.read_now(lambda c: helper_rows.list_views(c, "s1"))]
 
     assert lines() == [
         "helper-1 works, 0 calls, 0 tokens: do a",
@@ -117,7 +119,7 @@ def test_what_people_see_of_helpers(db, clock):
         "no edits": MergePlan("p"),
     }
     for words, plan in plans.items():
-        db.write_now(lambda c, plan=plan: helper_rows.keep_merge(c, three.id, plan))
+        db.write_now(lambda c, plan=plan: helper_rows.store_merge(c, three.id, plan))
         assert words in lines()[2] and read(db, three).merge == plan
 
 
@@ -128,9 +130,9 @@ def test_a_deleted_session_takes_its_helpers_with_it_and_itself_from_its_parents
 
     asyncio.run(main())
     _, other = added(db, row("a"), row("c", "s2"))
-    db.write_now(lambda c: session_deletion.delete(c, "s1.a"))
-    assert db.read_now(lambda c: helper_rows.of_parent(c, "s1")) == []
+    db.write_now(lambda c: session_deletion.delete_session(c, "s1.a"))
+    assert db.read_now(lambda c: helper_rows.list_helpers(c, "s1")) == []
     [_] = added(db, row("b"))
-    db.write_now(lambda c: session_deletion.delete(c, "s1"))
-    assert db.read_now(lambda c: helper_rows.of_parent(c, "s1")) == []
-    assert db.read_now(lambda c: helper_rows.of_parent(c, "s2")) == [other]
+    db.write_now(lambda c: session_deletion.delete_session(c, "s1"))
+    assert db.read_now(lambda c: helper_rows.list_helpers(c, "s1")) == []
+    assert db.read_now(lambda c: helper_rows.list_helpers(c, "s2")) == [other]

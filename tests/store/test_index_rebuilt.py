@@ -60,7 +60,7 @@ def path(tmp_path, written):
 @pytest.mark.slow
 def test_newest_and_asked_for_sessions_are_found_at_once_and_all_in_the_end(path, clock):
     db = StateDatabase.open(path, clock)
-    assert db.read_now(index.count_unindexed) == 60
+    assert db.read_now(index.count_backlog) == 60
     put(db, "new", "a brand new word")
     assert search.find_now(db, "brand")[0].session_id == "new"
     assert search.find_now(db, "place60x500")[0].session_id == "s60"
@@ -68,7 +68,7 @@ def test_newest_and_asked_for_sessions_are_found_at_once_and_all_in_the_end(path
     assert search.find_now(db, "place7x9", profile="alice")[0].session_id == "s7"
     while db.write_now(index.index_batch):
         pass
-    assert db.read_now(index.count_unindexed) == 0
+    assert db.read_now(index.count_backlog) == 0
     assert search.find_now(db, "place1x1")[0].session_id == "s1"
     assert search.find_now(db, "camped", 3)
     counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM messages_fts WHERE rowid % 2 = 0)"
@@ -95,7 +95,7 @@ while db.write_now(index.index_batch):
         process.kill()
         process.communicate()
     db = StateDatabase.open(path, clock)
-    left = db.read_now(index.count_unindexed)
+    left = db.read_now(index.count_backlog)
     assert 0 < left < 60
     while db.write_now(index.index_batch):
         pass
@@ -122,14 +122,14 @@ def test_three_hundred_messages_are_indexed_at_once_the_newest_sessions_first(tm
     for number in range(70):
         put(db, f"s{number}", "a", "b")
     put(db, "new", *(f"word{number}" for number in range(100)))
-    assert db.read_now(index.has_new) and db.read_now(index.has_unindexed)
+    assert db.read_now(index.has_new) and db.read_now(index.has_backlog)
     assert db.write_now(index.index_new)
     found = indexed(db)
     assert (found["new"], found["old"], len(found)) == (100, 60, 72)
     assert db.write_now(index.index_new) and indexed(db)["old"] == 360
     assert db.read_now(index.has_new)
     assert not db.write_now(index.index_new) and indexed(db)["old"] == 500
-    assert not db.read_now(index.has_new) and not db.read_now(index.has_unindexed)
+    assert not db.read_now(index.has_new) and not db.read_now(index.has_backlog)
     assert [hit.seq for hit in search.find_now(db, "word499")] == [500]
     db.close()
 
@@ -138,7 +138,7 @@ def test_long_messages_fill_a_batch_by_their_characters(tmp_path, clock):
     db = StateDatabase.open(tmp_path / "state.db", clock)
     put(db, "s", "a " * 149_999, "b", "c " * 150_000, "d", "e")
     assert [db.write_now(index.index_new) and indexed(db)["s"] for _ in range(3)] == [3, False, False]
-    assert indexed(db)["s"] == 5 and db.read_now(index.count_unindexed) == 0
+    assert indexed(db)["s"] == 5 and db.read_now(index.count_backlog) == 0
     db.close()
 
 
@@ -165,9 +165,9 @@ def test_what_is_asked_for_is_indexed_before_the_rest(tmp_path, clock, named, fi
     for number in (1, 2, 3):
         put(db, f"s{number}", *["x"] * 301, profile="ann" if number == 2 else "")
     db.write_now(lambda c: c.execute("UPDATE sessions SET dirty = 2"))
-    assert not db.read_now(index.has_new) and db.read_now(index.has_unindexed)
-    assert db.read_now(index.count_unindexed) == 3 and not db.write_now(index.index_new)
-    work = index.missing(named.get("session_id"), named.get("profile"))
+    assert not db.read_now(index.has_new) and db.read_now(index.has_backlog)
+    assert db.read_now(index.count_backlog) == 3 and not db.write_now(index.index_new)
+    work = index.backlog_write(named.get("session_id"), named.get("profile"))
     assert db.write_now(work) and indexed(db) == {first: 300}
     assert db.write_now(work) == (not named) and indexed(db)[first] == 301
     db.close()

@@ -26,23 +26,23 @@ _CALL = (
 
 
 WORKS: dict[str, Callable[[apsw.Connection], object]] = {
-    "waiting": lambda db: chats.waiting(db, 1),
-    "is_begun": lambda db: chats.is_begun(db, 1),
-    "open_chats": lambda db: chats.open_chats(db, ["board"]),
-    "replace_waiting": lambda db: chats.replace_waiting(db, 1, "m1", "{}"),
-    "finish_begun": lambda db: chats.finish_begun(db, 1),
-    "drop_waiting": lambda db: chats.drop_waiting(db, 1, 5_000),
-    "due": lambda db: chats.due(db, "board"),
-    "next_out": lambda db: chats.next_out(db, "board", 1),
-    "has_out": lambda db: chats.has_out(db, 1),
-    "sort_out": lambda db: chats.sort_out(db, "board"),
+    "waiting": lambda db: chats.list_waiting(db, 1),
+    "is_begun": lambda db: chats.has_begun_turn(db, 1),
+    "open_chats": lambda db: chats.list_open_chats(db, ["board"]),
+    "replace_waiting": lambda db: chats.replace_waiting_update(db, 1, "m1", "{}"),
+    "finish_begun": lambda db: chats.finish_taken_updates(db, 1),
+    "drop_waiting": lambda db: chats.drop_waiting_updates(db, 1, 5_000),
+    "due": lambda db: chats.list_due(db, "board"),
+    "next_out": lambda db: chats.next_message(db, "board", 1),
+    "has_out": lambda db: chats.has_unsent(db, 1),
+    "sort_out": lambda db: chats.list_unfinished_sends(db, "board"),
     "is_due": lambda db: jobs.is_due(db, ["review"], CLOCK),
-    "due_in": lambda db: jobs.due_in_s(db, ["review"], CLOCK),
-    "waiting_job": lambda db: jobs.waiting(db, "review", "s1"),
-    "count_open": reviews.count_open,
+    "due_in": lambda db: jobs.seconds_until_due(db, ["review"], CLOCK),
+    "waiting_job": lambda db: jobs.find_waiting(db, "review", "s1"),
+    "count_open": reviews.count_open_reviews,
     "spent_since": lambda db: reviews.spent_since(db, "2100"),
-    "session_of": lambda db: api.session_of(db, "ann", "nobody"),
-    "shell_folder": lambda db: facts.shell_folder(db, 1, facts.ShellFolder("a", 0, KEPT), KEPT),
+    "session_of": lambda db: api.find_session(db, "ann", "nobody"),
+    "shell_folder": lambda db: facts.read_shell_folder(db, 1, facts.ShellFolder("a", 0, KEPT), KEPT),
 }
 
 
@@ -54,19 +54,19 @@ def test_what_was_done_with_is_not_read(db: StateDatabase, name: str) -> None:
 
 
 def _fill(connection: apsw.Connection) -> None:
-    chat = chats.chat_at(connection, HERE)
+    chat = chats.get_or_create_chat(connection, HERE)
     for number in range(KEPT):
-        row = chats.receive(connection, HERE, f"u{number}", "{}", 0)
+        row = chats.add_update(connection, HERE, f"u{number}", "{}", 0)
         assert row is not None
-        chats.mark(connection, row, "done")
+        chats.set_update_state(connection, row, "done")
         sessions.create(connection, NewSession(id=f"s{number}"), "2026")
-        api.adopt(connection, f"s{number}", "ann")
+        api.set_owner(connection, f"s{number}", "ann")
         job_id = jobs.enqueue(connection, NewJob("review", "{}", subject=f"s{number}"), CLOCK)
         reviews.add(connection, job_id, f"s{number}")
         values = (number, f"c{number}", '{"command":"make"}')
         connection.execute(_CALL, values)
     connection.execute("UPDATE jobs SET state = 'done'")
-    chats.post(connection, chat.id, ["{}"] * KEPT, 0)
+    chats.queue_messages(connection, chat.id, ["{}"] * KEPT, 0)
     connection.execute("UPDATE gateway_outbox SET state = 'sent'")
 
 

@@ -93,7 +93,7 @@ def test_a_process_that_has_ended_is_gone_before_its_parent_asks_about_it(db):
         return  # there the lease says so
     host, _, _, nonce, token = claims.owner_name("t").split(" ")
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        owner = f"{host} {child.pid} {claims.birth(child.pid)} {nonce} {token}"
+        owner = f"{host} {child.pid} {claims.read_process_birth(child.pid)} {nonce} {token}"
         assert not db.read_now(lambda c: claims.is_gone(c, owner))
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -111,11 +111,11 @@ def test_one_job_of_a_subject_at_a_time(db, clock):
 
 def test_a_waiting_job_can_be_rewritten_until_it_is_taken(db, clock):
     put(db, clock, subject="talk")
-    found = db.read_now(lambda c: jobs.waiting(c, "review", "talk"))
+    found = db.read_now(lambda c: jobs.find_waiting(c, "review", "talk"))
     assert db.write_now(lambda c: jobs.rewrite(c, found, '{"more":1}', found.run_after))
     assert take(db, clock).payload == '{"more":1}'
     assert not db.write_now(lambda c: jobs.rewrite(c, found, "{}", found.run_after))
-    assert db.read_now(lambda c: jobs.waiting(c, "review", "talk")) is None
+    assert db.read_now(lambda c: jobs.find_waiting(c, "review", "talk")) is None
 
 
 def test_a_released_job_is_due_at_once_and_a_clock_set_back_strands_none(db, clock):

@@ -11,7 +11,7 @@ from whet.contract.errors import NotFound, StoreCorrupt
 from whet.contract.origin import Origin
 from whet.store import learned, ledger, purge, sessions, starts
 from whet.store.learned import FileState, Mark, Use
-from whet.store.ledger import FileChange, NewRow, Quote, digest
+from whet.store.ledger import FileChange, NewRow, Quote, hash_text
 from whet.store.purge import PURGED
 from whet.store.sessions import NewSession
 from whet.store.starts import ContextItem
@@ -38,7 +38,7 @@ def test_a_change_is_kept_whole_and_found(db):
     change = FileChange("SKILL.md", "h1", "h2")
     whole = new(before="a", after="b", changes=(change,), base_hash="x", hash="y", evidence=(quote,))
     whole = msgspec.structs.replace(whole, trust="user", reason="why", undoes=9, profile="ann")
-    row = on(db, ledger.insert, whole, "now")
+    row = on(db, ledger.insert_row, whole, "now")
     for name in NewRow.__struct_fields__:
         assert getattr(row, name) == getattr(whole, name)
     assert (row.id, row.at, row.undone_by) == (1, "now", 0)
@@ -49,9 +49,9 @@ def test_a_change_is_kept_whole_and_found(db):
 
 
 def test_changes_are_listed_by_what_they_are_of(db):
-    on(db, ledger.insert, new(tool_call_id="c1", after="one"), "1")
-    on(db, ledger.insert, new(kind="skill", item="deploy", state="staged", task_id="j1"), "2")
-    on(db, ledger.insert, new(session_id="s2", parent_session_id="s1", task_id="j1", profile="ann"), "3")
+    on(db, ledger.insert_row, new(tool_call_id="c1", after="one"), "1")
+    on(db, ledger.insert_row, new(kind="skill", item="deploy", state="staged", task_id="j1"), "2")
+    on(db, ledger.insert_row, new(session_id="s2", parent_session_id="s1", task_id="j1", profile="ann"), "3")
 
     def ids(*args, **filters):
         return [row.id for row in on(db, ledger.select, *args, **filters)]
@@ -60,14 +60,14 @@ def test_changes_are_listed_by_what_they_are_of(db):
     assert ids(session_id="s2") == [3] and ids(kind="skill") == [2] and ids(item="user") == [3, 1]
     assert ids(states=("staged",)) == [2] and ids(states=("staged", "active")) == [3, 2, 1]
     assert ids(profile="") == [2, 1] and ids(profile="ann") == [3]
-    assert [row.id for row in on(db, ledger.of_task, "j1")] == [2, 3]
-    assert [row.id for row in on(db, ledger.of_task, "j1", ("staged",))] == [2]
-    assert on(db, ledger.of_task, "") == []
-    assert on(db, ledger.by_call, "s1", "c1").id == 1
-    assert on(db, ledger.by_call, "s1", "") is None and on(db, ledger.by_call, "s2", "c1") is None
-    assert on(db, ledger.counts) == {"active": 1, "staged": 1} and on(db, ledger.counts, "ann") == {
-        "active": 1
-    }
+    assert [row.id for row in on(db, ledger.list_task_rows, "j1")] == [2, 3]
+    assert [row.id for row in on(db, ledger.list_task_rows, "j1", ("staged",))] == [2]
+    assert on(db, ledger.list_task_rows, "") == []
+    assert on(db, ledger.find_by_call, "s1", "c1").id == 1
+    assert on(db, ledger.find_by_call, "s1", "") is None and on(db, ledger.find_by_call, "s2", "c1") is None
+    assert on(db, ledger.count_by_state) == {"active": 1, "staged": 1} and on(
+        db, ledger.count_by_state, "ann"
+    ) == {"active": 1}
     on(db, ledger.set_state, 2, "undone", undone_by=3)
     on(db, ledger.set_state, 1, "refused", reason="no proof")
     on(db, ledger.set_state, 1, "rejected")
@@ -77,43 +77,49 @@ def test_changes_are_listed_by_what_they_are_of(db):
 
 
 def test_a_hash_is_of_bytes_and_short():
-    assert digest("é") == digest("é".encode()) and len(digest("")) == 32 and digest("a") != digest("b")
-    assert digest("\ud800")
+    assert (
+        hash_text("é") == hash_text("é".encode())
+        and len(hash_text("")) == 32
+        and hash_text("a") != hash_text("b")
+    )
+    assert hash_text("\ud800")
 
 
 def test_files_follow_what_they_should_hold(db):
-    key = on(db, learned.keep_text, b"hello")
-    assert on(db, learned.keep_text, b"hello") == key and on(db, learned.text, key) == b"hello"
-    assert on(db, learned.text, "") == b""
+    key = on(db, learned.store_text, b"hello")
+    assert on(db, learned.store_text, b"hello") == key and on(db, learned.read_text, key) == b"hello"
+    assert on(db, learned.read_text, "") == b""
     with pytest.raises(StoreCorrupt, match="missing"):
-        on(db, learned.text, "0" * 32)
-    assert on(db, learned.state, "", "a.md") == FileState("a.md", "", "")
-    on(db, learned.want, "", "skills/a.md", "k0")
-    on(db, learned.want, "", "skills/a.md", key)
-    on(db, learned.want, "", "b.md", key)
-    on(db, learned.want, "ann", "b.md", "k1")
+        on(db, learned.read_text, "0" * 32)
+    assert on(db, learned.get_file_state, "", "a.md") == FileState("a.md", "", "")
+    on(db, learned.set_expected_hash, "", "skills/a.md", "k0")
+    on(db, learned.set_expected_hash, "", "skills/a.md", key)
+    on(db, learned.set_expected_hash, "", "b.md", key)
+    on(db, learned.set_expected_hash, "ann", "b.md", "k1")
     wanted = FileState("skills/a.md", key, "")
-    assert on(db, learned.state, "", "skills/a.md") == wanted
-    assert on(db, learned.states, "", "skills/") == [wanted]
-    assert [one.path for one in on(db, learned.states, "")] == ["b.md", "skills/a.md"]
-    assert {one.path for one in on(db, learned.unapplied, "")} == {"b.md", "skills/a.md"}
-    on(db, learned.saw, "", "b.md", "other")
-    on(db, learned.saw, "", "b.md", key)
-    assert on(db, learned.unapplied, "") == [wanted]
-    on(db, learned.want, "", "b.md", "")
-    assert on(db, learned.state, "", "b.md") == FileState("b.md", "", key)
-    on(db, learned.saw, "", "b.md", "")
-    assert [one.path for one in on(db, learned.states, "")] == ["skills/a.md"]
-    assert on(db, learned.states, "ann") == [FileState("b.md", "k1", "")]
+    assert on(db, learned.get_file_state, "", "skills/a.md") == wanted
+    assert on(db, learned.list_file_states, "", "skills/") == [wanted]
+    assert [one.path for one in on(db, learned.list_file_states, "")] == ["b.md", "skills/a.md"]
+    assert {one.path for one in on(db, learned.list_pending_files, "")} == {"b.md", "skills/a.md"}
+    on(db, learned.set_written_hash, "", "b.md", "other")
+    on(db, learned.set_written_hash, "", "b.md", key)
+    assert on(db, learned.list_pending_files, "") == [wanted]
+    on(db, learned.set_expected_hash, "", "b.md", "")
+    assert on(db, learned.get_file_state, "", "b.md") == FileState("b.md", "", key)
+    on(db, learned.set_written_hash, "", "b.md", "")
+    assert [one.path for one in on(db, learned.list_file_states, "")] == ["skills/a.md"]
+    assert on(db, learned.list_file_states, "ann") == [FileState("b.md", "k1", "")]
 
 
 def test_a_skill_without_a_mark_is_a_persons(db):
-    assert on(db, learned.mark, "", "deploy") == Mark("deploy", "person", False, "")
+    assert on(db, learned.get_mark, "", "deploy") == Mark("deploy", "person", False, "")
     mark = Mark("deploy", "agent", True, "git")
     on(db, learned.set_mark, "", Mark("deploy"))
     on(db, learned.set_mark, "", mark)
-    assert on(db, learned.mark, "", "deploy") == mark and on(db, learned.marks, "") == {"deploy": mark}
-    assert on(db, learned.marks, "ann") == {}
+    assert on(db, learned.get_mark, "", "deploy") == mark and on(db, learned.list_marks, "") == {
+        "deploy": mark
+    }
+    assert on(db, learned.list_marks, "ann") == {}
 
 
 def test_each_load_of_a_skill_leaves_a_receipt(db):
@@ -122,15 +128,15 @@ def test_each_load_of_a_skill_leaves_a_receipt(db):
         on(db, learned.add_use, "", use, "now")
     on(db, learned.add_use, "ann", made[0], "now")
     stored = [msgspec.structs.replace(use, at="now") for use in made]
-    assert on(db, learned.uses)[1:] == stored[::-1] and len(on(db, learned.uses, limit=1)) == 1
-    assert on(db, learned.uses, name="b") == [stored[1]]
-    assert on(db, learned.use_counts, "") == {"a": 2, "b": 1} and on(db, learned.use_counts, "ann") == {
+    assert on(db, learned.list_uses)[1:] == stored[::-1] and len(on(db, learned.list_uses, limit=1)) == 1
+    assert on(db, learned.list_uses, name="b") == [stored[1]]
+    assert on(db, learned.count_uses, "") == {"a": 2, "b": 1} and on(db, learned.count_uses, "ann") == {
         "a": 1
     }
 
 
 def test_a_purge_takes_the_words_and_leaves_the_row(db):
-    on(db, ledger.insert, new(before="b", after="a", evidence=(Quote("q"),), reason="r"), "now")
+    on(db, ledger.insert_row, new(before="b", after="a", evidence=(Quote("q"),), reason="r"), "now")
     on(db, purge.blank_row, 1)
     assert (on(db, ledger.get, 1).before, on(db, ledger.get, 1).after) == ("b", "a")
     on(db, purge.blank_row, 1, before=True)
@@ -139,13 +145,13 @@ def test_a_purge_takes_the_words_and_leaves_the_row(db):
     on(db, purge.blank_row, 1, after=True, proof=True)
     row = on(db, ledger.get, 1)
     assert (row.after, row.reason, row.evidence, row.at) == (PURGED, "", (), "now")
-    held, free = on(db, learned.keep_text, b"one two"), on(db, learned.keep_text, b"two three")
-    last = on(db, learned.keep_text, b"seen three")
-    on(db, learned.want, "", "a", held)
-    on(db, learned.saw, "", "b", last)
-    assert set(on(db, purge.texts_with, [("two",)])) == {held, free}
-    assert on(db, purge.texts_with, [("two", "one")]) == [held]
-    assert on(db, purge.texts_with, [("four",), ("three", "two")]) == [free]
+    held, free = on(db, learned.store_text, b"one two"), on(db, learned.store_text, b"two three")
+    last = on(db, learned.store_text, b"seen three")
+    on(db, learned.set_expected_hash, "", "a", held)
+    on(db, learned.set_written_hash, "", "b", last)
+    assert set(on(db, purge.find_texts, [("two",)])) == {held, free}
+    assert on(db, purge.find_texts, [("two", "one")]) == [held]
+    assert on(db, purge.find_texts, [("four",), ("three", "two")]) == [free]
     assert on(db, purge.drop_texts, [held, free, last]) == 1
     assert [on(db, purge.has_text, key) for key in (held, free, last, "")] == [True, False, True, True]
     for name, label in (("x", "secret"), ("y", "open")):
@@ -154,4 +160,4 @@ def test_a_purge_takes_the_words_and_leaves_the_row(db):
     on(db, purge.drop_labels, ["secret"])
     labels = db.read_now(lambda c: c.execute("SELECT label FROM context_items ORDER BY name").fetchall())
     assert labels == [("",), ("open",)]
-    assert on(db, purge.prompts_with, ["open", "is secret", "it"]) == ["y", "x"]
+    assert on(db, purge.find_prompts, ["open", "is secret", "it"]) == ["y", "x"]

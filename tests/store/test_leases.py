@@ -10,7 +10,7 @@ import pytest
 from tests.store.test_jobs import put, take
 from tests.support import beat, let_pass
 from whet.store import jobs
-from whet.store.leases import HEARTBEAT_S, LEASE_S, LeaseLost, run_leased
+from whet.store.leases import HEARTBEAT_S, LEASE_S, LeaseLost, run_with_lease
 
 pytestmark = pytest.mark.usefixtures("still_time")
 
@@ -24,7 +24,7 @@ class Work:
         self.job = take(db, clock)
         self.events: list[str] = []
         self.go = asyncio.Event()
-        self.running = asyncio.ensure_future(run_leased(db, clock, self.job, self._work(), self._stop))
+        self.running = asyncio.ensure_future(run_with_lease(db, clock, self.job, self._work(), self._stop))
 
     async def _work(self) -> str:
         self.events.append("begun")

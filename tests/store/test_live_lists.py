@@ -47,7 +47,7 @@ def test_compactions_of_a_session_are_summed_without_those_that_were_undone(db, 
         await log.undo_last_turn()
 
     def sums(id_):
-        return db.read_now(lambda c: compactions.of_session(c, id_))
+        return db.read_now(lambda c: compactions.sum_compactions(c, id_))
 
     asyncio.run(main())
     turn_of = "SELECT turn FROM compactions WHERE undone = '' ORDER BY id"
@@ -67,7 +67,7 @@ def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
         await compactions.record(log, turn, [user("short")], "simple", 9, 1)
         log.close()
         again = await Transcript.open(db, "s1", clock)
-        resumed = await again.unfinished_turn()
+        resumed = await again.claim_unfinished_turn()
         assert resumed is not None
         assert (resumed.steps, resumed.messages, resumed.tool_calls, resumed.usage) == (1, 3, 1, USAGE)
         assert [m.text for m in again.messages] == ["short"] and again.open_calls(resumed) == []
@@ -106,22 +106,22 @@ def test_what_is_read_again_stays_the_same_objects(db, clock):
 def test_what_can_be_resumed_and_what_was_said_last(db, clock):
     async def main():
         log = await new_log(db, clock)
-        assert log.live.last_words() == "" and log.live.turn_number == 0
-        coming = log.writer.next_turn()
-        assert log.writer.next_turn() == coming
-        assert isinstance(log.live.nothing_to_resume(), NotFound)
+        assert log.live.last_user_text() == "" and log.live.turn_number == 0
+        coming = log.writer.next_turn_id()
+        assert log.writer.next_turn_id() == coming
+        assert isinstance(log.live.resume_error(), NotFound)
         turn = await log.begin_turn(user("one"))
-        assert turn.id == coming and log.writer.next_turn() != coming
-        assert isinstance(log.live.nothing_to_resume(), StoreBusy)
+        assert turn.id == coming and log.writer.next_turn_id() != coming
+        assert isinstance(log.live.resume_error(), StoreBusy)
         await log.append_user(turn, user("two"))
         await log.append_reply(turn, answer("ok"), USAGE, "m")
-        assert log.live.last_words() == "two" and log.live.turn_number == 1
+        assert log.live.last_user_text() == "two" and log.live.turn_number == 1
         await log.end_turn(turn, "answered", "")
         assert log.live.turn_number == 0
         return log.live.key
 
     key = asyncio.run(main())
-    assert db.read_now(lambda c: live.last_turn(c, key)) == 1
+    assert db.read_now(lambda c: live.find_last_turn(c, key)) == 1
 
 
 def test_another_process_that_went_on_is_taken_in_before_the_next_turn(db, clock):

@@ -12,7 +12,7 @@ from whet.contract.delegation import HelperWish
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
 from whet.store import grants, helper_rows, index, learned, outcomes, rows, sessions, starts
-from whet.store.copies import nearest
+from whet.store.copies import find_nearest
 from whet.store.grants import GrantRepository, GrantRow
 from whet.store.helper_rows import HelperRow
 from whet.store.learned import Use
@@ -105,14 +105,14 @@ def test_each_message_stands_in_the_index_with_its_marks_and_some_with_a_beat(db
     assert having(index.profile_mark("ann")) == [-2 * (one | 2), -2 * (one | 1)]
     assert having(index.workspace_mark("/w"), index.role_mark(rows.USER)) == [-2 * (one | 1)]
     assert len(having("\ue00420261121")) == 4 == len(having("\ue005202611"))
-    on(db, index.take_out, one | 2, one | 3)
+    on(db, index.remove_messages, one | 2, one | 3)
     assert having(index.profile_mark("ann")) == [-2 * (one | 1)]
     asyncio.run(log.end_turn(turn, "answered", ""))
 
 
 def test_of_each_way_to_where_it_was_said_the_last_that_is_there_counts():
-    assert list(nearest([[1, 2, 3], [4, 5], [6, 2], [7]], {1, 2, 4, 5, 6})) == [2, 5]
-    assert list(nearest([[1, 2, 3]], {1, 3})) == [1] and list(nearest([[1]], {2})) == []
+    assert list(find_nearest([[1, 2, 3], [4, 5], [6, 2], [7]], {1, 2, 4, 5, 6})) == [2, 5]
+    assert list(find_nearest([[1, 2, 3]], {1, 3})) == [1] and list(find_nearest([[1]], {2})) == []
 
 
 def test_a_grant_is_kept_once_and_taken_back_once(db, clock):
@@ -128,7 +128,7 @@ def test_a_grant_is_kept_once_and_taken_back_once(db, clock):
     assert (second.workspace, second.id > first.id) == ("/w", True)
     assert on(db, grants.add, "t", "p", "", "later") == first
     assert on(db, grants.remove, first.id) and not on(db, grants.remove, first.id)
-    assert on(db, grants.all_grants) == [second]
+    assert on(db, grants.list_grants) == [second]
 
 
 def test_what_a_session_began_with_and_what_chance_kept_from_it(db):
@@ -137,15 +137,18 @@ def test_what_a_session_began_with_and_what_chance_kept_from_it(db):
     shown, kept = ContextItem("skill", "a", "h1", "l" * 130), ContextItem("skill", "b", "h2")
     on(db, starts.record_items, "s1", [shown], [kept], randomised=True)
     on(db, starts.record_items, "s2", [kept])
-    assert on(db, starts.held_out, "s1") == {"b"} and on(db, starts.held_out, "s2") == frozenset()
+    assert (
+        on(db, starts.list_held_out_names, "s1") == {"b"}
+        and on(db, starts.list_held_out_names, "s2") == frozenset()
+    )
     db.write_now(lambda c: c.execute("UPDATE sessions SET turns = 1"))
-    uses = on(db, outcomes.item_uses, ["skill"])
+    uses = on(db, outcomes.list_item_uses, ["skill"])
     assert [(use.item.name, use.session_id, use.held_out, use.randomised) for use in uses] == [
         ("a", "s1", False, True),
         ("b", "s1", True, True),
         ("b", "s2", False, False),
     ]
-    assert uses[0].item.label == "l" * 120 and on(db, outcomes.item_uses, ["memory"]) == []
+    assert uses[0].item.label == "l" * 120 and on(db, outcomes.list_item_uses, ["memory"]) == []
     with pytest.raises(NotFound):
         on(db, starts.record_items, "gone", [])
 
@@ -169,9 +172,9 @@ def test_the_chats_in_which_a_skill_was_opened_are_counted_once_each(db):
     use("s1", "other.md")
     use("s2", name="b")
     use("s2", hash_="h2")
-    found = on(db, outcomes.loading_sessions, "")
+    found = on(db, outcomes.count_loading_sessions, "")
     assert found == {("a", "h"): 2, ("b", "h"): 1, ("a", "h2"): 1}
-    assert on(db, outcomes.loading_sessions, "ann") == {}
+    assert on(db, outcomes.count_loading_sessions, "ann") == {}
 
 
 def test_a_session_that_has_asked_for_helpers_says_so(db):

@@ -12,7 +12,7 @@ from whet.clock import SystemClock
 from whet.contract.messages import Message
 from whet.store.database import StateDatabase
 from whet.store.search import find_now
-from whet.store.sessions import NewSession, count
+from whet.store.sessions import NewSession, count_chats
 from whet.store.transcript import Transcript
 
 
@@ -33,7 +33,7 @@ def test_a_million_messages_stay_whole_and_searchable(tmp_path: Path) -> None:
     for query in ("zugzwangish", "独角", '"needle 独角兽"'):
         assert [hit.session_id for hit in find_now(database, query, 3)] == [planted]
     assert len(find_now(database, "the", 10)) == 10
-    assert database.read_now(count) == 5_001
+    assert database.read_now(count_chats) == 5_001
     assert database.read_now(lambda db: db.execute("select count(*) from messages").fetchone()) == (
         1_000_001,
     )

@@ -20,11 +20,11 @@ def test_items_of_a_session_come_back_with_what_chance_left_out(db, clock) -> No
     async def check() -> None:
         await talk(db, clock, "s1", "hello")
         await db.write(lambda c: starts.record_items(c, "s1", [NOTE], [SKILL], randomised=True))
-        notes = await db.read(lambda c: outcomes.item_uses(c, ("memory", "user")))
+        notes = await db.read(lambda c: outcomes.list_item_uses(c, ("memory", "user")))
         assert [(use.item, use.session_id, use.held_out, use.randomised) for use in notes] == [
             (NOTE, "s1", False, True)
         ]
-        (skill,) = await db.read(lambda c: outcomes.item_uses(c, ("skill",)))
+        (skill,) = await db.read(lambda c: outcomes.list_item_uses(c, ("skill",)))
         assert skill.item == SKILL and skill.held_out
 
     asyncio.run(check())
@@ -37,8 +37,8 @@ def test_private_sessions_children_and_empty_ones_say_nothing(db, clock) -> None
         await new_log(db, clock, "empty")
         for name in ("private", "child", "empty"):
             await db.write(lambda c, name=name: starts.record_items(c, name, [NOTE]))
-        assert await db.read(lambda c: outcomes.item_uses(c, ("memory",))) == []
-        assert await db.read(lambda c: outcomes.turn_outcomes(c)) == []
+        assert await db.read(lambda c: outcomes.list_item_uses(c, ("memory",))) == []
+        assert await db.read(lambda c: outcomes.list_turn_outcomes(c)) == []
 
     asyncio.run(check())
 
@@ -49,9 +49,9 @@ def test_signals_of_a_turn(db, clock) -> None:
             db, clock, "s1", "run the tests", "No, run them with pytest.", "thanks", "and now deploy"
         )
         await log.undo_last_turn()
-        await db.write(lambda c: outcomes.signal(c, "s1", "good", "now", turn=3))
-        await db.write(lambda c: outcomes.signal(c, "s1", "correction", "now", turn=1))
-        found = await db.read(lambda c: outcomes.turn_outcomes(c))
+        await db.write(lambda c: outcomes.record_signal(c, "s1", "good", "now", turn=3))
+        await db.write(lambda c: outcomes.record_signal(c, "s1", "correction", "now", turn=1))
+        found = await db.read(lambda c: outcomes.list_turn_outcomes(c))
         assert [sorted(turn.signals) for turn in found] == [["correction"], [], ["good"], ["undo"]]
         assert [turn.had_trouble for turn in found] == [True, False, False, True]
 
@@ -62,10 +62,10 @@ def test_a_retry_is_no_undo_and_good_takes_bad_back(db, clock) -> None:
     async def check() -> None:
         log = await talk(db, clock, "s1", "run the tests")
         await log.undo_last_turn()
-        assert await db.write(lambda c: outcomes.signal(c, "s1", "retry", "now")) == 1
-        await db.write(lambda c: outcomes.signal(c, "s1", "bad", "now"))
-        await db.write(lambda c: outcomes.signal(c, "s1", "good", "now"))
-        (turn,) = await db.read(lambda c: outcomes.turn_outcomes(c))
+        assert await db.write(lambda c: outcomes.record_signal(c, "s1", "retry", "now")) == 1
+        await db.write(lambda c: outcomes.record_signal(c, "s1", "bad", "now"))
+        await db.write(lambda c: outcomes.record_signal(c, "s1", "good", "now"))
+        (turn,) = await db.read(lambda c: outcomes.list_turn_outcomes(c))
         assert turn.signals == {"retry", "good"}
 
     asyncio.run(check())
@@ -80,12 +80,12 @@ def test_failed_calls_are_counted_but_denied_ones_are_not(db, clock) -> None:
         await finish(log, turn, first)
         for call, kind in ((second, "exit"), (third, "denied")):
             output = ToolOutput("no", error_kind=kind)
-            await log.call_finished(turn, call, result(call), output=output, duration_s=0.1)
+            await log.store_call_result(turn, call, result(call), output=output, duration_s=0.1)
         await log.append_reply(turn, answer("done"), USAGE, "m")
         await log.end_turn(turn, "failed", "it broke")
-        (found,) = await db.read(lambda c: outcomes.turn_outcomes(c))
+        (found,) = await db.read(lambda c: outcomes.list_turn_outcomes(c))
         assert (found.calls, found.failed_calls, found.signals) == (3, 1, {"failed"})
-        assert await db.read(lambda c: outcomes.calls_of(c, "s1")) == (3, 1)
+        assert await db.read(lambda c: outcomes.count_session_calls(c, "s1")) == (3, 1)
 
     asyncio.run(check())
 
@@ -94,10 +94,10 @@ def test_a_turn_that_is_not_there_is_named(db, clock) -> None:
     async def check() -> None:
         await new_log(db, clock)
         with pytest.raises(NotFound, match="no turn yet"):
-            await db.write(lambda c: outcomes.signal(c, "s1", "good", "now"))
+            await db.write(lambda c: outcomes.record_signal(c, "s1", "good", "now"))
         await talk(db, clock, "s2", "hello")
         with pytest.raises(NotFound, match="no turn 4"):
-            await db.write(lambda c: outcomes.signal(c, "s2", "good", "now", turn=4))
+            await db.write(lambda c: outcomes.record_signal(c, "s2", "good", "now", turn=4))
 
     asyncio.run(check())
 
@@ -106,8 +106,8 @@ def test_a_deleted_session_leaves_nothing_behind(db, clock) -> None:
     async def check() -> None:
         await talk(db, clock, "s1", "hello")
         await db.write(lambda c: starts.record_items(c, "s1", [NOTE]))
-        await db.write(lambda c: outcomes.signal(c, "s1", "bad", "now"))
-        await db.write(lambda c: session_deletion.delete(c, "s1"))
+        await db.write(lambda c: outcomes.record_signal(c, "s1", "bad", "now"))
+        await db.write(lambda c: session_deletion.delete_session(c, "s1"))
         left = await db.read(
             lambda c: c.execute(
                 "SELECT (SELECT count(*) FROM session_items) + (SELECT count(*) FROM turn_signals)"

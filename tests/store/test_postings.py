@@ -13,7 +13,7 @@ from tests.support import FixedClock
 from whet.store import index, rows, sessions
 from whet.store.database import StateDatabase
 from whet.store.postings import PostingReader, Postings
-from whet.store.query import terms
+from whet.store.query import parse_terms
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def read(db: StateDatabase, typed: str, limit: int, *, session: str = "", more: 
     def look(connection: apsw.Connection) -> Postings:
         first, last = rows.ids_of(sessions.key_of(connection, session)) if session else (0, 1 << 62)
         reader = PostingReader(connection, first, last, [])
-        [got] = reader.of_each(terms(typed), limit)
+        [got] = reader.read_terms(parse_terms(typed), limit)
         return reader.more(got, more) if more else got
 
     got = db.read_now(look)

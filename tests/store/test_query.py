@@ -46,15 +46,15 @@ def pairs(text: str, end: str = "") -> Term:
     ],
 )
 def test_what_is_typed_becomes_these_terms(typed: str, terms: list[Term]) -> None:
-    assert query.terms(typed) == terms
+    assert query.parse_terms(typed) == terms
 
 
 def test_of_many_words_sixteen_are_looked_for_and_of_a_long_text_the_beginning() -> None:
-    assert query.pieces(" ".join(f"w{n}" for n in range(20))) == [f"w{n}" for n in range(16)]
-    assert [term.text for term in query.terms("!".join(f"w{n}" for n in range(20)))] == [
+    assert query.split_pieces(" ".join(f"w{n}" for n in range(20))) == [f"w{n}" for n in range(16)]
+    assert [term.text for term in query.parse_terms("!".join(f"w{n}" for n in range(20)))] == [
         f"w{n}" for n in range(16)
     ]
-    assert query.pieces(f"{'x' * 1_998} yz") == ["x" * 1_998, "y"]
+    assert query.split_pieces(f"{'x' * 1_998} yz") == ["x" * 1_998, "y"]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_of_many_words_sixteen_are_looked_for_and_of_a_long_text_the_beginning()
     ],
 )
 def test_what_is_said_is_indexed_with_the_pairs_of_its_identifiers(said: str, indexed: str) -> None:
-    assert query.indexable(said) == indexed
+    assert query.to_index_text(said) == indexed
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,13 @@ def test_what_is_said_is_indexed_with_the_pairs_of_its_identifiers(said: str, in
     ],
 )
 def test_the_match_is_found_as_a_person_would_see_it(text: str, wanted: list[str], shown: str | None) -> None:
-    found = query.find(text, wanted)
+    found = query.find_match(text, wanted)
     assert (None if found is None else text[slice(*found)]) == shown
 
 
 def test_a_word_is_found_at_its_beginning_before_the_inside_of_another() -> None:
-    assert query.find("concat a cat", ["cat"]) == (9, 12)
-    assert query.find("\ufb03x cat", ["cat"]) == (3, 6), "its folded form is longer"
-    assert query.find("\ufb03x caf\u00e9", ["cafe"]) is None, "where it stands there is not where it stands"
+    assert query.find_match("concat a cat", ["cat"]) == (9, 12)
+    assert query.find_match("\ufb03x cat", ["cat"]) == (3, 6), "its folded form is longer"
+    assert query.find_match("\ufb03x caf\u00e9", ["cafe"]) is None, (
+        "where it stands there is not where it stands"
+    )

@@ -26,7 +26,7 @@ def put(db: StateDatabase, session_id: str, *texts: str, at: str = "2026-11-01",
     at_ms = int(datetime.fromisoformat(f"{at}T10:00:00+00:00").timestamp() * 1000)
     said = [bulk.PastMessage(Message("user", text), at_ms) for text in texts]
     about = NewSession(session_id, **fields)
-    db.write_now(lambda c: bulk.put(c, "test", bulk.PastSession(about, said, at_ms), "2026-11-22"))
+    db.write_now(lambda c: bulk.store_session(c, "test", bulk.PastSession(about, said, at_ms), "2026-11-22"))
 
 
 def found(db: StateDatabase, query: str, limit: int = 20, **scope: Any) -> list[str]:
@@ -144,7 +144,7 @@ def test_what_is_compared_stops_at_a_beat_once_the_time_is_spent(db):
         def read(connection: apsw.Connection) -> list[int]:
             reader = PostingReader(connection, 0, 1 << 62, [])
             reader.spent_s = spent_s
-            return reader.bounded(match, 300)
+            return reader.newest_in_time(match, 300)
 
         return db.read_now(read)
 
@@ -223,7 +223,7 @@ def test_a_day_begins_with_its_first_moment_and_ends_before_the_next(db):
     for name, at_ms in (("first", 0), ("before", -1), ("next", 86_400_000), ("last", 86_399_999)):
         past = [bulk.PastMessage(Message("user", "the report was sent"), day_ms + at_ms)]
         about = bulk.PastSession(NewSession(name), past, day_ms + at_ms)
-        db.write_now(lambda c, about=about: bulk.put(c, "test", about, "2026-11-22"))
+        db.write_now(lambda c, about=about: bulk.store_session(c, "test", about, "2026-11-22"))
     assert found(db, "report 2026-11-03") == ["last 1", "first 1", "next 1", "before 1"]
 
 
@@ -248,7 +248,7 @@ def test_marks_of_others_cannot_be_typed(db):
 
 
 def test_of_equal_weights_the_newer_one_comes_first():
-    assert ranking._by_weight({1: 0.5, 3: 0.5, 2: 1.0, 4: 0.2}) == [2, 3, 1, 4]
+    assert ranking._sort_by_weight({1: 0.5, 3: 0.5, 2: 1.0, 4: 0.2}) == [2, 3, 1, 4]
 
 
 @pytest.mark.parametrize(

@@ -30,15 +30,15 @@ async def _story(db, clock):
     await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m")
     allowed, denied, ruled = log.open_calls(turn)
     clock.advance(1)
-    await log.call_started(turn, allowed, "person")
+    await log.store_call_start(turn, allowed, "person")
     clock.advance(4)
     output = ToolOutput("done", exit_code=3, facts=_FACTS)
-    await log.call_finished(turn, allowed, result(allowed), output=output, duration_s=4.0)
+    await log.store_call_result(turn, allowed, result(allowed), output=output, duration_s=4.0)
     clock.advance(1)
     no = ToolOutput("no", "denied")
-    await log.call_finished(turn, denied, result(denied, "no"), output=no, duration_s=0.0)
+    await log.store_call_result(turn, denied, result(denied, "no"), output=no, duration_s=0.0)
     clock.advance(1)
-    await log.call_finished(
+    await log.store_call_result(
         turn, ruled, result(ruled, "ok"), output=ToolOutput("ok"), duration_s=0.5, decided_by="rule"
     )
     log.live.fold_results()
@@ -72,7 +72,7 @@ def test_a_story_is_read_again(db, clock):
     log = asyncio.run(_story(db, clock))
     key = log.live.key
 
-    one, two, three, four = _at(db, spans.of_turns, "s1", 9)
+    one, two, three, four = _at(db, spans.list_turn_spans, "s1", 9)
 
     def second(moment: int | None) -> float | None:
         return None if moment is None else (moment - begun) / 1000
@@ -104,19 +104,19 @@ def test_a_story_is_read_again(db, clock):
     assert one.spans[0].usage == USAGE and one.spans[1].usage is None
     assert [(second(span.begun_ms), second(span.ended_ms)) for span in two.spans] == [(24, 25)]
     assert four.spans == ()
-    assert [turn.number for turn in _at(db, spans.of_turns, "s1", 2)] == [3, 4]
+    assert [turn.number for turn in _at(db, spans.list_turn_spans, "s1", 2)] == [3, 4]
 
     compacted = WindowMark(6, 500, after=200)
-    assert _at(db, spans.window, "s1") == [
+    assert _at(db, spans.read_window, "s1") == [
         WindowMark(2, 10),
         WindowMark(6, 10),
         compacted,
         WindowMark(9, 900, 600),
     ]
-    assert _at(db, spans.window, "s1", 2) == [WindowMark(9, 900, 600)], "the other has no usage"
-    assert _at(db, spans.window, "s1", 3) == [WindowMark(6, 10), compacted, WindowMark(9, 900, 600)]
+    assert _at(db, spans.read_window, "s1", 2) == [WindowMark(9, 900, 600)], "the other has no usage"
+    assert _at(db, spans.read_window, "s1", 3) == [WindowMark(6, 10), compacted, WindowMark(9, 900, 600)]
 
-    found = _at(db, replay.entries, "s1", 1, 99)
+    found = _at(db, replay.list_entries, "s1", 1, 99)
     assert [(entry.seq, entry.turn, entry.message.text, second(entry.at_ms)) for entry in found] == [
         (1, 1, "one", 0),
         (2, 1, "", 2),
@@ -136,26 +136,28 @@ def test_a_story_is_read_again(db, clock):
     assert found[2].call is not None and found[2].call.edits == (FileLines("x", 1, 2),)
     assert found[4].call == CallFacts("c", "", None, 0.5, "rule")
     assert found[3].call == CallFacts("b", "denied", None, 0.0, "") and found[3].call.edits == ()
-    assert [entry.seq for entry in _at(db, replay.entries, "s1", 4, 2)] == [4, 5]
-    assert [entry.seq for entry in _at(db, replay.entries, "s1", -3, 2)] == [1, 2]
-    assert _at(db, replay.entries, "s1", 10**12, 2) == []
+    assert [entry.seq for entry in _at(db, replay.list_entries, "s1", 4, 2)] == [4, 5]
+    assert [entry.seq for entry in _at(db, replay.list_entries, "s1", -3, 2)] == [1, 2]
+    assert _at(db, replay.list_entries, "s1", 10**12, 2) == []
 
-    kept = _at(db, replay.turns, "s1", 1, 3)
+    kept = _at(db, replay.list_turns, "s1", 1, 3)
     assert [(turn.number, turn.reason, turn.error, turn.steps, turn.is_undone) for turn in kept.values()] == [
         (1, "answered", "", 2, False),
         (2, "failed", "no net", 1, False),
         (3, "answered", "", 1, True),
     ]
-    assert kept[1].usage == USAGE + USAGE and list(_at(db, replay.turns, "s1", 2, 2)) == [2]
-    last = _at(db, replay.last_turn, "s1")
-    assert (last.number, last.ended, last.usage) == (4, "", Usage()) and _at(db, replay.last_seq, "s1") == 12
+    assert kept[1].usage == USAGE + USAGE and list(_at(db, replay.list_turns, "s1", 2, 2)) == [2]
+    last = _at(db, replay.read_last_turn, "s1")
+    assert (last.number, last.ended, last.usage) == (4, "", Usage()) and _at(
+        db, replay.read_last_seq, "s1"
+    ) == 12
 
-    assert _at(db, turns.outcome, key, 1) == ("answered", "", "said")
-    assert _at(db, turns.outcome, key, 2) == ("failed", "no net", "ok")
-    assert _at(db, turns.outcome, key, 4) == ("", "", "") == _at(db, turns.outcome, key, 9)
-    assert _at(db, turns.last_reason, key) == ""
+    assert _at(db, turns.read_outcome, key, 1) == ("answered", "", "said")
+    assert _at(db, turns.read_outcome, key, 2) == ("failed", "no net", "ok")
+    assert _at(db, turns.read_outcome, key, 4) == ("", "", "") == _at(db, turns.read_outcome, key, 9)
+    assert _at(db, turns.read_last_reason, key) == ""
 
-    assert _at(db, reviews.turn_facts, key, 1) == ReviewedTurn(
+    assert _at(db, reviews.read_turn, key, 1) == ReviewedTurn(
         ("one",),
         (
             TurnCall(1, "a", '{"x": 1}', ""),
@@ -164,16 +166,16 @@ def test_a_story_is_read_again(db, clock):
         ),
         15,
     )
-    assert _at(db, reviews.turn_facts, key, 2) == ReviewedTurn(("two", "and this"), (), 905, is_cached=True)
-    assert _at(db, reviews.turn_facts, key, 9) == ReviewedTurn((), (), 0)
+    assert _at(db, reviews.read_turn, key, 2) == ReviewedTurn(("two", "and this"), (), 905, is_cached=True)
+    assert _at(db, reviews.read_turn, key, 9) == ReviewedTurn((), (), 0)
 
 
 def test_a_session_without_a_turn_is_read_as_empty(db, clock):
     log = asyncio.run(new_log(db, clock))
-    assert _at(db, spans.of_turns, "s1", 9) == [] == _at(db, spans.window, "s1")
-    assert _at(db, replay.last_turn, "s1") is None and _at(db, replay.last_seq, "s1") == 0
-    assert _at(db, turns.last_reason, log.live.key) == ""
-    for read in (spans.window, replay.last_turn, replay.last_seq):
+    assert _at(db, spans.list_turn_spans, "s1", 9) == [] == _at(db, spans.read_window, "s1")
+    assert _at(db, replay.read_last_turn, "s1") is None and _at(db, replay.read_last_seq, "s1") == 0
+    assert _at(db, turns.read_last_reason, log.live.key) == ""
+    for read in (spans.read_window, replay.read_last_turn, replay.read_last_seq):
         with pytest.raises(NotFound):
             _at(db, read, "nowhere")
 
@@ -186,9 +188,9 @@ def test_the_last_reason_is_of_the_newest_turn_that_was_not_taken_back(db, clock
         return log
 
     log = asyncio.run(main())
-    assert _at(db, turns.last_reason, log.live.key) == "answered"
+    assert _at(db, turns.read_last_reason, log.live.key) == "answered"
     asyncio.run(log.undo_last_turn())
-    assert _at(db, turns.last_reason, log.live.key) == "failed"
+    assert _at(db, turns.read_last_reason, log.live.key) == "failed"
 
 
 def test_time_that_overlaps_is_spent_once():

@@ -53,11 +53,11 @@ def test_a_reviews_course_is_kept(db, clock):
     asyncio.run(talk(db, clock, "s2", "two"))
     on(db, jobs.enqueue, NewJob("other", "{}"), clock)
     first, second = queued(db, clock, "s1"), queued(db, clock, "s2")
-    assert on(db, reviews.count_open) == 2
-    assert on(db, reviews.view_of, first) == ("", "[]") == on(db, reviews.view_of, "none")
+    assert on(db, reviews.count_open_reviews) == 2
+    assert on(db, reviews.read_view, first) == ("", "[]") == on(db, reviews.read_view, "none")
     child = NewSession("child", parent_session_id="s1", kind="review", model="small")
-    assert on(db, reviews.begin, first, child, "[1,2]", "t").id == "child"
-    assert on(db, reviews.view_of, first) == ("child", "[1,2]")
+    assert on(db, reviews.begin_review, first, child, "[1,2]", "t").id == "child"
+    assert on(db, reviews.read_view, first) == ("child", "[1,2]")
     assert [on(db, reviews.count_failure, first, note) for note in ("a", "b")] == [1, 2]
     assert on(db, reviews.count_failure, "none", "x") == 1
     on(db, reviews.finish, first, "learned 1", "well", "t9")
@@ -88,14 +88,14 @@ def test_a_reviews_course_is_kept(db, clock):
     assert ids(session_id="s2") == [second] and ids(review_id="chi") == [first] and ids(limit=1) == [second]
     assert ids(review_id=first[:-1]) == [second, first] and ids(review_id="child", session_id="s2") == []
     on(db, reviews.start_over, first, "[7]")
-    assert on(db, reviews.view_of, first) == ("", "[7]")
+    assert on(db, reviews.read_view, first) == ("", "[7]")
 
 
 def test_counters_are_kept_for_each_conversation(db):
-    assert on(db, reviews.counters, "c") == Counters(0, 0, (), "")
+    assert on(db, reviews.get_counters, "c") == Counters(0, 0, (), "")
     for new in (Counters(1, 2, ("asked",), "m"), Counters(3, 4, ("a", "b"), "n")):
         on(db, reviews.set_counters, "c", new)
-        assert on(db, reviews.counters, "c") == new and on(db, reviews.counters, "d") == Counters()
+        assert on(db, reviews.get_counters, "c") == new and on(db, reviews.get_counters, "d") == Counters()
 
 
 def test_a_days_spending_counts_reviews_that_still_run(db, clock):
@@ -127,7 +127,7 @@ def test_a_days_spending_counts_reviews_that_still_run(db, clock):
     db.write_now(lambda c: c.execute("UPDATE sessions SET cost_usd = NULL WHERE id = 's1'"))
     db.write_now(lambda c: c.execute("UPDATE sessions SET cost_usd = 0.25 WHERE id = 'r1'"))
     assert on(db, reviews.spent_since, since) == DaySpending(30, 15, 0.75), "others' price is nobody's"
-    assert on(db, reviews.view_of, job)[0] == "r2"
+    assert on(db, reviews.read_view, job)[0] == "r2"
 
 
 @ONLY_SQLITE
@@ -147,11 +147,11 @@ def test_one_shots_since_the_last_review_but_one_are_given(db, clock):
 
     asyncio.run(main())
     mine = on(db, sessions.get, "mine")
-    assert on(db, reviews.unreviewed, mine, 9) == ["d", "c", "b", "a"]
+    assert on(db, reviews.list_unreviewed_ids, mine, 9) == ["d", "c", "b", "a"]
     for number, reviewed in enumerate(("a", "c", "elsewhere", "later")):
         on(db, reviews.add, f"j{number}", reviewed)
         on(db, reviews.add, f"again{number}", reviewed)
-    assert on(db, reviews.unreviewed, mine, 9) == ["d", "c", "b"]
+    assert on(db, reviews.list_unreviewed_ids, mine, 9) == ["d", "c", "b"]
 
 
 def test_what_a_review_is_shown_is_the_list_of_its_turns_last_request(db, clock):
@@ -185,7 +185,7 @@ def test_what_a_review_is_shown_is_the_list_of_its_turns_last_request(db, clock)
     ]
     assert on(db, compactions.counts_after, key, 2) == [70] == asyncio.run(compactions.last_counts(log))
     assert on(db, compactions.counts_after, key, 1) == []
-    sums = on(db, compactions.of_session, "s1")
+    sums = on(db, compactions.sum_compactions, "s1")
     assert (sums.count, sums.saved_tokens, sums.engine) == (2, 60, "f")
 
     async def more():
@@ -206,10 +206,10 @@ def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
         asked = Message("assistant", "", (ToolCall(name, "terminal", f'{{"command": "{name}"}}'),))
         await log.append_reply(turn, asked, USAGE, "m")
         [one] = log.open_calls(turn)
-        await log.call_started(turn, one, "rule")
+        await log.store_call_start(turn, one, "rule")
         clock.advance(seconds)
         output = ToolOutput("ok", facts=facts(command=name, **effects))
-        await log.call_finished(turn, one, result(one), output=output, duration_s=seconds)
+        await log.store_call_result(turn, one, result(one), output=output, duration_s=seconds)
         log.live.fold_results()
         clock.advance(1)
 
@@ -222,13 +222,13 @@ def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
         await call(log, turn, "stop", 1, over="p1")
         await log.append_reply(turn, asking("ask"), USAGE, "m")
         [one] = log.open_calls(turn)
-        await log.call_started(turn, one, "rule")
+        await log.store_call_start(turn, one, "rule")
         clock.advance(5)
 
     asyncio.run(main())
 
     def running(second: float) -> list[str]:
-        found = db.read_now(lambda c: list(calls.running_at(c, begun + round(second * 1000))))
+        found = db.read_now(lambda c: list(calls.find_running_calls(c, begun + round(second * 1000))))
         return [one.effects.command or one.name for one in found]
 
     # make 0-10, server 11-12 and its process, poll 13-14, stop 15-16, ask from 17 on
@@ -254,14 +254,14 @@ def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
     ]
 
     key = on(db, sessions.key_of, "s1")
-    [made] = db.read_now(lambda c: list(calls.naming(c, "/w", "server")))
+    [made] = db.read_now(lambda c: list(calls.find_calls_naming(c, "/w", "server")))
     assert made == PastCall(
         key, 5, "terminal", '{"command": "server"}', CallEffects(command="server", runs_on="p1")
     )
-    assert db.read_now(lambda c: list(calls.naming(c, "/v", "server"))) == []
-    newest = db.read_now(lambda c: [one.effects.command for one in calls.naming(c, "/w", "p1")])
+    assert db.read_now(lambda c: list(calls.find_calls_naming(c, "/v", "server"))) == []
+    newest = db.read_now(lambda c: [one.effects.command for one in calls.find_calls_naming(c, "/w", "p1")])
     assert newest == ["stop", "server"]
-    assert [calls.received(text) for text in (None, "", facts(), facts(received=True))] == [
+    assert [calls.has_received_bytes(text) for text in (None, "", facts(), facts(received=True))] == [
         None,
         None,
         None,
@@ -281,24 +281,24 @@ def test_the_calls_of_a_tool_that_worked_are_read_again(db, clock):
             await log.append_reply(turn, Message("assistant", "", made), USAGE, "m")
             for code, (one, kind) in enumerate(zip(log.open_calls(turn), kinds, strict=True)):
                 output = ToolOutput("x", kind, code)
-                await log.call_finished(turn, one, result(one), output=output, duration_s=0.0)
+                await log.store_call_result(turn, one, result(one), output=output, duration_s=0.0)
             log.live.fold_results()
             await log.append_reply(turn, asking("a"), USAGE, "m")
             await log.end_turn(turn, "answered", "")
-        steps, _ = db.read_now(lambda c: trail.trail(c, "s1", ("command",), 0, 9))
+        steps, _ = db.read_now(lambda c: trail.read_trail(c, "s1", ("command",), 0, 9))
         assert [(step.seq, step.item.value, step.exit_code) for step in steps] == [
             (9, "two0", 0),
             (2, "one0", 0),
             (2, "one1", 1),
             (2, "one2", 2),
         ]
-        assert db.read_now(lambda c: trail.arguments_of(c, "s1", "a")) == [
+        assert db.read_now(lambda c: trail.list_arguments(c, "s1", "a")) == [
             '{"command": "one0"}',
             '{"command": "two0"}',
         ]
-        assert db.read_now(lambda c: trail.arguments_of(c, "s1", "b")) == ['{"command": "one2"}']
+        assert db.read_now(lambda c: trail.list_arguments(c, "s1", "b")) == ['{"command": "one2"}']
         await log.undo_last_turn()
-        assert db.read_now(lambda c: trail.arguments_of(c, "s1", "a")) == ['{"command": "one0"}']
+        assert db.read_now(lambda c: trail.list_arguments(c, "s1", "a")) == ['{"command": "one0"}']
 
     asyncio.run(main())
 
@@ -306,12 +306,12 @@ def test_the_calls_of_a_tool_that_worked_are_read_again(db, clock):
 def test_a_clients_key_leads_to_one_session(db, clock):
     for id_ in ("s1", "s2", "s4"):
         asyncio.run(new_log(db, clock, id_))
-    on(db, api.adopt, "s1", "ann", "named")
-    assert [on(db, api.token_of, id_) for id_ in ("s1", "s4", "gone")] == ["ann", None, None]
-    on(db, api.adopt, "s2", "ann", "named")
-    assert on(db, api.session_of, "ann", "named") == "s2"
-    assert on(db, api.belonging, "s1").client_key == "", "no two have the same"
-    assert on(db, api.belonging, "s4") is None
+    on(db, api.set_owner, "s1", "ann", "named")
+    assert [on(db, api.find_token_name, id_) for id_ in ("s1", "s4", "gone")] == ["ann", None, None]
+    on(db, api.set_owner, "s2", "ann", "named")
+    assert on(db, api.find_session, "ann", "named") == "s2"
+    assert on(db, api.find_owner, "s1").client_key == "", "no two have the same"
+    assert on(db, api.find_owner, "s4") is None
 
 
 def test_the_newest_step_with_tools_is_the_sessions_newest_until_something_is_said(db, clock):
@@ -323,7 +323,7 @@ def test_the_newest_step_with_tools_is_the_sessions_newest_until_something_is_sa
             await log.append_reply(turn, asking("look", "read", ids=(f"{word}1", f"{word}2")), USAGE, "m")
             assert on(db, api.last_step, "s1") == (((turn.id, f"{word}1"), (turn.id, f"{word}2")), True)
             for one in log.open_calls(turn):
-                await log.call_finished(turn, one, result(one), output=ToolOutput("ok"), duration_s=0)
+                await log.store_call_result(turn, one, result(one), output=ToolOutput("ok"), duration_s=0)
             log.live.fold_results()
             assert on(db, api.last_step, "s1")[1]
             await log.append_reply(turn, answer("ok"), USAGE, "m")
@@ -342,17 +342,17 @@ def test_a_tip_finds_the_session_whose_newest_turn_it_is_and_none_of_two(db, clo
             log = await new_log(db, clock, id_)
             turns.append((await log.begin_turn(user("hi"))).id)
         on(db, api.keep_tips, "s1", "no such turn", ["tip:1"])
-        assert on(db, api.response_of, "tip:1") is None
+        assert on(db, api.find_response, "tip:1") is None
         on(db, api.keep_tips, "s1", turns[0], ["tip:1"])
-        assert on(db, api.response_of, "tip:1") == ("s1", True)
+        assert on(db, api.find_response, "tip:1") == ("s1", True)
         on(db, api.keep_tips, "s1", turns[0], ["tip:2"])
-        assert on(db, api.response_of, "tip:1") is None
+        assert on(db, api.find_response, "tip:1") is None
         on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
-        assert on(db, api.response_of, "tip:2") == ("s1", False)
+        assert on(db, api.find_response, "tip:2") == ("s1", False)
         on(db, api.keep_tips, "s1", turns[0], ["tip:3"])
         on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
-        assert on(db, api.response_of, "tip:2") == ("s1", False), "for good"
-        assert on(db, api.response_of, "tip:3") == ("s1", True)
+        assert on(db, api.find_response, "tip:2") == ("s1", False), "for good"
+        assert on(db, api.find_response, "tip:3") == ("s1", True)
 
     asyncio.run(main())
 
@@ -363,7 +363,7 @@ def test_a_prefix_is_kept_once_and_changes_only_before_something_was_said(db, cl
     on(db, sessions.create, NewSession("r", parent_session_id="s1", kind="review"), "t")
     on(db, sessions.create, NewSession("h", parent_session_id="s1", kind="child"), "t")
     on(db, sessions.create, NewSession("own", parent_session_id="s1", kind="review", prime_json="[2]"), "t")
-    assert [on(db, sessions.prime_of, id_) for id_ in ("s1", "r", "h", "own", "gone")] == [
+    assert [on(db, sessions.read_prime, id_) for id_ in ("s1", "r", "h", "own", "gone")] == [
         "[1]",
         "[1]",
         "",
@@ -371,15 +371,15 @@ def test_a_prefix_is_kept_once_and_changes_only_before_something_was_said(db, cl
         "",
     ]
     on(db, sessions.set_prime, "s1", "p2", "[3]")
-    assert on(db, sessions.prefix, "s1") == ("p2", "[]") and on(db, sessions.prime_of, "s1") == "[3]"
+    assert on(db, sessions.read_prefix, "s1") == ("p2", "[]") and on(db, sessions.read_prime, "s1") == "[3]"
     on(db, sessions.freeze_prefix, "s1", "p3", "[4]")
-    assert on(db, sessions.prefix, "s1") == ("p3", "[4]")
+    assert on(db, sessions.read_prefix, "s1") == ("p3", "[4]")
     asyncio.run(talk(db, clock, "said", "x"))
     with pytest.raises(StoreError, match="can't change"):
         on(db, sessions.set_prime, "said", "p", "[]")
     with pytest.raises(NotFound):
         on(db, sessions.freeze_prefix, "gone", "p", "[]")
-    assert on(db, sessions.existing, {"s1", "gone"}) == {"s1"}
+    assert on(db, sessions.filter_existing_ids, {"s1", "gone"}) == {"s1"}
     kept = db.read_now(lambda c: c.execute("SELECT count(*) FROM frozen_texts WHERE text = '[1]'").fetchall())
     assert kept == [(1,)]
 
@@ -396,31 +396,33 @@ def test_what_a_review_came_to_is_told_once(db):
             task_id=task,
         )
         row = NewRow("memory", "user", "add", state, origin, profile=profile)
-        return on(db, ledger.insert, row, "now").id
+        return on(db, ledger.insert_row, row, "now").id
 
     change("active", "j1")
     change("refused", "j1")
     change("active", write_origin="foreground")
-    on(db, news.seen, "j0")
-    assert on(db, learned.told_until, "") == 0
-    on(db, news.seen, "j1")
-    assert on(db, learned.told_until, "") == 2
-    assert on(db, news.read) == LearningNews(until=2)
+    on(db, news.mark_task_read, "j0")
+    assert on(db, learned.read_report_position, "") == 0
+    on(db, news.mark_task_read, "j1")
+    assert on(db, learned.read_report_position, "") == 2
+    assert on(db, news.count_unread) == LearningNews(until=2)
     inbox = change("inbox", "j2")
     change("quarantined", "j3")
     last = change("active", "j3")
     change("active", "j4", profile="ann")
-    on(db, news.seen, "j3")
-    assert on(db, learned.told_until, "") == 2, "what is older is not told yet"
-    on(db, news.seen, "j2")
-    assert on(db, learned.told_until, "") == inbox
+    on(db, news.mark_task_read, "j3")
+    assert on(db, learned.read_report_position, "") == 2, "what is older is not told yet"
+    on(db, news.mark_task_read, "j2")
+    assert on(db, learned.read_report_position, "") == inbox
     found = LearningNews(1, 0, 1, last)
-    assert on(db, news.read) == found == on(db, news.tell) and on(db, news.tell) == LearningNews(until=last)
-    on(db, news.seen, "j2")
-    assert on(db, learned.told_until, "") == last, "it never goes back"
-    assert [row.state for row in on(db, news.waiting)] == ["quarantined", "inbox"]
-    assert [row.state for row in on(db, news.refusals)] == ["refused"]
-    assert on(db, news.read, "ann").learned == 1
+    assert on(db, news.count_unread) == found == on(db, news.take_unread) and on(
+        db, news.take_unread
+    ) == LearningNews(until=last)
+    on(db, news.mark_task_read, "j2")
+    assert on(db, learned.read_report_position, "") == last, "it never goes back"
+    assert [row.state for row in on(db, news.list_waiting)] == ["quarantined", "inbox"]
+    assert [row.state for row in on(db, news.list_refusals)] == ["refused"]
+    assert on(db, news.count_unread, "ann").learned == 1
     assert found.line == "since you left: learned 1, waiting for you 1 (whet review inbox)"
     assert LearningNews(2, 0, 0, 9).line_with("/in", "/log") == "since you left: learned 2 (/log)"
     assert LearningNews(0, 1, 0, 9).line_with("/in", "/log") == "since you left: refused 1 (/in)"

@@ -37,5 +37,5 @@ def test_a_message_with_every_field_set_keeps_each_of_them() -> None:
 
 
 def test_text_that_no_encoding_holds_is_replaced_in_the_note_too() -> None:
-    message = rows.storable(Message(role="user", content="hi", note="in /tmp/\udcff"))
+    message = rows.to_storable(Message(role="user", content="hi", note="in /tmp/\udcff"))
     assert "\udcff" not in message.note

@@ -33,7 +33,7 @@ def scores(
     """Give the scores by place, the best first."""
     while db.write_now(index.index_new):
         pass
-    rows = db.read_now(lambda c: Ranking(c, {}, span).best(query.terms(text), limit))
+    rows = db.read_now(lambda c: Ranking(c, {}, span).best(query.parse_terms(text), limit))
     return {f"{row.session_id} {row.id & 0xFFFFF}": round(row.score, 9) for row in rows}
 
 
@@ -85,7 +85,7 @@ def test_a_time_weighs_three(tmp_path):
     for name, day in (("a", 0), ("b", 1), ("c", 2)):
         said = [bulk.PastMessage(Message("user", f"alpha {name}"), _AT_MS + day * _DAY_MS)]
         about = bulk.PastSession(NewSession(name), said, _AT_MS + day * _DAY_MS)
-        db.write_now(lambda c, about=about: bulk.put(c, "test", about, "2026-11-22"))
+        db.write_now(lambda c, about=about: bulk.store_session(c, "test", about, "2026-11-22"))
     alpha = weight(3, 3)
     midnight = _AT_MS - 10 * 3_600_000
     span = TimeSpan(midnight + _DAY_MS, midnight + 2 * _DAY_MS)

@@ -13,7 +13,7 @@ from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall
 from whet.store import forks, index, rows, search, sessions
 from whet.store.database import StateDatabase
-from whet.store.query import terms
+from whet.store.query import parse_terms
 from whet.store.ranking import Ranking
 from whet.store.transcript import Transcript
 
@@ -272,14 +272,14 @@ def test_around_gives_the_neighbours(db, clock):
     asyncio.run(talk(db, clock, "s2", "of the one beside it"))
 
     def around(seq: int, before: int, after: int) -> list[tuple[int, str]]:
-        found = db.read_now(lambda c: search.around(c, "s1", seq, before, after))
+        found = db.read_now(lambda c: search.read_messages_around(c, "s1", seq, before, after))
         return [(seq, message.text) for seq, message in found]
 
     assert around(3, 1, 2) == [(2, "ok"), (3, "two"), (4, "ok"), (5, "three")]
     assert around(1, 9, 0) == [(1, "one")] and around(6, 0, 9) == [(6, "ok")]
     assert around(9, 2, 9) == [(5, "three"), (6, "ok")]
     with pytest.raises(NotFound):
-        db.read_now(lambda c: search.around(c, "nope", 1, 1, 1))
+        db.read_now(lambda c: search.read_messages_around(c, "nope", 1, 1, 1))
 
 
 @pytest.mark.slow
@@ -346,7 +346,7 @@ def test_a_snippet_that_shows_the_text_to_its_end_says_of_no_more(db, clock, mor
 
 
 def test_a_title_shows_no_part_of_a_secret():
-    assert sessions.title_of("go on with sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH please") == (
+    assert sessions.make_title("go on with sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH please") == (
         "go on with [REDACTED] please"
     )
 
@@ -362,7 +362,7 @@ def test_a_title_shows_no_part_of_a_secret():
     ],
 )
 def test_a_title_is_of_the_persons_words_and_of_no_block_that_a_client_put_before_them(said, title):
-    assert sessions.title_of(said) == title
+    assert sessions.make_title(said) == title
 
 
 def test_what_forks_have_copied_is_found_once_where_it_was_said(db, clock):
@@ -385,7 +385,7 @@ def test_what_is_indexed_as_a_copy_alone_is_found_where_it_was_said_and_weighs_a
     db.write_now(lambda c: forks.fork(c, "s1", 1, "copy", "2026-11-23"))
     asyncio.run(talk(db, clock, "other", "a heron"))
     assert found(db, "bittern") == ["s1"]
-    db.write_now(lambda c: index.take_out(c, *rows.ids_of(sessions.key_of(c, "s1"))))
+    db.write_now(lambda c: index.remove_messages(c, *rows.ids_of(sessions.key_of(c, "s1"))))
     assert found(db, "heron bittern") == ["s1", "other"]
 
 
@@ -394,9 +394,9 @@ class Counting(Ranking):
 
     looks = 0
 
-    def _visible(self, scores, newest=-1):
+    def _select_visible(self, scores, newest=-1):
         self.looks += 1
-        return super()._visible(scores, newest)
+        return super()._select_visible(scores, newest)
 
 
 @pytest.mark.slow
@@ -418,6 +418,6 @@ def test_forks_add_no_looks_at_rows_and_what_they_say_themselves_is_their_own(db
 
     def ranked(connection):
         ranking = Counting(connection, {}, None)
-        return len(ranking.best(terms("heron"), 20)), ranking.looks
+        return len(ranking.best(parse_terms("heron"), 20)), ranking.looks
 
     assert db.read_now(ranked) == (14, looks)

@@ -10,7 +10,7 @@ from tests.store.support import USAGE, asking, finish, new_log, result, talk, us
 from whet.contract.tools import ToolOutput
 from whet.store import api, costs, counts, moved, sessions, starts, warm
 from whet.store.api import SessionOwner
-from whet.store.costs import Decided
+from whet.store.costs import DecisionCount
 from whet.store.sessions import NewSession
 from whet.store.warm import ArmCounts, TemplateState, WarmStart
 
@@ -29,30 +29,31 @@ def test_a_clients_conversation_is_a_session(db, clock):
         for id_ in ("s2", "s3"):
             clock.advance(1)
             await new_log(db, clock, id_)
-        on(db, api.adopt, "s1", "ann", "k")
-        on(db, api.adopt, "s1", "bob", "other")
-        on(db, api.adopt, "s2", "ann")
+        on(db, api.set_owner, "s1", "ann", "k")
+        on(db, api.set_owner, "s1", "bob", "other")
+        on(db, api.set_owner, "s2", "ann")
         on(db, api.set_instructions, "s1", "h")
-        assert on(db, api.belonging, "s1") == SessionOwner("ann", "k", "h")
+        assert on(db, api.find_owner, "s1") == SessionOwner("ann", "k", "h")
         assert (
-            on(db, api.belonging, "s2") == SessionOwner("ann", "", "") and on(db, api.belonging, "s3") is None
+            on(db, api.find_owner, "s2") == SessionOwner("ann", "", "")
+            and on(db, api.find_owner, "s3") is None
         )
-        assert on(db, api.session_of, "ann", "k") == "s1"
-        assert on(db, api.session_of, "ann", "") == "" == on(db, api.session_of, "bob", "k")
+        assert on(db, api.find_session, "ann", "k") == "s1"
+        assert on(db, api.find_session, "ann", "") == "" == on(db, api.find_session, "bob", "k")
         begun = listed(db, 9)
         assert [row.id for row in begun] == ["s2", "s1"]
         assert [row.id for row in listed(db, 1)] == ["s2"]
         assert [row.id for row in listed(db, 9, before=begun[0].last_active)] == ["s1"]
-        on(db, api.set_aside, "s2")
+        on(db, api.mark_as_helper, "s2")
         assert [row.id for row in listed(db, 9)] == ["s1"]
-        on(db, api.keep_response, "r0", "s3")
-        on(db, api.keep_response, "r2", "s1")
-        assert on(db, api.response_of, "r2") == ("s1", True) and on(db, api.response_of, "x") is None
-        assert on(db, api.response_of, "r0") == ("s3", True)
-        assert on(db, api.said_by_user, "s1") == ["one", "two"]
+        on(db, api.store_response, "r0", "s3")
+        on(db, api.store_response, "r2", "s1")
+        assert on(db, api.find_response, "r2") == ("s1", True) and on(db, api.find_response, "x") is None
+        assert on(db, api.find_response, "r0") == ("s3", True)
+        assert on(db, api.list_user_texts, "s1") == ["one", "two"]
         await log.undo_last_turn()
-        assert on(db, api.said_by_user, "s1") == ["one"]
-        assert on(db, api.response_of, "r2") == ("s1", False)
+        assert on(db, api.list_user_texts, "s1") == ["one"]
+        assert on(db, api.find_response, "r2") == ("s1", False)
 
     asyncio.run(main())
 
@@ -64,14 +65,14 @@ def test_a_tokens_sessions_are_searched_before_the_list_is_cut(db, clock):
             clock.advance(1)
             await new_log(db, clock, f"s{number:02}")
             on(db, sessions.rename, f"s{number:02}", "Tea" if number in (1, 2) else "Fix build")
-            on(db, api.adopt, f"s{number:02}", "bob" if number == 2 else "ann")
+            on(db, api.set_owner, f"s{number:02}", "bob" if number == 2 else "ann")
 
         def found(limit, **more):
             return [row.id for row in listed(db, limit, **more)]
 
         assert found(3, query="tea") == ["s01"] == found(3, query="S01") and found(3, query="ea_") == []
         assert found(2, query="build") == ["s29", "s28"]
-        on(db, sessions.set_archived, "s29", "2026-11-24T00:00:00Z")
+        on(db, sessions.set_archive_time, "s29", "2026-11-24T00:00:00Z")
         assert found(2) == ["s28", "s27"] and found(9, query="s29") == []  # as the owner's list
 
     asyncio.run(main())
@@ -81,13 +82,13 @@ def test_warm_starts_and_what_came_of_their_templates(db):
     for id_ in ("s1", "s2", "s3"):
         on(db, sessions.create, NewSession(id=id_), "now")
     first = WarmStart("web", "h", "warm", "auto", 3)
-    on(db, warm.record, "s1", first, "t1")
-    on(db, warm.record, "s2", WarmStart("web", "h", "held_out", "default", 0), "t2")
-    on(db, warm.record, "s3", WarmStart("web", "h", "warm", "name", 3), "t3")
-    assert on(db, warm.start_of, "s1") == first and on(db, warm.start_of, "s9") is None
+    on(db, warm.record_start, "s1", first, "t1")
+    on(db, warm.record_start, "s2", WarmStart("web", "h", "held_out", "default", 0), "t2")
+    on(db, warm.record_start, "s3", WarmStart("web", "h", "warm", "name", 3), "t3")
+    assert on(db, warm.read_start, "s1") == first and on(db, warm.read_start, "s9") is None
     state = TemplateState("it hurts", "never")
     on(db, warm.set_state, "h", "web", state, "now")
-    assert on(db, warm.states) == {"h": state}
+    assert on(db, warm.list_states) == {"h": state}
     outcomes = {"s1": ["ok", "failed", "denied", "ok"], "s2": ["failed", "failed"], "s3": ["ok"]}
     for id_, found in outcomes.items():
         key = db.read_now(lambda c, id_=id_: sessions.key_of(c, id_))
@@ -97,24 +98,29 @@ def test_warm_starts_and_what_came_of_their_templates(db):
             sql = f"INSERT INTO tool_calls ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
             db.write_now(lambda c, sql=sql, values=values: c.execute(sql, values))
     held, warmed = ArmCounts("held_out", 2, 2, "t2"), ArmCounts("warm", 1, 3, "t1")
-    assert on(db, warm.first_calls, "h", 9) == [held, warmed], "one asked for by name is left out"
-    assert on(db, warm.first_calls, "h", 1) == [
+    assert on(db, warm.list_first_calls, "h", 9) == [held, warmed], "one asked for by name is left out"
+    assert on(db, warm.list_first_calls, "h", 1) == [
         ArmCounts("held_out", 1, 1, "t2"),
         ArmCounts("warm", 0, 1, "t1"),
     ]
-    assert on(db, warm.first_calls, "h", 9, 1) == [held] and on(db, warm.first_calls, "x", 9) == []
+    assert on(db, warm.list_first_calls, "h", 9, 1) == [held] and on(db, warm.list_first_calls, "x", 9) == []
     on(db, sessions.set_private, "s1", True)
-    assert on(db, warm.first_calls, "h", 9) == [held]
-    assert on(db, warm.hidden_sources, ["s1", "s2", "s9"]) == ({"s1"}, {"s9"})
+    assert on(db, warm.list_first_calls, "h", 9) == [held]
+    assert on(db, warm.find_hidden_sources, ["s1", "s2", "s9"]) == ({"s1"}, {"s9"})
 
 
 def test_the_next_session_of_a_folder_starts_with_what_was_asked_for(db):
     for folder, template in (("/a", "web"), ("/b", "web"), ("/c", "ops"), ("/a", "db")):
         on(db, starts.set_next, folder, template, "now")
-    assert [on(db, starts.next_of, folder) for folder in ("/a", "/b", "/c", "/d")] == ["db", "web", "ops", ""]
+    assert [on(db, starts.read_next, folder) for folder in ("/a", "/b", "/c", "/d")] == [
+        "db",
+        "web",
+        "ops",
+        "",
+    ]
     on(db, starts.forget_next, "/c")
     on(db, starts.forget_next, "", "web")
-    assert [on(db, starts.next_of, folder) for folder in ("/a", "/b", "/c")] == ["db", "", ""]
+    assert [on(db, starts.read_next, folder) for folder in ("/a", "/b", "/c")] == ["db", "", ""]
 
 
 def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):
@@ -125,30 +131,35 @@ def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):
         turn = await log.begin_turn(user("x"))
         await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m2")
         first, second, _ = log.open_calls(turn)
-        await log.call_started(turn, first, "rule")
+        await log.store_call_start(turn, first, "rule")
         await finish(log, turn, first)
         denied = ToolOutput("no", "denied")
-        await log.call_finished(turn, second, result(second), output=denied, duration_s=0.0)
-        assert db.read_now(counts.unfinished_calls) == 1
+        await log.store_call_result(turn, second, result(second), output=denied, duration_s=0.0)
+        assert db.read_now(counts.count_unfinished_calls) == 1
         await log.end_turn(turn, "answered", "")
 
     asyncio.run(main())
-    by_day = db.read_now(lambda c: costs.spent_by(c, "day", ""))
+    by_day = db.read_now(lambda c: costs.sum_spending(c, "day", ""))
     assert [(one.label, one.turns) for one in by_day] == [("2026-11-21", 2), ("2026-11-22", 1)]
-    one, two = db.read_now(lambda c: costs.spent_by(c, "model", ""))
+    one, two = db.read_now(lambda c: costs.sum_spending(c, "model", ""))
     assert (one.label, one.prompt_tokens, one.output_tokens) == ("m1", 20, 10)
     assert (one.cost_usd, one.unpriced) == (1.0, 0)
     assert (one.usage.prompt_tokens, one.usage.cost_usd, one.cache_hit_ratio) == (20, 1.0, 0.0)
     assert two.label == "m2" and one.usage.output_tokens == 10
-    assert [one.label for one in db.read_now(lambda c: costs.spent_by(c, "source", "2026-11-22"))] == ["api"]
-    assert db.read_now(lambda c: costs.decided_by(c, "")) == [Decided("", 2, 1), Decided("rule", 1, 0)]
-    assert db.read_now(lambda c: costs.decided_by(c, "2027")) == []
-    assert db.read_now(counts.calls_by_outcome) == {"": 2, "denied": 1} and db.read_now(counts.steps) == 3
-    assert db.read_now(lambda c: counts.messages(c, "s1")) == 4
-    assert db.read_now(lambda c: counts.largest_prompt(c, "s1")) == 10
-    assert db.read_now(lambda c: counts.live_messages(c, "s1")) == 4
+    assert [one.label for one in db.read_now(lambda c: costs.sum_spending(c, "source", "2026-11-22"))] == [
+        "api"
+    ]
+    assert db.read_now(lambda c: costs.count_decisions(c, "")) == [
+        DecisionCount("", 2, 1),
+        DecisionCount("rule", 1, 0),
+    ]
+    assert db.read_now(lambda c: costs.count_decisions(c, "2027")) == []
+    assert db.read_now(counts.count_calls) == {"": 2, "denied": 1} and db.read_now(counts.count_steps) == 3
+    assert db.read_now(lambda c: counts.count_messages(c, "s1")) == 4
+    assert db.read_now(lambda c: counts.read_largest_prompt(c, "s1")) == 10
+    assert db.read_now(lambda c: counts.count_live_messages(c, "s1")) == 4
     db.write_now(lambda c: c.execute("UPDATE turns SET usage = json_set(usage, '$.cost_usd', NULL)"))
-    assert db.read_now(lambda c: costs.spent_by(c, "kind", ""))[0].unpriced == 3
+    assert db.read_now(lambda c: costs.sum_spending(c, "kind", ""))[0].unpriced == 3
     with_cache = costs.Spending("x", 1, 100, 25, 1, 0.0, 0)
     assert with_cache.cache_hit_ratio == 0.25 and with_cache.usage.cache_read_tokens == 25
     assert costs.Spending("x", 1, 0, 0, 1, 0.0, 0).cache_hit_ratio == 0.0
@@ -156,5 +167,8 @@ def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):
 
 def test_what_came_once_is_remembered(db):
     for _ in range(2):
-        on(db, moved.note, "hermes", "mcp", "files", "now")
-    assert on(db, moved.came, "hermes", "mcp") == {"files"} and on(db, moved.came, "hermes", "chats") == set()
+        on(db, moved.record_name, "hermes", "mcp", "files", "now")
+    assert (
+        on(db, moved.list_names, "hermes", "mcp") == {"files"}
+        and on(db, moved.list_names, "hermes", "chats") == set()
+    )

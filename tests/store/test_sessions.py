@@ -20,7 +20,7 @@ def ids(rows):
 
 
 def test_a_title_of_what_is_no_text_can_be_stored(db):
-    make(db, NewSession(id="abc1", title=sessions.title_of("caf\ud83d now")))
+    make(db, NewSession(id="abc1", title=sessions.make_title("caf\ud83d now")))
     assert "now" in db.read_now(lambda c: sessions.get(c, "abc1")).title
     db.write_now(lambda c: sessions.rename(c, "abc1", "\udcff later"))
     assert "later" in db.read_now(lambda c: sessions.get(c, "abc1")).title
@@ -30,7 +30,7 @@ def test_a_session_is_found_by_id_beginning_and_title(db):
     make(db, NewSession(id="abc1", title="Fix the build"), NewSession(id="abd2", title="50%_off"))
 
     def resolve(name):
-        return db.read_now(lambda c: sessions.resolve(c, name))
+        return db.read_now(lambda c: sessions.resolve_id(c, name))
 
     assert resolve("abc1") == resolve("abc") == resolve("fix the BUILD") == "abc1"
     assert resolve("50%_off") == "abd2"
@@ -54,9 +54,9 @@ def test_what_is_noted_of_a_session_is_read_again_and_of_none_refused(db):
     notes = [
         lambda c, id_: sessions.set_planning(c, id_, True),
         lambda c, id_: sessions.choose_model(c, id_, "p2", "m2", chosen=True),
-        lambda c, id_: sessions.set_archived(c, id_, "2026-11-22"),
+        lambda c, id_: sessions.set_archive_time(c, id_, "2026-11-22"),
         lambda c, id_: sessions.rename(c, id_, "Other"),
-        lambda c, id_: sessions.end(c, id_, "completed", "2026-11-23"),
+        lambda c, id_: sessions.end_session(c, id_, "completed", "2026-11-23"),
     ]
     for note in notes:
         db.write_now(lambda c, note=note: note(c, "abc1"))
@@ -92,19 +92,19 @@ def test_the_list_is_newest_first_and_filtered(db, clock):
     assert listed(query="100%") == listed(query="deploy") == ["s2"]
     third = db.read_now(lambda c: sessions.get(c, "s3"))
     assert listed(before=third.last_active) == ["s2", "s1", "s0"]
-    assert db.read_now(lambda c: sessions.latest(c, source="api")).id == "s3"
-    assert db.read_now(lambda c: sessions.latest(c, workspace="/w0")).id == "s0"
-    assert db.read_now(lambda c: sessions.latest(c, workspace="/none")) is None
-    assert db.read_now(sessions.count) == 5
+    assert db.read_now(lambda c: sessions.find_latest(c, source="api")).id == "s3"
+    assert db.read_now(lambda c: sessions.find_latest(c, workspace="/w0")).id == "s0"
+    assert db.read_now(lambda c: sessions.find_latest(c, workspace="/none")) is None
+    assert db.read_now(sessions.count_chats) == 5
 
 
 def test_the_prefix_is_kept_to_the_byte_and_stored_once(db):
     prompt, tools = "You are…\r\n  {x}", '[ {"name" : "a"} ]'
     make(db, *(NewSession(id=f"s{n}", system_prompt=prompt, tools_json=tools) for n in range(3)))
-    assert db.read_now(lambda c: sessions.prefix(c, "s2")) == (prompt, tools)
+    assert db.read_now(lambda c: sessions.read_prefix(c, "s2")) == (prompt, tools)
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM frozen_texts").fetchone()) == (2,)
     with pytest.raises(NotFound):
-        db.read_now(lambda c: sessions.prefix(c, "none"))
+        db.read_now(lambda c: sessions.read_prefix(c, "none"))
 
 
 def test_children_share_conversation_and_privacy(db):
@@ -132,7 +132,7 @@ def test_delete_takes_children_text_and_index_with_it(tmp_path, db, clock):
     asyncio.run(main())
     while db.write_now(index.index_new):
         pass
-    assert db.write_now(lambda c: session_deletion.delete(c, "goes")) == 2
+    assert db.write_now(lambda c: session_deletion.delete_session(c, "goes")) == 2
     left = db.read_now(
         lambda c: [
             c.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -141,20 +141,20 @@ def test_delete_takes_children_text_and_index_with_it(tmp_path, db, clock):
     )
     assert left == [1, 1, 2, 2, 0, 1]
     with pytest.raises(NotFound):
-        db.write_now(lambda c: session_deletion.delete(c, "goes"))
+        db.write_now(lambda c: session_deletion.delete_session(c, "goes"))
     db.close()
     assert b"xyzzysecretphrase here" not in (tmp_path / "state.db").read_bytes()
 
 
 def test_stats_sum_up(db, clock):
-    assert db.read_now(sessions.stats).sessions == 0
+    assert db.read_now(sessions.read_stats).sessions == 0
     asyncio.run(talk(db, clock, "s1", "a", "b"))
-    stats = db.read_now(sessions.stats)
+    stats = db.read_now(sessions.read_stats)
     assert (stats.sessions, stats.turns, stats.messages, stats.usage.total_tokens) == (1, 2, 4, 30)
     assert stats.usage.cost_usd == 1.0 and stats.size_bytes > 0
     assert (stats.private, stats.tool_calls, stats.failed_calls) == (0, 0, 0)
     db.write_now(lambda c: c.execute("UPDATE sessions SET tool_calls = 3, private = 1"))
-    stats = db.read_now(sessions.stats)
+    stats = db.read_now(sessions.read_stats)
     assert (stats.private, stats.tool_calls) == (1, 3)
 
 
@@ -208,7 +208,7 @@ def test_a_team_reads_no_title_that_the_index_does_not_name(db, query):
         connection.execute("ANALYZE sessions")
 
     def plan(connection):
-        found = titles.candidates(connection, query)
+        found = titles.build_index_condition(connection, query)
         assert found is not None
         sql, values = found
         return [row[0] for row in connection.execute(f"EXPLAIN SELECT id FROM sessions WHERE {sql}", values)]
@@ -223,10 +223,10 @@ def test_grants_are_kept_once(db):
     one = db.write_now(lambda c: grants.add(c, "terminal", "git *", "/w", "now"))
     assert db.write_now(lambda c: grants.add(c, "terminal", "git *", "/w", "later")) == one
     two = db.write_now(lambda c: grants.add(c, "terminal", "git *", "", "now"))
-    assert db.read_now(grants.all_grants) == [one, two]
+    assert db.read_now(grants.list_grants) == [one, two]
     assert db.write_now(lambda c: grants.remove(c, one.id))
     assert not db.write_now(lambda c: grants.remove(c, one.id))
-    assert db.read_now(grants.all_grants) == [two]
+    assert db.read_now(grants.list_grants) == [two]
 
 
 @pytest.mark.slow
@@ -252,5 +252,5 @@ def test_a_part_of_a_title_is_found_behind_thousands_of_newer_sessions(db, monke
     assert found("ABC0000") == ["abc0000"] and found("bc0000") == [] == found("50%off")
     assert found("build 1", limit=3) == ["abc0199", "abc0198", "abc0197"]
     db.write_now(lambda c: sessions.rename(c, "abc0000", "Coffee"))
-    db.write_now(lambda c: session_deletion.delete(c, "abc0050"))
+    db.write_now(lambda c: session_deletion.delete_session(c, "abc0050"))
     assert found("tea") == old[:2] and found("coff") == ["abc0000"]

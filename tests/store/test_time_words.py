@@ -15,7 +15,7 @@ _MONDAY = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 def _days(query: str, now: datetime) -> tuple[str, str]:
-    span, _ = time_words.read(query, now)
+    span, _ = time_words.parse_time(query, now)
     assert span is not None
     begin, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in span)
     assert {(moment.hour, moment.minute, moment.second, moment.microsecond) for moment in (begin, end)} == {
@@ -106,12 +106,12 @@ def test_days_are_counted_from_today_in_utc(query: str, now: datetime, begin: st
     ],
 )
 def test_a_query_without_a_time_stays_as_it_is(query: str):
-    assert time_words.read(query, _SATURDAY) == (None, query)
+    assert time_words.parse_time(query, _SATURDAY) == (None, query)
 
 
 def test_only_a_time_relative_to_now_is_taken_out_of_the_query():
     def rest(query: str) -> str:
-        return time_words.read(query, _SATURDAY).rest
+        return time_words.parse_time(query, _SATURDAY).rest
 
     assert rest("What broke last week in CI") == "What broke   in CI"
     assert rest('"A b" 3 days ago') == '"A b"  '

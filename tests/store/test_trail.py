@@ -12,37 +12,42 @@ from whet.contract.messages import Message, ToolCall
 from whet.contract.tools import ToolOutput
 from whet.store import rows
 from whet.store.database import StateDatabase
-from whet.store.search import call_of, span
-from whet.store.trail import Touched, arguments_of, touched, trail
+from whet.store.search import find_call, read_span
+from whet.store.trail import TouchedItem, find_touched_items, list_arguments, read_trail
 
 
 def test_calls_are_understood_by_their_arguments_names():
     diff = "--- a/src/x.py\n+++ b/src/x.py\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new file.txt\n"
-    assert touched("patch", f'{{"diff": {diff!r}}}'.replace("'", '"')) == [
-        Touched("changed", "src/x.py"),
-        Touched("changed", "new file.txt"),
+    assert find_touched_items("patch", f'{{"diff": {diff!r}}}'.replace("'", '"')) == [
+        TouchedItem("changed", "src/x.py"),
+        TouchedItem("changed", "new file.txt"),
     ]
-    assert touched("edit_file", '{"file_path": "a", "content": "b"}') == [Touched("changed", "a")]
-    assert touched("view", '{"paths": ["a", "b"]}') == [Touched("read", "a"), Touched("read", "b")]
+    assert find_touched_items("edit_file", '{"file_path": "a", "content": "b"}') == [
+        TouchedItem("changed", "a")
+    ]
+    assert find_touched_items("view", '{"paths": ["a", "b"]}') == [
+        TouchedItem("read", "a"),
+        TouchedItem("read", "b"),
+    ]
     moved = "rename from old.py\nrename to new.py\n*** Delete File: gone.py\n*** Move File: no.py\n"
-    assert [one.value for one in touched("apply_patch", encode({"input": moved}).decode())] == [
+    assert [one.value for one in find_touched_items("apply_patch", encode({"input": moved}).decode())] == [
         "old.py",
         "new.py",
         "gone.py",
     ]
-    assert touched("show", '{"diff": "--- a/x.py"}') == [], "it changes nothing"
-    assert touched("run", '{"cmd": " ls ", "command": ["a\\nb", ["a\\nb"]], "text": "x"}') == [
-        Touched("command", "ls"),
-        Touched("command", "a\nb"),
+    assert find_touched_items("show", '{"diff": "--- a/x.py"}') == [], "it changes nothing"
+    assert find_touched_items("run", '{"cmd": " ls ", "command": ["a\\nb", ["a\\nb"]], "text": "x"}') == [
+        TouchedItem("command", "ls"),
+        TouchedItem("command", "a\nb"),
     ]
-    assert touched("get", '{"url": "u", "path": ["a\\nb", "  ", " p "]}') == [
-        Touched("url", "u"),
-        Touched("read", "p"),
+    assert find_touched_items("get", '{"url": "u", "path": ["a\\nb", "  ", " p "]}') == [
+        TouchedItem("url", "u"),
+        TouchedItem("read", "p"),
     ]
-    assert touched("any", '{"path": 3, "url": null}') == []
-    assert touched("any", "not json") == []
-    assert touched("any", "[1]") == []
-    assert touched("any", "[" * 5_000) == []
+    assert find_touched_items("any", '{"path": 3, "url": null}') == []
+    assert find_touched_items("any", "not json") == []
+    assert find_touched_items("any", "[1]") == []
+    assert find_touched_items("any", "[" * 5_000) == []
 
 
 def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_number(
@@ -62,23 +67,23 @@ def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_num
 
     log = asyncio.run(story())
     kinds = ("read", "changed")
-    steps, rest = db.read_now(lambda c: trail(c, "s1", kinds, 0, 100))
+    steps, rest = db.read_now(lambda c: read_trail(c, "s1", kinds, 0, 100))
     assert [(step.seq, step.item.value) for step in steps] == [(8, "c"), (6, "a"), (4, "b")]
     assert rest == 0
-    steps, rest = db.read_now(lambda c: trail(c, "s1", kinds, 0, 2))
+    steps, rest = db.read_now(lambda c: read_trail(c, "s1", kinds, 0, 2))
     assert rest == 5
-    steps, _ = db.read_now(lambda c: trail(c, "s1", kinds, rest, 2))
+    steps, _ = db.read_now(lambda c: read_trail(c, "s1", kinds, rest, 2))
     assert [step.seq for step in steps] == [4, 2]
-    assert db.read_now(lambda c: trail(c, "s1", ("url",), 0, 9)) == ([], 0)
-    asked = db.read_now(lambda c: call_of(c, "s1", 5))
+    assert db.read_now(lambda c: read_trail(c, "s1", ("url",), 0, 9)) == ([], 0)
+    asked = db.read_now(lambda c: find_call(c, "s1", 5))
     assert asked is not None
     assert (asked[0], asked[1].arguments) == (4, '{"path": "b"}')
-    assert db.read_now(lambda c: call_of(c, "s1", 4)) is None
-    assert [seq for seq, _ in db.read_now(lambda c: span(c, "s1", 2, 4))] == [2, 3, 4]
-    assert [seq for seq, _ in db.read_now(lambda c: span(c, "s1", -5, 10**12, 2))] == [1, 2]
+    assert db.read_now(lambda c: find_call(c, "s1", 4)) is None
+    assert [seq for seq, _ in db.read_now(lambda c: read_span(c, "s1", 2, 4))] == [2, 3, 4]
+    assert [seq for seq, _ in db.read_now(lambda c: read_span(c, "s1", -5, 10**12, 2))] == [1, 2]
     assert log.live.seqs == list(range(1, 11))
     with pytest.raises(NotFound):
-        db.read_now(lambda c: trail(c, "nowhere", kinds, 0, 9))
+        db.read_now(lambda c: read_trail(c, "nowhere", kinds, 0, 9))
 
 
 def test_a_command_of_a_trail_has_its_exit_code_and_of_a_session_beside_it_nothing_is_read(
@@ -92,17 +97,20 @@ def test_a_command_of_a_trail_has_its_exit_code_and_of_a_session_beside_it_nothi
         await log.append_reply(turn, Message("assistant", "", tuple(asked)), USAGE, "m")
         for call, code in zip(log.open_calls(turn), (3, None), strict=True):
             output = ToolOutput("x", exit_code=code)
-            await log.call_finished(turn, call, result(call), output=output, duration_s=1.0)
+            await log.store_call_result(turn, call, result(call), output=output, duration_s=1.0)
         await log.end_turn(turn, "answered", "")
 
     asyncio.run(story())
-    steps, rest = db.read_now(lambda c: trail(c, "s1", ("command",), 2, 9))
+    steps, rest = db.read_now(lambda c: read_trail(c, "s1", ("command",), 2, 9))
     assert (steps, rest) == ([], 0), "below the message that asks"
     for before in (0, 3, rows.SEQ_LIMIT, rows.SEQ_LIMIT + 9):
-        steps, rest = db.read_now(lambda c, before=before: trail(c, "s1", ("command",), before, 9))
+        steps, rest = db.read_now(lambda c, before=before: read_trail(c, "s1", ("command",), before, 9))
         assert [(step.seq, step.item.value, step.exit_code) for step in steps] == [
             (2, "one", 3),
             (2, "two", None),
         ]
-    assert db.read_now(lambda c: arguments_of(c, "s1", "run")) == ['{"command": "one"}', '{"command": "two"}']
-    assert db.read_now(lambda c: arguments_of(c, "s2", "run")) == []
+    assert db.read_now(lambda c: list_arguments(c, "s1", "run")) == [
+        '{"command": "one"}',
+        '{"command": "two"}',
+    ]
+    assert db.read_now(lambda c: list_arguments(c, "s2", "run")) == []

@@ -42,11 +42,11 @@ def test_a_turn_is_kept_whole(db, clock):
         turn = await log.begin_turn(user("do it"))
         await log.append_reply(turn, asking("a", "b"), USAGE, "m1")
         first, second = log.open_calls(turn)
-        await log.call_started(turn, first, "rule")
-        await log.call_started(turn, second, "person")
+        await log.store_call_start(turn, first, "rule")
+        await log.store_call_start(turn, second, "person")
         await finish(log, turn, second, "two")
         clock.advance(1)
-        await log.call_finished(
+        await log.store_call_result(
             turn, first, result(first, "one"), output=ToolOutput("one", "exit", 3), duration_s=1.5
         )
         log.live.fold_results()
@@ -169,14 +169,14 @@ def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
         turn = await log.begin_turn(user("go"))
         await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m")
         one, two, _ = log.open_calls(turn)
-        await log.call_started(turn, one, "rule")
-        await log.call_started(turn, two, "rule")
+        await log.store_call_start(turn, one, "rule")
+        await log.store_call_start(turn, two, "rule")
         await finish(log, turn, two, "two")
         log.close()  # the lane's thread may keep it alive for a moment more
 
     async def resume():
         log = await Transcript.open(db, "s1", clock)
-        turn = await log.unfinished_turn()
+        turn = await log.claim_unfinished_turn()
         assert turn is not None and not turn.is_new
         assert (turn.steps, turn.usage, turn.number) == (1, USAGE, 1)
         assert [(c.index, c.started, c.step) for c in log.open_calls(turn)] == [(0, True, 1), (2, False, 1)]
@@ -186,7 +186,7 @@ def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
         assert [m.text for m in log.messages[2:]] == ["late 0", "two", "late 2"]
         await log.append_reply(turn, answer("ok"), USAGE, "m")
         await log.end_turn(turn, "answered", "")
-        assert await log.unfinished_turn() is None
+        assert await log.claim_unfinished_turn() is None
         return log.session
 
     asyncio.run(crash())
@@ -202,7 +202,7 @@ def test_a_new_message_closes_a_crashed_turn(db, clock):
         log = await Transcript.open(db, "s1", clock)
         turn = await log.begin_turn(user("two"))
         await log.end_turn(turn, "answered", "")
-        return texts(log), await log.unfinished_turn()
+        return texts(log), await log.claim_unfinished_turn()
 
     assert asyncio.run(main()) == ([("user", "one"), ("user", "two")], None)
     reasons = db.read_now(lambda c: c.execute("SELECT reason FROM turns ORDER BY number").fetchall())
@@ -215,7 +215,7 @@ def test_a_turn_that_another_one_ended_is_over_here_too(db, clock):
         await first.begin_turn(user("one"))
         first.close()
         log = await Transcript.open(db, "s1", clock)
-        turn = await log.unfinished_turn()
+        turn = await log.claim_unfinished_turn()
         assert turn is not None
         await log.end_turn(turn, "cancelled", "")
         assert first.live.open_turn is not None
@@ -261,8 +261,8 @@ def test_one_session_has_one_turn_at_a_time(db, clock):
         other = await Transcript.open(db, "s1", clock)
         with pytest.raises(StoreBusy, match=f"in use by process {os.getpid()}"):
             await other.begin_turn(user("y"))
-        assert await other.unfinished_turn() is None
-        assert isinstance(other.live.nothing_to_resume(), StoreBusy)
+        assert await other.claim_unfinished_turn() is None
+        assert isinstance(other.live.resume_error(), StoreBusy)
         with pytest.raises(StoreBusy):
             await other.undo_last_turn()
         await log.append_reply(turn, answer("a"), USAGE, "m")
@@ -299,13 +299,13 @@ def test_a_living_process_keeps_its_session_and_a_killed_one_loses_it(db, clock)
         log = await Transcript.open(db, "s1", clock)
         with pytest.raises(StoreBusy, match=f"process {pid}"):
             await log.begin_turn(user("mine"))
-        assert await log.unfinished_turn() is None
+        assert await log.claim_unfinished_turn() is None
         with pytest.raises(StoreBusy):
-            await db.write(lambda c: session_deletion.delete(c, "s1"))
+            await db.write(lambda c: session_deletion.delete_session(c, "s1"))
 
     async def taken():
         log = await Transcript.open(db, "s1", clock)
-        turn = await log.unfinished_turn()
+        turn = await log.claim_unfinished_turn()
         assert turn is not None and texts(log) == [("user", "held")]
         await log.end_turn(turn, "answered", "")
 
@@ -405,7 +405,7 @@ def test_titles_endings_and_unknown_prices(db, clock):
 def test_a_deleted_session_takes_no_more(db, clock):
     async def main():
         log = await talk(db, clock, "s1", "one")
-        await db.write(lambda c: session_deletion.delete(c, "s1"))
+        await db.write(lambda c: session_deletion.delete_session(c, "s1"))
         with pytest.raises(NotFound, match="deleted"):
             await log.begin_turn(user("two"))
         with pytest.raises(NotFound):
@@ -454,7 +454,7 @@ def test_what_was_written_before_a_crash_is_there(tmp_path, clock, stop):
 
     async def main():
         log = await Transcript.open(db, "s1", clock)
-        turn = await log.unfinished_turn()
+        turn = await log.claim_unfinished_turn()
         assert (turn is None) == (stop == 8)
         counts = {1: 1, 2: 2, 3: 2, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5}
         assert len(log.messages) == counts[stop]

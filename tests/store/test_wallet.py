@@ -23,22 +23,22 @@ from whet.store.database import StateDatabase
 from whet.store.goals import GoalRow
 from whet.store.helper_rows import HelperRow
 from whet.store.sessions import NewSession
-from whet.store.wallet import Asked, Cap
+from whet.store.wallet import Cap, PlannedCall
 
 _AT = datetime(2026, 11, 22, tzinfo=UTC).isoformat()
 _SCOPES = [("day", "2026-11-22"), ("session", "s")]
 _CAPS = {"day": Cap(1.0, 0, "wallet.daily_usd"), "session": Cap(5.0, 90_000, "wallet.session_usd")}
 
 
-def _asked(usd: float | None = 0.1, tokens: int = 100) -> Asked:
-    return Asked("s", "turn", "m", usd, tokens, _AT)
+def _asked(usd: float | None = 0.1, tokens: int = 100) -> PlannedCall:
+    return PlannedCall("s", "turn", "m", usd, tokens, _AT)
 
 
 def opened(path: Path) -> StateDatabase:
     return StateDatabase.open(path / "state.db", SystemClock())
 
 
-def _reserve(database: StateDatabase, asked: Asked) -> wallet.Reserved:
+def _reserve(database: StateDatabase, asked: PlannedCall) -> wallet.Reservation:
     return database.write_now(lambda db: wallet.reserve(db, asked, _SCOPES, _CAPS, 0.8))
 
 
@@ -49,16 +49,16 @@ def test_a_call_that_may_pass_a_cap_is_refused_before_it_is_made_and_reserves_no
     with pytest.raises(BudgetReached) as refused:
         _reserve(db, _asked(0.06))
     assert "day's cap" in refused.value.message and refused.value.hint == "wallet.daily_usd"
-    assert db.read_now(lambda c: wallet.spent(c, _SCOPES[1])) == (0.95, 100)
+    assert db.read_now(lambda c: wallet.read_spending(c, _SCOPES[1])) == (0.95, 100)
 
 
 def test_settling_frees_what_was_not_spent_and_happens_once(db: StateDatabase) -> None:
     held = _reserve(db, _asked(0.9, 900))
     for _ in range(2):
         db.write_now(lambda c: wallet.settle(c, held.id, 0.25, 70))
-    usd, tokens = db.read_now(lambda c: wallet.spent(c, _SCOPES[0]))
+    usd, tokens = db.read_now(lambda c: wallet.read_spending(c, _SCOPES[0]))
     assert (round(usd, 9), tokens) == (0.25, 70)
-    assert db.read_now(wallet.unsettled) == 0
+    assert db.read_now(wallet.count_open_reservations) == 0
 
 
 def test_what_is_near_its_cap_says_so_once_before_it_stops(db: StateDatabase) -> None:
@@ -81,7 +81,7 @@ def test_it_is_said_before_a_call_that_has_no_room_however_little_is_spent(db: S
 def test_a_sum_that_no_setting_caps_has_room_for_anything_and_is_near_nothing(db: StateDatabase) -> None:
     held = db.write_now(lambda c: wallet.reserve(c, _asked(900.0, 10**9), [("person", "ann")], {}, 0.8))
     assert held.near == ()
-    assert db.read_now(lambda c: wallet.spent(c, ("person", "ann"))) == (900.0, 10**9)
+    assert db.read_now(lambda c: wallet.read_spending(c, ("person", "ann"))) == (900.0, 10**9)
 
 
 def test_tokens_cap_what_has_no_price(db: StateDatabase) -> None:
@@ -106,7 +106,7 @@ def _race(folder: Path, tries: int, seed: int) -> None:
 def overdraft(folder: Path) -> float:
     """Give how far the sums are above the cap, checked against the calls themselves."""
     database = opened(folder)
-    summed = database.read_now(lambda db: wallet.spent(db, _SCOPES[0]))[0]
+    summed = database.read_now(lambda db: wallet.read_spending(db, _SCOPES[0]))[0]
     real = database.read_now(lambda db: next(db.execute("SELECT coalesce(sum(usd), 0) FROM wallet_calls")))[0]
     database.close()
     assert abs(summed - real) < 1e-6
@@ -160,8 +160,8 @@ def test_a_goals_budget_counts_its_helpers_and_only_while_it_is_pursued(db: Stat
         sessions.create(c, NewSession("helper", parent_session_id="root", kind="child"), _AT)
         goals.add(c, GoalRow("g", "root", "x", "", {}, 0.5, 0, "running", 1, begun=_AT))
 
-    def ask(c: apsw.Connection) -> wallet.Reserved:
-        scopes = wallet.scopes_of(c, "helper", "2026-11-22")
+    def ask(c: apsw.Connection) -> wallet.Reservation:
+        scopes = wallet.list_scopes(c, "helper", "2026-11-22")
         return wallet.reserve(c, _asked(0.4), scopes, {}, 0.8)
 
     db.write_now(prepare)
@@ -169,10 +169,10 @@ def test_a_goals_budget_counts_its_helpers_and_only_while_it_is_pursued(db: Stat
     with pytest.raises(BudgetReached) as refused:
         db.write_now(ask)
     assert refused.value.hint == "--budget"
-    assert db.read_now(lambda c: wallet.spent(c, ("session", "root"))) == (0.4, 100)
-    db.write_now(lambda c: goals.end(c, "g", "cancelled", "", _AT))
+    assert db.read_now(lambda c: wallet.read_spending(c, ("session", "root"))) == (0.4, 100)
+    db.write_now(lambda c: goals.end_goal(c, "g", "cancelled", "", _AT))
     db.write_now(ask)
-    assert db.read_now(lambda c: wallet.spent(c, ("goal", "g"))) == (0.4, 100)
+    assert db.read_now(lambda c: wallet.read_spending(c, ("goal", "g"))) == (0.4, 100)
 
 
 @pytest.mark.parametrize(
@@ -189,16 +189,16 @@ def test_a_cancelled_call_costs_what_was_sent_and_what_came_of_its_answer(
 ) -> None:
     asked = msgspec.structs.replace(_asked(usd, 400), prompt_tokens=prompt)
     held = _reserve(db, asked)
-    db.write_now(lambda c: wallet.settle_cancelled(c, held.id, asked, shown))
-    assert db.read_now(lambda c: wallet.spent(c, _SCOPES[0])) == pytest.approx(spent)
-    assert db.read_now(wallet.unsettled) == 0
+    db.write_now(lambda c: wallet.settle_cancelled_call(c, held.id, asked, shown))
+    assert db.read_now(lambda c: wallet.read_spending(c, _SCOPES[0])) == pytest.approx(spent)
+    assert db.read_now(wallet.count_open_reservations) == 0
 
 
 def test_a_cancelled_call_of_which_nothing_is_known_costs_all_that_it_might(db: StateDatabase) -> None:
     asked = _asked(0.8, 0)
     held = _reserve(db, asked)
-    db.write_now(lambda c: wallet.settle_cancelled(c, held.id, asked, 10))
-    assert db.read_now(lambda c: wallet.spent(c, _SCOPES[0])) == (0.8, 0)
+    db.write_now(lambda c: wallet.settle_cancelled_call(c, held.id, asked, 10))
+    assert db.read_now(lambda c: wallet.read_spending(c, _SCOPES[0])) == (0.8, 0)
 
 
 def test_a_cap_of_tokens_is_near_and_full_as_one_of_money_is(db: StateDatabase) -> None:
@@ -246,7 +246,7 @@ def test_a_call_counts_for_the_day_the_chat_it_works_for_its_person_schedule_and
         c.execute(f"INSERT INTO schedule_runs ({columns}) VALUES ('j', 'daily', '', 0, '', 'chat')")
 
     def scopes(session: str) -> list[wallet.Scope]:
-        return db.read_now(lambda c: wallet.scopes_of(c, session, "d"))
+        return db.read_now(lambda c: wallet.list_scopes(c, session, "d"))
 
     db.write_now(prepare)
     own = [("day", "d"), ("session", "chat"), ("person", "d ann"), ("schedule", "d daily")]
@@ -254,6 +254,6 @@ def test_a_call_counts_for_the_day_the_chat_it_works_for_its_person_schedule_and
     assert scopes("helper") == [*own[:2], ("helper", "h"), *own[2:]]
     assert scopes("next") == [("day", "d"), ("session", "next"), ("person", "d ann")]
     assert scopes("gone") == [("day", "d"), ("session", "gone"), ("person", "d ")]
-    caps = [db.read_now(lambda c, one=one: wallet.own_cap(c, one)) for one in scopes("helper")[1:3]]
+    caps = [db.read_now(lambda c, one=one: wallet.read_own_cap(c, one)) for one in scopes("helper")[1:3]]
     assert caps == [None, Cap(0.5, setting="budget_usd")]
-    assert db.read_now(lambda c: wallet.own_cap(c, ("goal", "gone"))) == Cap(setting="--budget")
+    assert db.read_now(lambda c: wallet.read_own_cap(c, ("goal", "gone"))) == Cap(setting="--budget")

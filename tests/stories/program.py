@@ -18,7 +18,7 @@ from typing import Any
 from tests.forked import Done, Running
 from tests.providers import shapes
 from whet.practice.ask import PracticeCall
-from whet.practice.endpoints import Recorded
+from whet.practice.endpoints import RecordedRequest
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
@@ -122,7 +122,7 @@ def assert_requests_are_sound(server: PracticeServer, *, refused: bool = False) 
             assert later.startswith(earlier.rstrip(b"]}")), "a request is no byte prefix of the next"
 
 
-def _opening(request: Recorded) -> str:
+def _opening(request: RecordedRequest) -> str:
     """Name a conversation by what it begins with."""
     body = request.parsed
     rows = body.get("messages") or body["input"]
@@ -131,7 +131,7 @@ def _opening(request: Recorded) -> str:
     return json.dumps([request.path, body["model"], body.get("system"), system, body.get("tools"), first])
 
 
-def said(request: Recorded) -> list[tuple[str, str]]:
+def said(request: RecordedRequest) -> list[tuple[str, str]]:
     """Give (role, text) of each Chat Completions message after the system prompt."""
     return [
         (row["role"], _text(row.get("content")))
@@ -146,7 +146,7 @@ def _text(content: Any) -> str:
     return content or ""
 
 
-def assert_calls_answered_once(request: Recorded) -> None:
+def assert_calls_answered_once(request: RecordedRequest) -> None:
     """Every call of a Chat Completions request has one result, and every result a call."""
     rows = request.parsed["messages"]
     asked = [call["id"] for row in rows for call in row.get("tool_calls") or ()]

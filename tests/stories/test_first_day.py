@@ -18,7 +18,7 @@ from tests.stories.program import (
     said,
     use,
 )
-from whet.practice.script import Fault, ScriptedReply, rate_limited, server_error
+from whet.practice.script import Fault, ScriptedReply, rate_limit_reply, server_error
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
 
@@ -276,7 +276,7 @@ def test_a_fallback_model_takes_over_and_the_person_is_told(program: Program, se
 def test_a_key_that_fails_is_rotated_out_and_no_key_is_ever_shown(tmp_path: Path) -> None:
     good = "sk-good-0123456789abcdef"
     with PracticeServer(
-        script=[ScriptedReply("hello"), rate_limited()], options=Options(api_key=good)
+        script=[ScriptedReply("hello"), rate_limit_reply()], options=Options(api_key=good)
     ) as server:
         program = Program(tmp_path)
         flags = ["--provider", "far", "--base-url", server.base_url, "--model", "practice"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.late import Late
 from whet.postgres import schema
 from whet.postgres.connection import connect
-from whet.practice.database import TrialServer, programs
+from whet.practice.database import TrialServer, find_programs
 from whet.store.migrations import STEPS
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ BEGIN
 END $$
 """
 NO_SERVER = (
-    "" if os.environ.get("WHET_TEST_POSTGRES") or programs() else "PostgreSQL's programs are not installed"
+    ""
+    if os.environ.get("WHET_TEST_POSTGRES") or find_programs()
+    else "PostgreSQL's programs are not installed"
 )
 """Why the tests can have no server; empty where they can."""
 

@@ -103,8 +103,8 @@ def test_schedules_come_at_their_time_and_by_hand_at_once(right: Machine, wrong:
     due = iso(datetime.now(UTC) + timedelta(minutes=30))
     wrong.do(schedules.add, HOURLY, due, wrong.clock)
     for one in (right, wrong):
-        one.do(schedules.straighten, one.clock, lambda schedule, now: "moved")
-        assert one.database.read_now(lambda db: schedules.next_due(db, HOURLY.id)) == due
+        one.do(schedules.correct_clock_change, one.clock, lambda schedule, now: "moved")
+        assert one.database.read_now(lambda db: schedules.find_next_due(db, HOURLY.id)) == due
         assert not one.is_due(schedules.KIND)
     for one, other in ((right, wrong), (wrong, right)):
         by_hand = one.do(schedules.run_now, HOURLY.id, one.clock)

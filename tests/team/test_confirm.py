@@ -24,7 +24,7 @@ from whet.config.paths import Home
 from whet.confirm import audit, tokens
 from whet.confirm.decide import DecisionInput
 from whet.confirm.ledger import Tx
-from whet.confirm.open import Places, open_service, places
+from whet.confirm.open import ServicePaths, open_service, service_paths
 from whet.confirm.records import Caller, Verdict
 from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.submit import Submission
@@ -37,13 +37,13 @@ PEOPLE = [Caller(name, "approve") for name in ("ann", "bob", "carl")]
 
 
 @pytest.fixture
-def where(url: str, tmp_path: Path) -> Places:
+def where(url: str, tmp_path: Path) -> ServicePaths:
     init(url)
-    return places(Home(tmp_path / "home"), url)
+    return service_paths(Home(tmp_path / "home"), url)
 
 
 @contextmanager
-def opened(where: Places, hands: ToolUse | None = None) -> Iterator[ConfirmService]:
+def opened(where: ServicePaths, hands: ToolUse | None = None) -> Iterator[ConfirmService]:
     service = open_service(where, policy=None, limits=CallerLimits(10**9, 10**9))
     try:
         if hands is not None:
@@ -53,7 +53,7 @@ def opened(where: Places, hands: ToolUse | None = None) -> Iterator[ConfirmServi
         service.database.close()
 
 
-def verified(service: ConfirmService, where: Places) -> tuple[str, ...]:
+def verified(service: ConfirmService, where: ServicePaths) -> tuple[str, ...]:
     keys = audit.read_keys(where.public_key) | {service.key.id: service.key}
     return service.database.read_now(lambda db: audit.verify(db, keys)).problems
 
@@ -143,11 +143,13 @@ def test_a_connection_that_is_cut_loses_and_doubles_nothing(where, cluster):
 @pytest.mark.slow
 def test_tables_that_are_not_there_and_a_key_that_is_another(url, where, cluster, tmp_path):
     with pytest.raises(StoreError, match="confirmation service's tables") as caught:
-        open_service(places(Home(tmp_path / "home"), cluster.database()), policy=None, limits=CallerLimits())
+        open_service(
+            service_paths(Home(tmp_path / "home"), cluster.database()), policy=None, limits=CallerLimits()
+        )
     assert caught.value.hint == "set it up: whet team init URL"
     with opened(where):
         pass
-    with pytest.raises(ConfigError), opened(places(Home(tmp_path / "elsewhere"), url)):
+    with pytest.raises(ConfigError), opened(service_paths(Home(tmp_path / "elsewhere"), url)):
         pass
 
 
@@ -233,7 +235,7 @@ def test_kills_lose_and_double_no_decision(where, tmp_path):
     kills(where, tmp_path, 3)
 
 
-def kills(where: Places, folder: Path, count: int) -> None:
+def kills(where: ServicePaths, folder: Path, count: int) -> None:
     """One of two processes is killed in the middle of decisions, over and over; the other goes on."""
     dice = random.Random(7)
     with ExitStack() as stack:

@@ -30,8 +30,8 @@ from whet.config.paths import Home
 from whet.contract.errors import SchemaTooNew, StoreBusy, StoreError, StoreFull, StoreUnwritable
 from whet.postgres import schema
 from whet.postgres.connection import connect
-from whet.postgres.driver import shown
-from whet.postgres.faults import as_store_error
+from whet.postgres.driver import hide_password
+from whet.postgres.faults import translate_error
 from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase, init
@@ -63,7 +63,7 @@ def test_an_address_where_nobody_listens_or_no_database_is(url, cluster):
 def test_an_empty_database_an_older_and_a_newer_schema(url, admin, cluster):
     empty = cluster.database(empty=True)
     assert "has no tables of Whet's" in refused(empty, StoreError).message
-    assert init(empty) == list(schema.steps(STEPS)) and init(empty) == []
+    assert init(empty) == list(schema.all_steps(STEPS)) and init(empty) == []
     cluster.drop(empty)
     admin.execute("DELETE FROM migrations WHERE name = 'team_queue'")
     found = refused(url, StoreError)
@@ -92,13 +92,13 @@ def test_a_role_without_rights_and_a_database_without_connections(url, admin, cl
 
 
 def test_a_full_disk_and_a_replica_are_named():
-    full = as_store_error(psycopg.errors.DiskFull("could not extend file"), "postgresql://db/whet")
+    full = translate_error(psycopg.errors.DiskFull("could not extend file"), "postgresql://db/whet")
     assert isinstance(full, StoreFull) and full.message.startswith(
         "the team's database postgresql://db/whet has no space"
     )
-    replica = as_store_error(psycopg.errors.ReadOnlySqlTransaction("no"), "postgresql://db/whet")
+    replica = translate_error(psycopg.errors.ReadOnlySqlTransaction("no"), "postgresql://db/whet")
     assert isinstance(replica, StoreUnwritable) and "replica" in replica.message
-    assert shown("postgresql://ann:pw@db/whet?password=x") == "postgresql://ann@db/whet"
+    assert hide_password("postgresql://ann:pw@db/whet?password=x") == "postgresql://ann@db/whet"
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_clocks_an_hour_apart_take_nothing_over(url, hours):
         log = await new_log(db, here)
         await log.begin_turn(user("x"))
         other = await Transcript.open(db, "s1", there)
-        assert await other.unfinished_turn() is None
+        assert await other.claim_unfinished_turn() is None
         with pytest.raises(StoreBusy):
             await other.begin_turn(user("y"))
 

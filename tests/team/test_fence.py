@@ -83,7 +83,7 @@ async def take_over(db: TeamDatabase) -> tuple[Transcript, float]:
     began = time.monotonic()
     while True:
         log = await Transcript.open(db, "s1", SystemClock())
-        if await log.unfinished_turn() is not None:
+        if await log.claim_unfinished_turn() is not None:
             return log, time.monotonic() - began
         await asyncio.sleep(0.05)
 
@@ -101,7 +101,7 @@ def test_a_stopped_or_killed_worker_loses_its_session_and_writes_no_more(url, nu
         os.kill(process.pid, number)
         log, took_s = await take_over(db)
         assert took_s < LEASE_S + 20  # a busy machine
-        turn = await log.unfinished_turn()
+        turn = await log.claim_unfinished_turn()
         assert turn is not None
         await log.append_reply(turn, answer("from another"), USAGE, "m")
         if number == signal.SIGSTOP:
@@ -125,7 +125,7 @@ def test_a_living_workers_session_is_not_taken_however_long_it_is_silent(url):
         log = await Transcript.open(db, "s1", SystemClock())
         until = time.monotonic() + 3 * LEASE_S
         while time.monotonic() < until:
-            assert await log.unfinished_turn() is None
+            assert await log.claim_unfinished_turn() is None
             with pytest.raises(StoreBusy, match="is in use by process"):
                 await log.begin_turn(user("x"))
             await asyncio.sleep(0.2)
@@ -146,13 +146,13 @@ def test_a_call_that_was_begun_by_a_fenced_worker_is_begun_once(url):
             turn = await log.begin_turn(user("x"))
             await log.append_reply(turn, asking("t"), USAGE, "m")
             theirs = await Transcript.open(other, "s1", SystemClock())
-            again = await theirs.unfinished_turn()
+            again = await theirs.claim_unfinished_turn()
             assert again is not None
             (call,) = theirs.open_calls(again)
             with pytest.raises(StoreBusy, match="another worker has taken over"):
-                await log.call_started(turn, log.open_calls(turn)[0], "rule")
+                await log.store_call_start(turn, log.open_calls(turn)[0], "rule")
             assert not (await Transcript.open(other, "s1", SystemClock())).open_calls(again)[0].started
-            await theirs.call_started(again, call, "rule")
+            await theirs.store_call_start(again, call, "rule")
             await finish(theirs, again, call)
             with pytest.raises(StoreBusy):
                 await log.end_turn(turn, "answered", "")

@@ -58,7 +58,7 @@ def begins(desk: LearningService) -> str:
 def said(desk: LearningService) -> list[str]:
     (state,) = [one for one in asyncio.run(desk.reader.notes()) if one.target == "memory"]
     assert not state.trouble
-    return [entry.text for entry in notes.entries(state.text)]
+    return [entry.text for entry in notes.parse_entries(state.text)]
 
 
 def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> WriteOutcome:

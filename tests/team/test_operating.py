@@ -18,7 +18,7 @@ from tests.support import output_of, wait_until
 from tests.team.processes import end, environment, served, start
 from tests.team.test_workers import ask, has_ended, opened
 from whet.cli.group import CommandTable
-from whet.practice.script import ScriptedReply, running
+from whet.practice.script import ScriptedReply, terminal_reply
 from whet.practice.server import PracticeServer
 from whet.team.metrics import WorkerCounts, team_text
 
@@ -53,7 +53,7 @@ def test_the_numbers_say_what_waits_runs_and_ended(url):
 @pytest.mark.slow
 def test_a_worker_that_ends_takes_nothing_more_and_ends_what_it_has(url, tmp_path):
     gate = tmp_path / "gate"
-    script = [running(f"touch {gate}.begun; until [ -e {gate} ]; do :; done"), ScriptedReply("done")]
+    script = [terminal_reply(f"touch {gate}.begun; until [ -e {gate} ]; do :; done"), ScriptedReply("done")]
     with PracticeServer(script=script) as server, opened(url) as (db, queue):
         given = environment(url, tmp_path / "home", server, "practice")
         process = start(["worker", "--turns", "1", "--metrics-port", "0", "--end", "60"], given, tmp_path)

@@ -87,7 +87,7 @@ def test_a_helper_is_another_processes_while_that_keeps_its_lease(db: TeamDataba
 def test_who_was_stopped_too_long_ends_no_helper_that_another_runs(db: TeamDatabase, url: str) -> None:
     def ended(owner: str) -> bool:
         row = HelperRow("h1", "p", 1, "1.1", HelperWish("x"), "s", reason="failed", error="fenced")
-        return db.write_now(lambda c: helper_rows.end(c, row, owner))
+        return db.write_now(lambda c: helper_rows.end_helper(c, row, owner))
 
     with other_process(url) as (process, owner):
         process.kill()

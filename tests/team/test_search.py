@@ -15,11 +15,11 @@ from tests.support import FixedClock
 from whet.postgres.connection import connect
 from whet.store import rows, search, sessions
 from whet.store.index import profile_mark
-from whet.store.query import terms
+from whet.store.query import parse_terms
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
-from whet.store.team_postings import TeamPostingReader, _both, _either, _Found, _Sought, _Window
-from whet.store.team_words import _vector, as_tsquery, evaluated, part
+from whet.store.team_postings import TeamPostingReader, _both, _either, _Lookup, _NewestIds, _Window
+from whet.store.team_words import _vector, evaluate, parse_leaf, to_tsquery
 
 COUNT, NEWEST = 12_000, 4_000
 LOWEST = (COUNT - NEWEST + 2) << rows.SEQ_BITS
@@ -58,8 +58,10 @@ def large(db: TeamDatabase, url: str) -> TeamDatabase:
 def test_rare_words_are_found_however_old_and_common_ones_among_the_newest(large: TeamDatabase) -> None:
     def look(connection: apsw.Connection) -> None:
         reader = TeamPostingReader(connection, 0, (1 << 63) - 1, [])
-        apple, pear, plum, absent = reader.of_each(terms('apple pear plum "pear apple"'), 3_000)
-        assert not reader.of_each(terms("apple"), COUNT)[0].is_whole, "it was read among the newest alone"
+        apple, pear, plum, absent = reader.read_terms(parse_terms('apple pear plum "pear apple"'), 3_000)
+        assert not reader.read_terms(parse_terms("apple"), COUNT)[0].is_whole, (
+            "it was read among the newest alone"
+        )
         assert plum.is_whole and len(plum.ids) == 1 and plum.ids[0] >> rows.SEQ_BITS == 2
         assert not apple.is_whole and len(apple.ids) == 3_000
         assert [id_ >> rows.SEQ_BITS for id_ in apple.ids] == [*range(COUNT + 1, COUNT - 2_999, -1)]
@@ -97,7 +99,7 @@ def test_how_common_a_word_is_is_what_the_server_counted(large: TeamDatabase) ->
     ],
 )
 def test_an_expression_in_the_words_of_the_server(expression: str, meant: str) -> None:
-    assert as_tsquery(expression) == meant
+    assert to_tsquery(expression) == meant
 
 
 def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDatabase, url: str) -> None:
@@ -116,7 +118,7 @@ def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDa
             "SELECT id FROM message_words WHERE words @@ CAST('quinc' AS tsquery) ORDER BY id DESC"
         ).fetchall()
         ids = [row[0] for row in wanted]
-        quince, both = reader.of_each(terms('quince "apple quince"'), 300)
+        quince, both = reader.read_terms(parse_terms('quince "apple quince"'), 300)
         assert len(ids) > 100 and quince.ids == ids and both.ids == ids[2:]
         assert reader.newest('"apple" AND "quince"', 300) == ids[2:]
 
@@ -135,7 +137,7 @@ def test_a_word_that_was_common_long_ago_is_found_below_the_newest_rows(
 
     def look(connection: apsw.Connection) -> None:
         reader = TeamPostingReader(connection, 0, (1 << 63) - 1, [])
-        (quince,) = reader.of_each(terms("quince"), 400)
+        (quince,) = reader.read_terms(parse_terms("quince"), 400)
         newest = (COUNT // 2 + 1) << rows.SEQ_BITS
         assert quince.ids[0] >= newest and quince.ids == sorted(quince.ids, reverse=True)
         assert len(quince.ids) == 400 and reader.newest('"quince"', 3) == quince.ids[:3]
@@ -171,7 +173,7 @@ def test_a_person_s_newest_messages_are_read_however_many_others_wrote_since(
     def look(connection: apsw.Connection) -> None:
         marks = [f'"{profile_mark("ann")}"']
         reader = TeamPostingReader(connection, 0, (1 << 63) - 1, marks, "ann")
-        (apple,) = reader.of_each(terms("apple"), 300)
+        (apple,) = reader.read_terms(parse_terms("apple"), 300)
         last = connection.execute("SELECT max(key) FROM sessions WHERE profile = 'ann'").fetchone()
         assert last is not None and len(apple.ids) >= 300
         assert apple.ids[0] == (last[0] << rows.SEQ_BITS) + 100
@@ -209,9 +211,9 @@ def test_a_search_asks_the_server_a_few_times(
     assert len(asked) <= most, asked
 
 
-def sought(limit: int, most: float, *, work: float = 0.0, is_exact: bool = True) -> _Sought:
+def sought(limit: int, most: float, *, work: float = 0.0, is_exact: bool = True) -> _Lookup:
     """What is looked for between the ids 1 and 1,000."""
-    return _Sought('"a"', "('a')", is_exact, limit, 1_000, work or most, most)
+    return _Lookup('"a"', "('a')", is_exact, limit, 1_000, work or most, most)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def sought(limit: int, most: float, *, work: float = 0.0, is_exact: bool = True)
     ],
 )
 def test_a_slice_reaches_as_far_as_gives_what_is_wanted_and_fetches_no_more_rows(
-    one: _Sought, fetched: float, low: int
+    one: _Lookup, fetched: float, low: int
 ) -> None:
     one.aim(1, fetched)
     assert one.low == low
@@ -240,13 +242,13 @@ def test_what_was_fetched_tells_how_much_there_is_below() -> None:
     assert one.take([801, 1_000, 900], 1) == 3.0
     assert (one.ids, one.top, one.wants) == ([1_000, 900, 801], 800, 97)
     assert one.most == one.work == 12.0 and one.count == 15.0
-    assert one.found(1, 100) == _Found([1_000, 900, 801], False, 15.0)
-    assert one.found(1, 2) == _Found([1_000, 900], False, 15.0)
+    assert one.found(1, 100) == _NewestIds([1_000, 900, 801], False, 15.0)
+    assert one.found(1, 2) == _NewestIds([1_000, 900], False, 15.0)
     one.low = 1
     one.take([5], 1)
-    assert one.found(1, 100) == _Found([1_000, 900, 801, 5], True, 4)
-    assert one.found(1, 4) == _Found([1_000, 900, 801, 5], False, 4), "there may be a fifth"
-    assert one.found(0, 100) == _Found([1_000, 900, 801, 5], False, 4), "one id was not read"
+    assert one.found(1, 100) == _NewestIds([1_000, 900, 801, 5], True, 4)
+    assert one.found(1, 4) == _NewestIds([1_000, 900, 801, 5], False, 4), "there may be a fifth"
+    assert one.found(0, 100) == _NewestIds([1_000, 900, 801, 5], False, 4), "one id was not read"
 
 
 def test_what_was_fetched_in_vain_is_counted_as_work() -> None:
@@ -270,7 +272,7 @@ def test_parts_of_an_expression_meet_in_the_newest_rows() -> None:
 
 def test_a_key_says_what_the_index_can_be_asked_for() -> None:
     def key(expression: str) -> str:
-        return evaluated(expression, lambda leaf: "" if leaf == '"x"' else leaf, _both, _either)
+        return evaluate(expression, lambda leaf: "" if leaf == '"x"' else leaf, _both, _either)
 
     assert key('"a" AND "x"') == '"a"' == key('"x" AND "a"')
     assert key('"a" AND "b"') == '("a" & "b")' and key('"a" OR "b"') == '("a" | "b")'
@@ -284,4 +286,7 @@ def test_words_go_into_the_index_with_their_places_as_far_as_it_takes_them() -> 
     assert _vector([*["a"] * 16_382, "b", "c", "d"]).endswith("'b':16383 'c':16383 'd':16383")
     long = [f"{n:0990}" for n in range(700)]
     assert len(_vector(long).split()) == 598, "of 1,002 bytes each"
-    assert part('"two words"') == (["two", "word"], False) and part('"begin" *') == (["begin"], True)
+    assert parse_leaf('"two words"') == (["two", "word"], False) and parse_leaf('"begin" *') == (
+        ["begin"],
+        True,
+    )

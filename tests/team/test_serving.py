@@ -14,7 +14,7 @@ import pytest
 from tests.team.cluster import Cluster, shared
 from whet.app.build import App
 from whet.app.hosted import Receipt, SessionHost
-from whet.app.people import Switchboard
+from whet.app.people import PersonRouter
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
@@ -24,13 +24,13 @@ from whet.contract.messages import ImagePart, Usage
 from whet.contract.protocols import ApprovalRequest, Reply
 from whet.practice.server import PracticeServer
 from whet.serve import team_feed, team_turns
-from whet.serve.questions import Given
+from whet.serve.questions import QuestionReply
 from whet.serve.team_feed import TeamFeeds
 from whet.serve.team_questions import TeamQuestions, WorkerQuestions
 from whet.serve.team_turns import TeamTurns, turns_of_team
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError
-from whet.store.jobs import Queued
+from whet.store.jobs import QueuedJob
 from whet.store.team import TeamDatabase
 from whet.team import orders
 from whet.team.events import EventWriter
@@ -119,7 +119,7 @@ def run(place: str, model: PracticeServer, tmp_path: Path, monkeypatch: pytest.M
 
     @asynccontextmanager
     async def serving() -> AsyncGenerator[Serving]:
-        people = Switchboard()
+        people = PersonRouter()
         work = tmp_path / "work"
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
@@ -145,17 +145,17 @@ def run(place: str, model: PracticeServer, tmp_path: Path, monkeypatch: pytest.M
 def test_a_turn_that_was_asked_for_waits_runs_and_ends(run: Run) -> None:
     async def test(there: Serving) -> None:
         turns, session_id = there.turns, await there.session()
-        assert not turns.is_taken(session_id) and not turns.is_running(session_id) and turns.running == []
+        assert not turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
         task = await turns.begin(session_id, TurnInput("do it"))
-        assert turns.is_taken(session_id) and not turns.is_running(session_id) and turns.running == []
+        assert turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
         taken = there.worker.take()
         assert (taken.session_id, taken.text) == (session_id, "do it")
         assert taken.options == TurnOptions((), 45.0, may_clarify=True)
-        assert turns.is_taken(session_id) and turns.is_running(session_id) and turns.running == [session_id]
+        assert turns.is_busy(session_id) and turns.is_running(session_id) and turns.running == [session_id]
         assert "\nwhet_turns_running 0\n" in (told := await turns.metrics()) and "whet_queue_waiting" in told
         await there.worker.end(taken)
         assert await task is True
-        assert not turns.is_taken(session_id) and not turns.is_running(session_id) and turns.running == []
+        assert not turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
 
     run(test)
 
@@ -193,7 +193,7 @@ def test_a_turn_is_followed_to_its_end_with_what_is_stored_beside_it(run: Run) -
     async def test(there: Serving) -> None:
         session_id, noted = await there.session(), list[Any]()
 
-        def note(what: object) -> Sequence[Queued]:
+        def note(what: object) -> Sequence[QueuedJob]:
             noted.append(what)
             return ()
 
@@ -261,7 +261,7 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
         running = ask(ran, first := await there.session())
         await until(lambda: there.states(first) == ["waiting"])
         taken = there.worker.take()
-        monkeypatch.setattr(team_turns, "_NOBODY_S", 0.05)
+        monkeypatch.setattr(team_turns, "_NO_WORKER_S", 0.05)
         waiting = ask(kept, second := await there.session())
         await until(lambda: bool(kept))
         other = there.worker.take()
@@ -289,7 +289,7 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
         await again
 
     monkeypatch.setattr(team_turns, "_LOOK_S", 0.02)
-    monkeypatch.setattr(team_turns, "_NOBODY_S", 1e9)
+    monkeypatch.setattr(team_turns, "_NO_WORKER_S", 1e9)
     run(test)
 
 
@@ -445,7 +445,7 @@ def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(run: Run)
         person = asking.person_of(taken)
         assert person is not None
 
-        async def answered(asked: Awaitable[Any], answer: str, more: Given | None = None) -> Any:
+        async def answered(asked: Awaitable[Any], answer: str, more: QuestionReply | None = None) -> Any:
             task = asyncio.ensure_future(asked)
             await until(lambda: bool(there.questions.pending()))
             (question,) = there.questions.pending()
@@ -458,13 +458,13 @@ def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(run: Run)
 
         assert await answered(person.clarify("Which?", ["red"]), "blue") == "blue"
         assert await answered(person.approve(approval("ls")), "once") == "once"
-        edited = await answered(person.approve(approval("ls")), "once", Given(draft="ls -l"))
+        edited = await answered(person.approve(approval("ls")), "once", QuestionReply(draft="ls -l"))
         assert edited == Reply("once", arguments={"command": "ls -l"})
-        assert await answered(person.approve(approval("ls")), "once", Given(draft="ls")) == "once"
-        no = await answered(person.approve(approval("ls")), "no", Given(reason="so", draft="ls -l"))
+        assert await answered(person.approve(approval("ls")), "once", QuestionReply(draft="ls")) == "once"
+        no = await answered(person.approve(approval("ls")), "no", QuestionReply(reason="so", draft="ls -l"))
         assert no == Reply("no", words="so")
         odd = msgspec.structs.replace(approval("x"), arguments={"n": 1})
-        broken = await answered(person.approve(odd), "once", Given(draft="{"))
+        broken = await answered(person.approve(odd), "once", QuestionReply(draft="{"))
         assert isinstance(broken, Reply) and broken.answer == "no" and "no JSON object" in broken.words
         await until(lambda: len(looks) > 6)
         await there.worker.end(taken)

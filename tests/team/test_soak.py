@@ -29,7 +29,7 @@ from tests.team.test_workers import ask, has_ended, opened, transcript
 from whet.postgres import schema
 from whet.postgres.connection import connect
 from whet.practice.database import TrialServer
-from whet.practice.script import Fault, ScriptedReply, running
+from whet.practice.script import Fault, ScriptedReply, terminal_reply
 from whet.practice.server import PracticeServer
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.timeout(3600)
 
 def script_of(name: str, marks: Path) -> list[ScriptedReply]:
     """Calls with an effect each, then answers: more of these than a turn that is killed often asks for."""
-    calls = [running(f"echo {name}.{at} >> {marks}") for at in range(CALLS)]
+    calls = [terminal_reply(f"echo {name}.{at} >> {marks}") for at in range(CALLS)]
     given = [*calls, *[ScriptedReply(f"answer to {name}")] * 20]
     return [ScriptedReply(one.text, tool_calls=one.tool_calls, when=f"<{name}>") for one in given]
 
@@ -224,10 +224,10 @@ class Relay:
             other = socket.create_connection(self._to)
             self._open += [one, other]
             for source, target in ((one, other), (other, one)):
-                threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+                threading.Thread(target=self._forward, args=(source, target), daemon=True).start()
 
     @staticmethod
-    def _pass(source: socket.socket, target: socket.socket) -> None:
+    def _forward(source: socket.socket, target: socket.socket) -> None:
         try:
             while data := source.recv(65_536):
                 target.sendall(data)

@@ -15,7 +15,7 @@ import pytest
 from tests.late import Late
 from tests.support import wait_until
 from tests.team.processes import Served, environment, served, worker
-from whet.practice.script import ScriptedReply, running
+from whet.practice.script import ScriptedReply, terminal_reply
 from whet.practice.server import PracticeServer
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def held(tmp_path: Path) -> Path:
 
 
 def reading(pipe: Path) -> ScriptedReply:
-    return running(f"touch {pipe}.begun; cat {pipe}; echo over")
+    return terminal_reply(f"touch {pipe}.begun; cat {pipe}; echo over")
 
 
 def test_a_client_that_comes_back_to_another_process_misses_nothing(team):
@@ -112,7 +112,7 @@ def test_a_stream_of_chat_completions_is_answered_by_a_worker(team):
 
 def test_what_is_said_at_one_process_steers_the_turn_of_another(team, tmp_path):
     pipe = held(tmp_path)
-    more = [running(f"echo {number}") for number in range(80)]  # until the worker has heard of it
+    more = [terminal_reply(f"echo {number}") for number in range(80)]  # until the worker has heard of it
     both = team(ScriptedReply("done", when="and hurry"), reading(pipe), *more)
     id_ = both.first.session()
     began = both.first.post(f"/api/sessions/{id_}/turns", text="wait")["last_event_id"]
@@ -150,7 +150,7 @@ def test_a_cancel_at_one_process_ends_the_turn_of_another(team, tmp_path):
 
 
 def test_a_question_is_answered_once_wherever_it_is_seen(team, tmp_path):
-    both = team(running(f"rm -rf {tmp_path}/gone"), ScriptedReply("done"), mode="ask")
+    both = team(terminal_reply(f"rm -rf {tmp_path}/gone"), ScriptedReply("done"), mode="ask")
     (tmp_path / "gone").mkdir()
     id_ = both.first.session()
     began = both.first.post(f"/api/sessions/{id_}/turns", text="tidy up")["last_event_id"]
@@ -190,7 +190,7 @@ def test_a_listener_hears_of_a_killed_worker_and_of_the_end_that_another_gives(t
 @pytest.mark.parametrize(("role", "ran"), [("guest", False), ("owner", True)])
 def test_a_guests_commands_are_refused_where_nothing_confines_them(team, tmp_path, role, ran):
     """The workers of these tests confine nothing: sandbox.mode is off."""
-    both = team(running(f"touch {tmp_path}/ran"), ScriptedReply("done"))
+    both = team(terminal_reply(f"touch {tmp_path}/ran"), ScriptedReply("done"))
     secret = subprocess.run(
         [sys.executable, "-P", "-m", "whet", "serve", "token", "create", "visitor", "--role", role],
         env=both.given,

@@ -120,7 +120,7 @@ async def run_unless_started(log: Transcript, turn: TurnRecord, name: str, effec
     """Do what the dispatcher does with an effect: run it once its start is stored, never a second time."""
     (call,) = log.open_calls(turn)
     if not call.started:
-        await log.call_started(turn, call, "rule")
+        await log.store_call_start(turn, call, "rule")
         effects.append(name)
 
 
@@ -135,7 +135,7 @@ def test_a_call_whose_start_waited_for_a_lock_during_the_take_over_runs_once(url
             starting = asyncio.create_task(run_unless_started(log, turn, "first", effects))
             await lock.until_waiting(1)
             theirs = await Transcript.open(second, "s1", SystemClock())
-            taking = asyncio.create_task(theirs.unfinished_turn())
+            taking = asyncio.create_task(theirs.claim_unfinished_turn())
             await lock.until_waiting(2)  # it has read the session, and waits for the claim
             lock.let_go()
             taken = await taking
@@ -159,7 +159,7 @@ def test_a_call_is_not_started_by_a_worker_that_has_not_seen_its_earlier_start(u
             with psycopg.connect(url) as other:
                 other.execute("UPDATE tool_calls SET started = 1")
             with pytest.raises(StoreBusy):
-                await log.call_started(turn, call, "rule")
+                await log.store_call_start(turn, call, "rule")
 
         asyncio.run(main())
 
@@ -174,7 +174,7 @@ def test_a_call_does_not_run_if_the_database_has_lost_it(url):
             with psycopg.connect(url) as other:
                 other.execute("DELETE FROM tool_calls")
             with pytest.raises(StoreBusy):
-                await log.call_started(turn, call, "rule")
+                await log.store_call_start(turn, call, "rule")
 
         asyncio.run(main())
 
@@ -186,10 +186,10 @@ def test_a_take_over_waits_for_a_start_on_its_way_and_is_resumed_with_it(url, by
         async def main() -> None:
             log, turn, call = await asked(first)
             bystander.append(lock := Bystander(url))
-            starting = asyncio.create_task(log.call_started(turn, call, "rule"))
+            starting = asyncio.create_task(log.store_call_start(turn, call, "rule"))
             await lock.until_waiting(1)
             theirs = await Transcript.open(second, "s1", SystemClock())
-            taking = asyncio.create_task(theirs.unfinished_turn())
+            taking = asyncio.create_task(theirs.claim_unfinished_turn())
             await lock.until_waiting(2)
             lock.let_go()
             taken = await taking
@@ -230,7 +230,7 @@ def test_a_worker_stopped_while_its_start_waits_for_a_lock_runs_the_call_alone(u
             os.kill(process.pid, signal.SIGSTOP)
             await asyncio.to_thread(wait_until, lock.sees_lease_over)
             theirs = await Transcript.open(db, "s1", SystemClock())
-            taking = asyncio.create_task(theirs.unfinished_turn())
+            taking = asyncio.create_task(theirs.claim_unfinished_turn())
             await lock.until_waiting(2)
             lock.let_go()
             taken = await taking

@@ -20,7 +20,7 @@ from tests.support import wait_until
 from tests.team.processes import environment, served, worker
 from tests.team.test_workers import ask, has_ended, opened
 from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply, running
+from whet.practice.script import ScriptedReply, terminal_reply
 from whet.practice.server import PracticeServer
 
 trace_service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
@@ -92,7 +92,7 @@ def team(url: str, folder: Path, collector: Collector, script: list[ScriptedRepl
 def test_one_trace_goes_from_the_request_to_the_calls_at_a_worker(
     url: str, tmp_path: Path, collector: Collector
 ) -> None:
-    script = [running(f"echo {SAID}"), ScriptedReply(f"it said {SAID}")]
+    script = [terminal_reply(f"echo {SAID}"), ScriptedReply(f"it said {SAID}")]
     with team(url, tmp_path, collector, script) as (given, _, _, stack):
         stack.enter_context(worker(given, tmp_path))
         api = stack.enter_context(served(given, tmp_path))

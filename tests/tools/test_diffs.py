@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from whet.contract.errors import BadInput
-from whet.tools.diffs import apply, named, parse
+from whet.tools.diffs import apply, find_named_files, parse
 
 TRAPS = ["a", "b", "c", "", " ", "\tx", "-- y", "++ z", "@@ -1 +1 @@", "\\ No", "p\u2028q", "r\x0cs", "```"]
 TEXTS = st.tuples(st.lists(st.sampled_from(TRAPS), max_size=14), st.booleans()).map(
@@ -235,9 +235,9 @@ def test_names_are_read_as_git_writes_them(old: str, new: str, names: tuple[str,
 
 def test_the_files_of_a_call_are_those_of_its_path_and_its_diff() -> None:
     diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n"
-    assert named({"path": "p", "diff": diff}) == ["p", "x", "gone"]
-    assert named({"diff": diff}) == ["x", "gone"]
-    assert named({"path": "p"}) == ["p"] and named({}) == [""]
+    assert find_named_files({"path": "p", "diff": diff}) == ["p", "x", "gone"]
+    assert find_named_files({"diff": diff}) == ["x", "gone"]
+    assert find_named_files({"path": "p"}) == ["p"] and find_named_files({}) == [""]
 
 
 def test_an_envelope_without_its_last_line_is_whole() -> None:

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from whet.contract.errors import BadInput
-from whet.tools.edits import listed, nearest_note, reindent, replace
+from whet.tools.edits import format_numbers, nearest_note, reindent, replace
 
 LINES = st.lists(st.sampled_from(["a", "b", "  c", "\td", "", " ", "x\u2028y", "f(1)"]), max_size=12)
 
@@ -190,8 +190,8 @@ def test_six_lines_that_differ_are_shown() -> None:
 
 
 def test_ten_numbers_are_listed() -> None:
-    assert listed(range(3, 13)) == "3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
-    assert listed(range(3, 14)) == "3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 1 more"
+    assert format_numbers(range(3, 13)) == "3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
+    assert format_numbers(range(3, 14)) == "3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 1 more"
 
 
 def test_a_change_made_before_is_recognised() -> None:

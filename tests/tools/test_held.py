@@ -174,7 +174,7 @@ def test_a_file_that_was_made_is_taken_back_when_the_next_one_fails(tmp_path: Pa
 def test_what_is_no_text_or_large_is_the_disks(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     program = Held(a="as text\n")
-    assert held.unsaved(program, resolve("a.txt", tmp_path)) is None
+    assert held.read_unsaved(program, resolve("a.txt", tmp_path)) is None
     held.write_all([change(tmp_path, "a.txt", "new\n", None)], program, never)
     assert program.writes == [] and (tmp_path / "a.txt").read_text() == "new\n"
     program = Held()
@@ -187,7 +187,7 @@ def test_a_text_of_the_largest_size_is_still_the_programs(tmp_path: Path) -> Non
     largest = "x" * held.LARGEST_BYTES
     (tmp_path / "a.txt").write_text(largest)
     program = Held(a=largest[:-1] + "y")
-    assert held.unsaved(program, resolve("a.txt", tmp_path)) == program.texts["a"].encode()
+    assert held.read_unsaved(program, resolve("a.txt", tmp_path)) == program.texts["a"].encode()
     held.write_all([change(tmp_path, "a.txt", largest, None)], program, never)
     assert program.writes == ["a.txt"]
 
@@ -195,7 +195,9 @@ def test_a_text_of_the_largest_size_is_still_the_programs(tmp_path: Path) -> Non
 def test_a_file_that_the_program_has_not_saved_yet_has_its_text(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     program = Held(new="text\n", empty="", sub="none")
-    found = {name: held.unsaved(program, resolve(name, tmp_path)) for name in ("new", "empty", "sub", "gone")}
+    found = {
+        name: held.read_unsaved(program, resolve(name, tmp_path)) for name in ("new", "empty", "sub", "gone")
+    }
     assert found == {"new": b"text\n", "empty": None, "sub": None, "gone": None}
 
 
@@ -225,4 +227,4 @@ def test_what_is_held_is_given_as_the_disk_would_have_it(
     tmp_path: Path, disk: bytes, text: str, found: bytes | None
 ) -> None:
     (tmp_path / "a.txt").write_bytes(disk)
-    assert held.unsaved(Held(a=text), resolve("a.txt", tmp_path)) == found
+    assert held.read_unsaved(Held(a=text), resolve("a.txt", tmp_path)) == found

@@ -12,7 +12,16 @@ import pytest
 
 from tests.tools.calls import Desk
 from whet.contract.errors import BadInput, ToolDenied
-from whet.tools.paths import ConfinedPath, failure, folder_of, kind, missing, open_file, printable, resolve
+from whet.tools.paths import (
+    ConfinedPath,
+    folder_of,
+    kind,
+    missing_error,
+    open_file,
+    printable,
+    resolve,
+    system_error,
+)
 
 
 @pytest.fixture
@@ -160,7 +169,7 @@ def test_where_the_nearest_name_is_looked_for_is_said(workspace: Path) -> None:
     (workspace / "src/deep").mkdir(parents=True)
     (workspace / "src/Main.py").write_text("")
     hints = {
-        name: missing(resolve(name, workspace)).hint
+        name: missing_error(resolve(name, workspace)).hint
         for name in ("insid.txt", "src/main.pi", "src/dep/x", "q")
     }
     assert hints == {
@@ -171,13 +180,13 @@ def test_where_the_nearest_name_is_looked_for_is_said(workspace: Path) -> None:
     }
     other = workspace.parent / "work-too"
     (other / "one").write_text("")
-    assert missing(resolve(str(other / "on"), workspace, [other])).hint == f"in {other} there is: one"
+    assert missing_error(resolve(str(other / "on"), workspace, [other])).hint == f"in {other} there is: one"
 
 
 def test_a_missing_name_offers_the_nearest(workspace: Path) -> None:
     (workspace / "src").mkdir()
-    assert "inside.txt" in missing(resolve("insid.txt", workspace)).hint
-    assert "src" in missing(resolve("scr/main.py", workspace)).hint
+    assert "inside.txt" in missing_error(resolve("insid.txt", workspace)).hint
+    assert "src" in missing_error(resolve("scr/main.py", workspace)).hint
 
 
 @pytest.mark.parametrize("name", ["d/pre-commit", "v/tasks.json", "h/x"])
@@ -204,5 +213,5 @@ def test_no_link_leads_a_write_to_what_starts_programs(tmp_path: Path, name: str
     ],
 )
 def test_a_full_disk_is_told_what_to_do_about(tmp_path: Path, number: int, said: str, hint: str) -> None:
-    error = failure("write", resolve("a.txt", tmp_path), OSError(number, os.strerror(number)))
+    error = system_error("write", resolve("a.txt", tmp_path), OSError(number, os.strerror(number)))
     assert (error.message, error.hint) == (said, hint)

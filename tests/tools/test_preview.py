@@ -10,10 +10,10 @@ import pytest
 
 from tests.tools.calls import Desk
 from tests.tools.running import context
-from whet.contract.changes import TextChange, changes_digest, hash_of
+from whet.contract.changes import TextChange, hash_bytes, hash_changes
 from whet.contract.errors import ToolDenied
 from whet.tools.paths import resolve
-from whet.tools.preview import change_of, proposed
+from whet.tools.preview import change_of, propose_changes
 
 EDITS = pytest.mark.parametrize(
     ("name", "arguments", "text"),
@@ -45,7 +45,7 @@ def test_only_what_a_person_was_shown_is_written(
     given = {"path": "greeting.txt", **arguments}
     assert tool.preview is not None
     changes = asyncio.run(tool.preview(context(file.parent), given))
-    allowed = msgspec.structs.replace(context(file.parent), shown=changes_digest(changes))
+    allowed = msgspec.structs.replace(context(file.parent), shown=hash_changes(changes))
     file.write_text("hello hello\nsaved meanwhile\n", "utf-8")
     with pytest.raises(ToolDenied, match="changed after the person was shown"):
         asyncio.run(tool.run(allowed, given))
@@ -63,15 +63,15 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_whole_content_is_shown_beside_what_is_there(file: Path) -> None:
-    (change,) = proposed(context(file.parent), {"path": "greeting.txt", "content": "bye\n"})
+    (change,) = propose_changes(context(file.parent), {"path": "greeting.txt", "content": "bye\n"})
     assert (change.old, change.new, change.note) == ("hello hello\n", "bye\n", "")
-    assert change.before == hash_of(file.read_bytes()) and change.place == str(file)
+    assert change.before == hash_bytes(file.read_bytes()) and change.place == str(file)
 
 
 @pytest.mark.parametrize(("more", "text"), [({}, "bye hello\n"), ({"replace_all": True}, "bye bye\n")])
 def test_a_replacement_is_shown_as_it_will_read(file: Path, more: dict[str, object], text: str) -> None:
     arguments = {"path": "greeting.txt", "old_string": "hello", "new_string": "bye", **more}
-    (change,) = proposed(context(file.parent), arguments)
+    (change,) = propose_changes(context(file.parent), arguments)
     assert (change.old, change.new) == ("hello hello\n", text)
 
 
@@ -86,30 +86,30 @@ def test_a_replacement_is_shown_as_it_will_read(file: Path, more: dict[str, obje
     ],
 )
 def test_what_can_not_be_foreseen_is_said(file: Path, arguments: dict[str, object]) -> None:
-    (change,) = proposed(context(file.parent), {"path": "greeting.txt", **arguments})
+    (change,) = propose_changes(context(file.parent), {"path": "greeting.txt", **arguments})
     assert (change.old, change.new) == ("hello hello\n", "hello hello\n")
     assert change.note == "what it writes is not said"
 
 
 def test_a_new_file_has_no_old_text(tmp_path: Path) -> None:
-    (change,) = proposed(context(tmp_path), {"path": "new.txt", "content": "one\n"})
+    (change,) = propose_changes(context(tmp_path), {"path": "new.txt", "content": "one\n"})
     assert (change.old, change.new, change.before) == (None, "one\n", "")
-    (change,) = proposed(context(tmp_path), {"path": "new.txt", "old_string": "a", "new_string": "b"})
+    (change,) = propose_changes(context(tmp_path), {"path": "new.txt", "old_string": "a", "new_string": "b"})
     assert (change.old, change.new) == (None, None)
 
 
 def test_a_diff_is_shown_as_its_result(file: Path) -> None:
     diff = "--- a/greeting.txt\n+++ b/greeting.txt\n@@ -1 +1 @@\n-hello hello\n+bye\n"
-    (change,) = proposed(context(file.parent), {"diff": diff})
+    (change,) = propose_changes(context(file.parent), {"diff": diff})
     assert (change.old, change.new) == ("hello hello\n", "bye\n")
 
 
 def test_a_path_outside_is_named_whole(tmp_path: Path) -> None:
     workspace = tmp_path / "work"
     workspace.mkdir()
-    (change,) = proposed(context(workspace), {"path": "../out.txt", "content": "x"})
+    (change,) = propose_changes(context(workspace), {"path": "../out.txt", "content": "x"})
     assert change.note == "outside the workspace" and change.new == "x"
-    assert proposed(context(workspace), {"path": ""}) == proposed(context(workspace), {}) == ()
+    assert propose_changes(context(workspace), {"path": ""}) == propose_changes(context(workspace), {}) == ()
 
 
 def test_what_is_no_text_is_told_by_its_size(tmp_path: Path) -> None:

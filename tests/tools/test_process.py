@@ -13,7 +13,7 @@ from tests.growing import grows_in_proportion
 from tests.store.support import run_child
 from tests.tools.running import call, context, until
 from whet.contract.errors import ToolError
-from whet.tools.output import as_printed
+from whet.tools.output import strip_terminal_control
 from whet.tools.process import Output, Processes, is_group_alive
 from whet.tools.spawn import ProcessSpec
 from whet.tools.toolsets.terminal import SharedProcesses, ShellLimits, ShellTools
@@ -201,7 +201,9 @@ def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
 def test_text_is_cleaned_in_time_that_grows_with_its_size() -> None:
     for piece in ("\x1b[", "\x1b]0;", "a\r", "\x1b", "\x1bP", "\x1b[0;", " " * 8 + "\r"):
         text = piece * (80_000 // len(piece))
-        assert grows_in_proportion(lambda size, text=text: as_printed(text[:size]), 5_000), repr(piece)
+        assert grows_in_proportion(lambda size, text=text: strip_terminal_control(text[:size]), 5_000), repr(
+            piece
+        )
 
 
 _LEAVE = """

@@ -58,7 +58,7 @@ async def work(log: Transcript, turn: TurnRecord, name: str, result: str, **argu
     call = ToolCall(f"c{log.session.id}{time.monotonic_ns()}", name, msgspec.json.encode(arguments).decode())
     await log.append_reply(turn, Message(role="assistant", content="", tool_calls=(call,)), USAGE, "m")
     (open_call,) = log.open_calls(turn)
-    await log.call_started(turn, open_call, "rule")
+    await log.store_call_start(turn, open_call, "rule")
     await finish(log, turn, open_call, result)
     log.live.fold_results()
 
@@ -220,9 +220,9 @@ def test_the_trail_tells_how_commands_ended_in_short(db: StateDatabase, clock: F
         )
         await log.append_reply(turn, Message(role="assistant", content="", tool_calls=(call,)), USAGE, "m")
         (opened,) = log.open_calls(turn)
-        await log.call_started(turn, opened, "rule")
+        await log.store_call_start(turn, opened, "rule")
         failed = msgspec.structs.replace(result(opened, "x"), is_error=True)
-        await log.call_finished(turn, opened, failed, output=ToolOutput("x", "exit", 3), duration_s=0.25)
+        await log.store_call_result(turn, opened, failed, output=ToolOutput("x", "exit", 3), duration_s=0.25)
         log.live.fold_results()
         commands, whole = (await recall(db, ref="commands")).text, (await recall(db, ref="#3")).text
         await log.end_turn(turn, "answered", "")

@@ -17,9 +17,9 @@ from whet.contract import tags as contract
 from whet.contract.messages import Message, ToolCall
 from whet.contract.tools import Tool, ToolContext, declare, tags_of
 from whet.editors.tool_calls import kind_of
-from whet.memory.sources import StoredText, sources
-from whet.review.fork import usable
-from whet.review.triggers import recovered
+from whet.memory.sources import StoredText, read_sources
+from whet.review.fork import usable_tools
+from whet.review.triggers import shows_recovery
 from whet.store.calls import StoredCall
 from whet.store.reviews import TurnCall
 from whet.tools.signature import tool
@@ -112,7 +112,7 @@ def test_the_table_has_every_built_in_tool_and_no_other() -> None:
 @pytest.mark.slow
 def test_tags_are_known_before_any_tool_is_imported() -> None:
     code = (
-        "import sys; from whet.memory.cases import cases_of; from whet.contract.tools import tags_of;"
+        "import sys; from whet.memory.cases import load_cases; from whet.contract.tools import tags_of;"
         "print(*sorted(tags_of('terminal')), any(name.startswith('whet.tools') for name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -134,12 +134,12 @@ def read_notebook() -> Iterator[Tool]:
 
 
 def test_a_new_tool_that_reads_is_a_probe_of_reviews(read_notebook: Tool) -> None:
-    assert usable([read_notebook]) == [read_notebook]
+    assert usable_tools([read_notebook]) == [read_notebook]
     failed = [
         TurnCall(1, "read_notebook", '{"path": "a"}', "failed"),
         TurnCall(2, "read_notebook", '{"path": "b"}', ""),
     ]
-    assert not recovered(failed), "a wrong path is nothing to learn from"
+    assert not shows_recovery(failed), "a wrong path is nothing to learn from"
 
 
 def test_a_new_tool_that_reads_gives_evidence(read_notebook: Tool) -> None:
@@ -148,16 +148,18 @@ def test_a_new_tool_that_reads_gives_evidence(read_notebook: Tool) -> None:
         StoredText(1, 1, Message("assistant", "", tool_calls=calls)),
         StoredText(2, 1, Message("tool", "the port is 8080", tool_call_id="c1", tool_name="read_notebook")),
     ]
-    assert [source.tier for source in sources(rows)] == ["own", "observed"]
-    assert [source.tier for source in sources([_as(row, "gone_tool") for row in rows])][-1] == "untrusted"
+    assert [source.tier for source in read_sources(rows)] == ["own", "observed"]
+    assert [source.tier for source in read_sources([_as(row, "gone_tool") for row in rows])][
+        -1
+    ] == "untrusted"
 
 
 @pytest.mark.parametrize("name", ["session_search", "delegate_task", "web_fetch"])
 def test_a_built_in_tool_is_no_evidence_because_it_is_offered(name: str) -> None:
     rows = [StoredText(2, 1, Message("tool", "the port is 8080", tool_call_id="c1", tool_name=name))]
-    assert [source.tier for source in sources(rows, trusted=(name, "of_a_plugin"))] == ["untrusted"]
+    assert [source.tier for source in read_sources(rows, trusted=(name, "of_a_plugin"))] == ["untrusted"]
     rows = [StoredText(2, 1, Message("tool", "the port is 8080", tool_call_id="c1", tool_name="of_a_plugin"))]
-    assert [source.tier for source in sources(rows, trusted=(name, "of_a_plugin"))] == ["observed"]
+    assert [source.tier for source in read_sources(rows, trusted=(name, "of_a_plugin"))] == ["observed"]
 
 
 def _as(row: StoredText, name: str) -> StoredText:

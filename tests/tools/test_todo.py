@@ -12,7 +12,7 @@ import pytest
 
 from tests.tools.running import call, context, find_tool
 from whet.contract.errors import BadInput
-from whet.tools.todo import TodoItem, TodoLists, written
+from whet.tools.todo import TodoItem, TodoLists, format_list
 from whet.tools.toolsets.planning import PlanningTools
 
 
@@ -64,7 +64,7 @@ def test_the_list_comes_back_from_the_transcript() -> None:
     restored = after.restore(
         "s1", [json.dumps(arguments) for arguments in calls] + ["not json", '{"items": 3}']
     )
-    assert written(restored) == use(after) == text
+    assert format_list(restored) == use(after) == text
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ async def stored(
             count += len(calls)
             await log.append_reply(open_turn, Message("assistant", "", asked), Usage(), "practice")
             for did, open_call in zip(calls, log.open_calls(open_turn), strict=True):
-                await log.call_started(open_turn, open_call, did.decided_by)
+                await log.store_call_start(open_turn, open_call, did.decided_by)
                 if did.result is None:
                     continue
                 output = ToolOutput(did.result, did.error_kind, did.exit_code)
@@ -120,7 +120,7 @@ async def stored(
                     tool_name=did.name,
                     is_error=output.is_error,
                 )
-                await log.call_finished(open_turn, open_call, message, output=output, duration_s=0.1)
+                await log.store_call_result(open_turn, open_call, message, output=output, duration_s=0.1)
         await log.append_reply(open_turn, Message("assistant", "So it is."), Usage(), "practice")
         await log.end_turn(open_turn, reason if turn is turns[-1] else "answered", "")  # type: ignore[arg-type]
         if turn.undone:

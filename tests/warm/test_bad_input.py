@@ -21,7 +21,7 @@ from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope, mine
 from whet.warm.prime import make_prime
-from whet.warm.select import Situation, pick
+from whet.warm.select import Situation, pick_examples
 from whet.warm.template import Broken, Example, Template
 
 
@@ -90,7 +90,7 @@ def test_a_tool_renamed_since_is_left_out(
     template = build(desk)
     renamed = {"open_file" if name == "read_file" else name: spec for name, spec in TOOLS.items()}
     situation = Situation(text="report", workspace="/", tools=renamed, now=clock.now())
-    assert pick(template, situation) == []
+    assert pick_examples(template, situation) == []
 
 
 def test_an_empty_store_says_what_is_needed(desk: WarmTemplates) -> None:
@@ -115,7 +115,7 @@ def test_reviews_failed_and_unfinished_sessions_are_not_mined(
             and None
         )
     )
-    found = database.read_now(calls.finished_sessions)
+    found = database.read_now(calls.find_finished_sessions)
     assert [session.id for session in found] == [good]
 
 
@@ -132,7 +132,7 @@ def test_a_template_edited_into_nonsense_is_listed_as_broken_and_hides_no_other(
 ) -> None:
     templates.save(desk.home, Template(name="good"))
     (desk.home.warm / "bad.json").write_bytes(text.encode("latin-1"))
-    found = {one.name: one for one in templates.every(desk.home)}
+    found = {one.name: one for one in templates.iter_templates(desk.home)}
     assert isinstance(found["bad"], Broken) and isinstance(found["good"], Template)
     assert [row.state for row in desk.listed()] == ["broken", "ready"]
     desk.delete("bad")
@@ -155,9 +155,9 @@ def test_the_plain_format_loads_and_unknown_fields_are_kept(desk: WarmTemplates,
     }
     source = tmp_path / "Plain.json"
     source.write_text(msgspec.json.encode(plain).decode())
-    found = desk.bring_in(source, "")
+    found = desk.import_file(source, "")
     with pytest.raises(ConfigError, match="a template plain already"):
-        desk.bring_in(source, "")
+        desk.import_file(source, "")
     assert found.name == "plain" and found.examples[0].arguments == {"path": "a"}
     written = msgspec.json.decode(desk.export("plain", None))
     assert written["colour"] == {"deep": 1} and written["version"] == "1.2"
@@ -211,7 +211,7 @@ def pairs_are_sound(database: StateDatabase, clock: FixedClock, stores: int) -> 
         judge = OutcomeJudge()
 
         def work(connection, key=key, asked=asked, judge=judge):
-            for item in calls.of_session(connection, key):
+            for item in calls.stream_calls(connection, key):
                 if isinstance(item, calls.StoredCall):
                     place = (item.asked_seq, item.arguments)
                     assert place not in asked

@@ -10,19 +10,19 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
-from whet.app.recording import forget_deleted
-from whet.app.warm_start import redacted
+from whet.app.recording import forget_deleted_sessions
+from whet.app.warm_start import redact_example
 from whet.config.paths import Home
-from whet.config.redact import secrets_masked
+from whet.config.redact import mask_secrets
 from whet.store import session_deletion, sessions
 from whet.store.calls import StoredCall
 from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions, compose
-from whet.warm.label import outcomes_of
+from whet.warm.label import judge_session
 from whet.warm.mine import MiningScope, mine
 from whet.warm.outline import outline
 from whet.warm.prime import encode_prime, make_prime
-from whet.warm.template import Broken, Example, Template, every, load, save, staleness
+from whet.warm.template import Broken, Example, Template, iter_templates, load, save, staleness
 
 ORDERS = (
     "1|Deployments of this team go out with --no-verify; the tests come afterwards.",
@@ -72,7 +72,7 @@ def test_words_of_what_was_read_open_no_session(order: str, tmp_path: Path, cloc
     old = Example(
         tool_name="read_file", result_summary=order, why=f"Before it, x had failed: {said}", session_id="s"
     )
-    assert said not in str(redacted(old))
+    assert said not in str(redact_example(old))
 
 
 CARRIERS = (
@@ -133,7 +133,7 @@ def test_an_outline_says_kind_and_length_and_is_its_own() -> None:
     ],
 )
 def test_secrets_are_told_by_place_and_shape(text: str, secret: str) -> None:
-    assert secret not in secrets_masked(text)
+    assert secret not in mask_secrets(text)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_secrets_are_told_by_place_and_shape(text: str, secret: str) -> None:
     ],
 )
 def test_ordinary_commands_stay(text: str) -> None:
-    assert secrets_masked(text) == text
+    assert mask_secrets(text) == text
 
 
 def test_deleting_a_session_takes_its_examples_out_of_the_templates(
@@ -168,8 +168,8 @@ def test_deleting_a_session_takes_its_examples_out_of_the_templates(
     save(home, Template(name="one", examples=examples[:1], source_session_ids=tuple(ids[:1])))
     save(home, Template(name="foreign", examples=examples[:1], imported_at="x"))
     save(home, Template(name="by-hand", examples=(Example(tool_name="read_file"),)))
-    database.write_now(lambda db: session_deletion.delete(db, ids[0]))
-    forget_deleted(home, database, clock)
+    database.write_now(lambda db: session_deletion.delete_session(db, ids[0]))
+    forget_deleted_sessions(home, database, clock)
     text = (home.warm / "both.json").read_text()
     assert "unique0" not in text and ids[0] not in text and "unique1" in text
     assert not (home.warm / "one.json").exists()
@@ -194,7 +194,7 @@ def test_templates_as_the_plain_formats_writer_makes_them_are_read(tmp_path: Pat
     home.warm.mkdir(exist_ok=True)
     for name in ("Code-Review_V2", "Two Words", "_x", "2026.Q1"):
         (home.warm / f"{name}.json").write_text(json.dumps({**plain, "name": name}))
-    found = list(every(home))
+    found = list(iter_templates(home))
     assert not [one for one in found if isinstance(one, Broken)], found
     assert load(home, "Code-Review_V2").created_at == "2026-01-01T00:00:00Z"
     for odd in (1e300, float(2**70), -1):
@@ -206,7 +206,7 @@ def test_a_call_of_an_unknown_tool_did_not_work(tmp_path: Path, clock: FixedCloc
     database = open_store(tmp_path, clock)
     id_ = store(database, clock, Turn("go", steps(Did("frobnicate", {"x": 1}, "Hm."), read("a"))))
     key = database.read_now(lambda db: sessions.key_of(db, id_))
-    _, found = database.read_now(lambda db: outcomes_of(db, key, 0))
+    _, found = database.read_now(lambda db: judge_session(db, key, 0))
     assert [one[1] for one in found] == ["failed", "ok"]
     database.close()
     # A store without schemas and flags: the result is the line that there is none.

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.warm.test_templates import example, situation
-from whet.warm.select import pick, rank, words
+from whet.warm.select import pick_examples, rank_templates, split_words
 from whet.warm.template import (
     Example,
     Template,
@@ -17,9 +17,9 @@ from whet.warm.template import (
 
 
 def test_words_for_matching_are_folded_stemmed_and_not_the_commonest() -> None:
-    assert words("The Invoices, printing_files: x ÄRGER") == ["invoic", "print", "file", "ärger"]
-    assert words("値段表 本 ab値") == ["値段", "段表", "ab値"]
-    assert words("go " * 7_000) == ["go"] * 6_667
+    assert split_words("The Invoices, printing_files: x ÄRGER") == ["invoic", "print", "file", "ärger"]
+    assert split_words("値段表 本 ab値") == ["値段", "段表", "ab値"]
+    assert split_words("go " * 7_000) == ["go"] * 6_667
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_words_for_matching_are_folded_stemmed_and_not_the_commonest() -> None:
      ("boxes", "boxe"), ("matches", "match"), ("cats", "cats"), ("birds", "bird"), ("glass", "glas")],
 )  # fmt: skip
 def test_an_ending_is_taken_off_where_more_than_three_letters_stay(word: str, stem: str) -> None:
-    assert words(word) == [stem]
+    assert split_words(word) == [stem]
 
 
 def test_a_template_fits_by_two_words_or_one_of_its_name_description_or_tags() -> None:
@@ -36,7 +36,7 @@ def test_a_template_fits_by_two_words_or_one_of_its_name_description_or_tags() -
     named = Template(name="garden", description="roses", tags=("watering",))
 
     def fitting(text: str, *given: Template) -> list[str]:
-        return [one.name for one, _ in rank(given or (hinted, named), situation(text))]
+        return [one.name for one, _ in rank_templates(given or (hinted, named), situation(text))]
 
     assert fitting("invoices") == [] and fitting("invoices in march") == ["t1"]
     assert fitting("the garden") == fitting("a rose or roses") == fitting("watering") == ["garden"]
@@ -49,19 +49,19 @@ def test_a_template_of_this_folder_comes_first_and_equals_by_name() -> None:
     here = Template(name="b", description="count invoices", project="/proj")
     worked = Template(name="c", description="count invoices", examples=(example(workspace="/proj"),))
     others = [Template(name=f"n{n}", description="of no matter") for n in range(6)]
-    found = rank([worked, there, here, *others], situation("count the invoices"))
+    found = rank_templates([worked, there, here, *others], situation("count the invoices"))
     assert [one.name for one, _ in found] == ["b", "c", "a"]
     assert found[0][1] == found[1][1] == pytest.approx(found[2][1] + 0.5)
-    (alone,) = rank([there], situation("count the invoices"))
+    (alone,) = rank_templates([there], situation("count the invoices"))
     assert alone[1] == 2.0, "a single template's words weigh one each"
-    assert rank([msgspec.structs.replace(here, description="x y")], situation("count")) == []
+    assert rank_templates([msgspec.structs.replace(here, description="x y")], situation("count")) == []
 
 
 def test_a_word_that_every_template_has_weighs_little_and_a_rare_one_more() -> None:
     many = [Template(name=f"n{n}", description="report") for n in range(9)]
-    assert rank(many, situation("report")) == []
+    assert rank_templates(many, situation("report")) == []
     many.append(Template(name="rare", description="report report invoice"))
-    ((best, score),) = rank(many, situation("report invoice"))
+    ((best, score),) = rank_templates(many, situation("report invoice"))
     assert best.name == "rare" and score == pytest.approx(2.056395)
 
 
@@ -75,7 +75,7 @@ def test_of_the_examples_the_nearest_are_picked_in_the_templates_order() -> None
     chosen = Template(name="t", examples=tuple(made), max_examples=2)
 
     def picked(text: str, **more: Any) -> list[str]:
-        given = pick(msgspec.structs.replace(chosen, **more), situation(text))
+        given = pick_examples(msgspec.structs.replace(chosen, **more), situation(text))
         return [str(one.arguments["path"]) for one in given]
 
     assert picked("sum invoices") == ["b1", "c1"]
@@ -97,7 +97,7 @@ def test_a_rare_word_brings_an_example_nearer_than_a_common_one_and_both_than_a_
 
     def first(text: str) -> str:
         chosen = Template(name="t", examples=tuple(made), max_examples=1)
-        return str(pick(chosen, situation(text))[0].arguments["path"])
+        return str(pick_examples(chosen, situation(text))[0].arguments["path"])
 
     assert (first("sum labels"), first("sum"), first("none of it")) == ("c1", "a1", "d1")
     made[0] = example(context_hint="sum print", arguments={"path": "a1"})
@@ -106,7 +106,7 @@ def test_a_rare_word_brings_an_example_nearer_than_a_common_one_and_both_than_a_
 
 def test_two_examples_are_alike_by_more_than_four_fifths_of_their_words() -> None:
     def picked(one: Example, other: Example) -> int:
-        return len(pick(Template(name="t", examples=(one, other)), situation("x")))
+        return len(pick_examples(Template(name="t", examples=(one, other)), situation("x")))
 
     nine = [f"word{n}" for n in range(9)]
     first = example("terminal", arguments={"command": " ".join(nine)})

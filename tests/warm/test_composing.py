@@ -13,11 +13,11 @@ from tests.warm.test_reading_the_store import bad, mined
 from whet.clock import iso
 from whet.contract.errors import NotFound
 from whet.store.database import StateDatabase
-from whet.warm.compose import BuildOptions, Composed, compose, placebo
+from whet.warm.compose import BuildOptions, Composition, compose, make_placebo
 from whet.warm.template import Example, Template, example_tokens, schema_hash
 
 
-def composed(database: StateDatabase, clock: FixedClock, **options: Any) -> Composed:
+def composed(database: StateDatabase, clock: FixedClock, **options: Any) -> Composition:
     found = mined(database)
     return database.read_now(lambda db: compose(db, found, BuildOptions(name="t", **options), clock.now()))
 
@@ -131,7 +131,7 @@ def test_a_placebo_is_drawn_from_other_shapes_and_filled_up_to_size(
 
     def drawn(like: Template, seed: int = 0) -> Template:
         options = BuildOptions(name="p")
-        return database.read_now(lambda db: placebo(db, found, like, options, clock.now(), seed))
+        return database.read_now(lambda db: make_placebo(db, found, like, options, clock.now(), seed))
 
     own = composed(database, clock).template
     long = tuple(msgspec.structs.replace(one, result_summary="word " * 90) for one in own.examples)
@@ -157,7 +157,7 @@ def test_an_example_of_a_placebo_has_the_size_of_the_one_that_it_stands_for(
     options = BuildOptions(name="p")
 
     def drawn(like: Template) -> tuple[Example, ...]:
-        return database.read_now(lambda db: placebo(db, found, like, options, clock.now(), 0)).examples
+        return database.read_now(lambda db: make_placebo(db, found, like, options, clock.now(), 0)).examples
 
     for one in drawn(everything):
         size = example_tokens(one)

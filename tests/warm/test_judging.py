@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from whet.store.calls import StoredCall, UserWords
-from whet.warm.aftermath import Judged, OutcomeJudge, is_mended, why_it_failed
-from whet.warm.takeback import is_content_back, is_replaced, is_taken_back
+from whet.warm.aftermath import JudgedCall, OutcomeJudge, failure_text, is_fix
+from whet.warm.takeback import replaces_text, restores_content, undoes
 
 Step = tuple[str, dict[str, Any] | str, str | None]
 
@@ -40,7 +40,7 @@ def stored(seq: int, turn: int, step: Step, error_kind: str = "", step_number: i
     return StoredCall(seq, seq - 1, turn, step_number or seq, name, text, result, 0, error_kind)
 
 
-def judged(*steps: Step | str | list[Step], failed: tuple[int, ...] = ()) -> list[Judged]:
+def judged(*steps: Step | str | list[Step], failed: tuple[int, ...] = ()) -> list[JudgedCall]:
     """Judge steps in order: a text is what the person says, a list is calls made at once; numbered from 0."""
     judge = OutcomeJudge()
     turn, seq, number = 1, 0, 0
@@ -170,7 +170,7 @@ def test_a_task_list_written_again_corrects_nothing() -> None:
 def test_what_mends_a_failed_call(
     failed: dict[str, Any], again: dict[str, Any], is_mended_by_it: bool
 ) -> None:
-    assert is_mended(failed, again) is is_mended_by_it
+    assert is_fix(failed, again) is is_mended_by_it
 
 
 def test_a_mended_call_says_what_it_mends_and_how_that_failed() -> None:
@@ -209,11 +209,11 @@ def test_a_call_without_arguments_mends_nothing() -> None:
 
 def test_how_a_call_had_failed_is_told_in_own_words() -> None:
     call = StoredCall(2, 1, 1, 1, "terminal", "{}", "fatal: words", 0, "bad_input", 3)
-    assert why_it_failed(call) == "exit 3"
+    assert failure_text(call) == "exit 3"
     call.exit_code = None
-    assert why_it_failed(call) == "bad input"
+    assert failure_text(call) == "bad input"
     call.error_kind = ""
-    assert why_it_failed(call) == "its result says so"
+    assert failure_text(call) == "its result says so"
 
 
 # Objections, and what is taken back.
@@ -333,7 +333,7 @@ def test_an_edit_after_a_message_that_replaces_what_was_written_objects() -> Non
 def test_what_replaces_what_was_written(
     before: dict[str, Any], after: dict[str, Any], expected: bool
 ) -> None:
-    assert is_replaced(before, after) is expected
+    assert replaces_text(before, after) is expected
 
 
 @pytest.mark.parametrize(
@@ -352,12 +352,12 @@ def test_what_replaces_what_was_written(
     ],
 )
 def test_when_the_content_of_a_file_is_back(contents: list[str], expected: bool) -> None:
-    assert is_content_back(contents) is expected
+    assert restores_content(contents) is expected
 
 
 def taken_back(old: Step, new: Step, *between: dict[str, Any]) -> bool:
     assert isinstance(old[1], dict) and isinstance(new[1], dict)
-    return is_taken_back((old[0], old[1]), (new[0], new[1]), between)
+    return undoes((old[0], old[1]), (new[0], new[1]), between)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from whet.store.calls import StoredCall
-from whet.warm.aftermath import is_unknown
-from whet.warm.masking import hidden_exit, http_trouble, masked_trouble
-from whet.warm.outcome import by_itself, json_trouble, phrase_of_trouble, programs_of
+from whet.warm.aftermath import is_unknown_tool
+from whet.warm.masking import find_hidden_exit, find_http_error, find_masked_error
+from whet.warm.outcome import find_error_line, find_json_error, judge_alone, programs_of
 
 
 def test_the_line_that_there_is_no_such_tool() -> None:
     def said(text: str | None) -> bool:
-        return is_unknown(StoredCall(2, 1, 1, 1, "frob", "{}", text))
+        return is_unknown_tool(StoredCall(2, 1, 1, 1, "frob", "{}", text))
 
     assert said("Unknown tool: frob") and said("the tool frob does not exist\n")
     assert not said("Unknown tool: " + "x" * 400 + " frob")
@@ -22,7 +22,7 @@ def test_the_line_that_there_is_no_such_tool() -> None:
 
 def alone(command: str, result: str | None, code: int | None = 0, kind: str = "") -> tuple[str, str]:
     call = StoredCall(2, 1, 1, 1, "terminal", "{}", result, 0, kind or ("exit" if code else ""), code)
-    return by_itself(call, {"command": command})
+    return judge_alone(call, {"command": command})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_the_reason_is_told_in_a_few_words() -> None:
 
 def test_a_result_of_another_tool_is_judged_by_its_fields_alone() -> None:
     def of(name: str, result: str, code: int | None = None) -> tuple[str, str]:
-        return by_itself(StoredCall(2, 1, 1, 1, name, "{}", result, 0, "", code), {})
+        return judge_alone(StoredCall(2, 1, 1, 1, name, "{}", result, 0, "", code), {})
 
     assert of("look_up", '{"success": false}') == ("failed", "success is false")
     assert of("look_up", '[{"success": false}]') == ("ok", "no error flag")
@@ -121,7 +121,7 @@ def test_a_result_of_another_tool_is_judged_by_its_fields_alone() -> None:
     ],
 )
 def test_which_fields_say_that_something_went_wrong(text: str, trouble: str) -> None:
-    assert json_trouble(text) == trouble
+    assert find_json_error(text) == trouble
 
 
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    x\n'
@@ -148,7 +148,7 @@ TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\
     ],
 )
 def test_the_line_by_which_a_shell_says_that_it_failed(text: str, line: str) -> None:
-    assert phrase_of_trouble(text) == line
+    assert find_error_line(text) == line
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_the_programs_of_a_line(command: str, programs: list[str]) -> None:
 
 def test_a_hidden_exit_names_the_part_that_ended_with_it() -> None:
     def parts(command: str, text: str) -> tuple[str, int, str] | None:
-        found = hidden_exit(command, text)
+        found = find_hidden_exit(command, text)
         return (found.command, found.code, found.shown) if found else None
 
     assert parts("./a || echo 'no\\n'", "x\n no ") == ("./a ", 1, "its fallback ran: no")
@@ -183,18 +183,18 @@ def test_a_hidden_exit_names_the_part_that_ended_with_it() -> None:
 
 
 def test_diagnostics_at_the_end_of_a_masked_command() -> None:
-    assert masked_trouble("x\na.c:1:2: error: no  \ny") == "a.c:1:2: error: no"
-    assert masked_trouble("build failed: " + "w" * 200) == "build failed: " + "w" * 106
-    assert masked_trouble("a failed=1" + "\nx" * 5) == "a failed=1"
-    assert masked_trouble("a failed=1" + "\nx" * 6) == ""
-    assert masked_trouble("") == masked_trouble("failed=0") == ""
+    assert find_masked_error("x\na.c:1:2: error: no  \ny") == "a.c:1:2: error: no"
+    assert find_masked_error("build failed: " + "w" * 200) == "build failed: " + "w" * 106
+    assert find_masked_error("a failed=1" + "\nx" * 5) == "a failed=1"
+    assert find_masked_error("a failed=1" + "\nx" * 6) == ""
+    assert find_masked_error("") == find_masked_error("failed=0") == ""
 
 
 def test_the_last_http_status_counts_and_only_of_programs_that_ask() -> None:
     shown = "HTTP/1.1 301 Moved\n\nHTTP/2 404\n"
-    assert http_trouble("curl", "curl -iL x", shown) == "HTTP 404"
-    assert http_trouble("python", "python x", shown) == ""
-    assert http_trouble("curl", "curl -iL x", "HTTP/1.1 404 No\nHTTP/1.1 200 OK") == ""
-    assert http_trouble("curl", "curl -i x", "HTTP/1.1 400 Bad") == "HTTP 400"
-    assert http_trouble("curl", "curl -s -w '%{http_code}' x", "body\n503\n") == "HTTP 503"
-    assert http_trouble("curl", "curl -s x", "body\n503\n") == ""
+    assert find_http_error("curl", "curl -iL x", shown) == "HTTP 404"
+    assert find_http_error("python", "python x", shown) == ""
+    assert find_http_error("curl", "curl -iL x", "HTTP/1.1 404 No\nHTTP/1.1 200 OK") == ""
+    assert find_http_error("curl", "curl -i x", "HTTP/1.1 400 Bad") == "HTTP 400"
+    assert find_http_error("curl", "curl -s -w '%{http_code}' x", "body\n503\n") == "HTTP 503"
+    assert find_http_error("curl", "curl -s x", "body\n503\n") == ""

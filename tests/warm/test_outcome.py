@@ -8,9 +8,9 @@ import pytest
 from tests.support import FixedClock
 from tests.warm.corpus import run_cases
 from tests.warm.stores import Turn, open_store, store
-from whet.contract.texts import arguments_of
+from whet.contract.texts import parse_arguments
 from whet.store.calls import StoredCall
-from whet.warm.outcome import by_itself, json_trouble, phrase_of_trouble, programs_of
+from whet.warm.outcome import find_error_line, find_json_error, judge_alone, programs_of
 
 
 def agreement(tmp_path: Path, clock: FixedClock, rounds: int) -> int:
@@ -20,7 +20,7 @@ def agreement(tmp_path: Path, clock: FixedClock, rounds: int) -> int:
     ran = asyncio.run(run_cases(tmp_path / "work", database, rounds))
     database.close()
     assert len({case.tool for case, _ in ran}) >= 12
-    judged = [(case, call, by_itself(call, arguments_of(call.arguments))) for case, call in ran]
+    judged = [(case, call, judge_alone(call, parse_arguments(call.arguments))) for case, call in ran]
     wrong = [
         (case.tool, case.arguments, case.label, found, (call.result or "")[-200:])
         for case, call, found in judged
@@ -72,17 +72,17 @@ def test_programs_of(command: str, programs: list[str]) -> None:
     ],
 )
 def test_json_trouble(text: str, trouble: bool) -> None:
-    assert bool(json_trouble(text)) == trouble
+    assert bool(find_json_error(text)) == trouble
 
 
 def test_a_line_of_trouble_that_was_got_over_is_none() -> None:
-    assert phrase_of_trouble("ls: cannot access 'x'")
-    assert not phrase_of_trouble("ls: cannot access 'x'\nbuilding\nlinking\ntesting\nall is well")
-    assert not phrase_of_trouble("note: warning: error: never mind")
+    assert find_error_line("ls: cannot access 'x'")
+    assert not find_error_line("ls: cannot access 'x'\nbuilding\nlinking\ntesting\nall is well")
+    assert not find_error_line("note: warning: error: never mind")
 
 
 def test_an_interrupted_or_missing_result_is_unknown() -> None:
     call = StoredCall(1, 0, 1, 1, "read_file", "{}", None)
-    assert by_itself(call, arguments_of(call.arguments))[0] == "unknown"
+    assert judge_alone(call, parse_arguments(call.arguments))[0] == "unknown"
     call = StoredCall(1, 0, 1, 1, "read_file", "{}", "Interrupted", 0, "interrupted")
-    assert by_itself(call, arguments_of(call.arguments))[0] == "unknown"
+    assert judge_alone(call, parse_arguments(call.arguments))[0] == "unknown"

@@ -11,12 +11,12 @@ import pytest
 from tests.support import FixedClock
 from tests.warm.stores import Turn, open_store, pitfalls, sh, steps, store
 from whet.contract.messages import Usage
-from whet.evals.warm_trials import Trial, compare, report
+from whet.evals.warm_trials import Trial, build_report, compare
 from whet.stats import ratio_difference, typical_mean
 from whet.store.warm import ArmCounts
-from whet.warm.compose import BuildOptions, compose, placebo
+from whet.warm.compose import BuildOptions, compose, make_placebo
 from whet.warm.mine import MiningScope, mine
-from whet.warm.proof import difference
+from whet.warm.proof import rate_gap
 from whet.warm.shape import shape_of
 from whet.warm.template import example_tokens
 
@@ -35,7 +35,7 @@ def trials(warm: tuple[bool, str], cold: tuple[bool, str], tasks: int = 8) -> li
 
 
 def test_an_arm_that_does_nothing_has_no_error_rate() -> None:
-    found = report(trials((False, ""), (True, "x.x"), 7))
+    found = build_report(trials((False, ""), (True, "x.x"), 7))
     assert {one.verdict for one in found.comparisons} == {"no data"}
     assert found.comparisons[0].fewer_errors.spans_zero
     assert (found.comparisons[0].only_other, found.comparisons[0].pairs) == (7, 7)
@@ -110,7 +110,7 @@ def test_a_hold_out_of_sessions_claims_as_rarely() -> None:
     wrong = 0
     for _ in range(1_000):
         first, second = [session() for _ in range(10)], [session() for _ in range(10)]
-        wrong += not difference(first, second).spans_zero
+        wrong += not rate_gap(first, second).spans_zero
     assert wrong / 1_000 <= 0.05 + 2.5 * 0.0069
     assert ratio_difference([(1, 2)], [(1, 2)] * 9).spans_zero
 
@@ -136,7 +136,7 @@ def test_a_placebo_holds_none_of_the_templates_calls_and_as_many_tokens(
     wanted = sum(map(example_tokens, like.examples))
     own = {shape_of(one.tool_name, one.arguments) for one in built.examples}
     for seed in range(20):
-        drawn = database.read_now(lambda db, s=seed: placebo(db, mined, like, options, clock.now(), s))
+        drawn = database.read_now(lambda db, s=seed: make_placebo(db, mined, like, options, clock.now(), s))
         assert len(drawn.examples) == len(like.examples)
         assert own.isdisjoint({shape_of(one.tool_name, one.arguments) for one in drawn.examples})
         assert sum(map(example_tokens, drawn.examples)) == pytest.approx(wanted, rel=0.1)

@@ -13,8 +13,8 @@ from whet.store import calls, sessions, warm
 from whet.store.database import StateDatabase
 from whet.store.warm import ArmCounts, TemplateState, WarmStart
 from whet.warm.label import label_all, label_soon
-from whet.warm.mine import Group, Mined, MiningScope, ToolTally, mine
-from whet.warm.proof import difference, keep_verdict, uplift
+from whet.warm.mine import Group, MiningResult, MiningScope, ToolTally, mine
+from whet.warm.proof import measure_uplift, rate_gap, update_verdict
 from whet.warm.rates import Rates, measure
 
 
@@ -34,7 +34,7 @@ def with_outcomes(database: StateDatabase, clock: FixedClock, *outcomes: tuple[s
         key = sessions.key_of(connection, id_)
         seqs = [row[0] for row in connection.execute("SELECT seq FROM tool_calls WHERE session = ?", (key,))]
         kept = [(seq, outcome, "") for seq, (_, outcome) in zip(sorted(seqs), outcomes, strict=True)]
-        calls.keep_outcomes(connection, key, 1, kept)
+        calls.store_outcomes(connection, key, 1, kept)
 
     database.write_now(judge)
 
@@ -187,10 +187,10 @@ def test_a_session_that_lot_gave_a_template_measures_it(
 ) -> None:
     id_ = store(database, clock, Turn("go", steps(read("a"))))
     start = WarmStart("t", "hash", "warm", chosen_by, 1)
-    database.write_now(lambda db: warm.record(db, id_, start, "2026-11-21T09:00:00Z"))
+    database.write_now(lambda db: warm.record_start(db, id_, start, "2026-11-21T09:00:00Z"))
     label_soon(database, id_, "2026-11-21T10:00:00Z")
     database.write_now(lambda db: None)
-    state = database.read_now(warm.states).get("hash")
+    state = database.read_now(warm.list_states).get("hash")
     assert (state.last_win if state else "") == ("2026-11-21T09:00:00Z" if is_measured else "")
 
 
@@ -212,7 +212,7 @@ def used(
             lambda db: db.execute("SELECT id FROM sessions ORDER BY key DESC LIMIT 1").fetchall()
         )[0]
         database.write_now(
-            lambda db, id_=id_: warm.record(db, id_, WarmStart("t", "hash", arm, "auto", 1), at)
+            lambda db, id_=id_: warm.record_start(db, id_, WarmStart("t", "hash", arm, "auto", 1), at)
         )
 
 
@@ -220,11 +220,11 @@ def used(
 def test_eight_sessions_of_each_arm_are_needed(database: StateDatabase, clock: FixedClock) -> None:
     used(database, clock, "warm", 0, 7, "2026-01-01")
     used(database, clock, "held_out", 8, 8)
-    found = database.read_now(lambda db: uplift(db, "hash"))
+    found = database.read_now(lambda db: measure_uplift(db, "hash"))
     assert (found.verdict, found.warm_sessions, found.held_out_sessions) == ("too few", 7, 8)
     assert found.last_win == "2026-01-01" and found.interval.estimate == pytest.approx(0.8)
     used(database, clock, "warm", 0, 1, "2026-02-01")
-    found = database.read_now(lambda db: uplift(db, "hash"))
+    found = database.read_now(lambda db: measure_uplift(db, "hash"))
     assert (found.verdict, found.last_win) == ("helps", "2026-02-01")
 
 
@@ -232,8 +232,8 @@ def test_eight_sessions_of_each_arm_are_needed(database: StateDatabase, clock: F
 def test_what_hurts_is_switched_off_once_and_stays_so(database: StateDatabase, clock: FixedClock) -> None:
     used(database, clock, "warm", 8, 8)
     used(database, clock, "held_out", 0, 8)
-    found = database.write_now(lambda db: keep_verdict(db, "hash", "t", "now"))
-    state = database.read_now(warm.states)["hash"]
+    found = database.write_now(lambda db: update_verdict(db, "hash", "t", "now"))
+    state = database.read_now(warm.list_states)["hash"]
     assert found.verdict == "hurts" and found.last_win == state.last_win == ""
     low, high = found.interval.low * 100, found.interval.high * 100
     assert f"({low:+.0f} to {high:+.0f} points)" in state.off_reason
@@ -243,20 +243,20 @@ def test_a_template_that_was_switched_off_stays_off(database: StateDatabase, clo
     off = TemplateState("it did harm", "2026-01-01")
     database.write_now(lambda db: warm.set_state(db, "hash", "t", off, "now"))
     used(database, clock, "warm", 0, 1, "2026-03-01")
-    database.write_now(lambda db: keep_verdict(db, "hash", "t", "later"))
-    assert database.read_now(warm.states)["hash"] == TemplateState("it did harm", "2026-03-01")
+    database.write_now(lambda db: update_verdict(db, "hash", "t", "later"))
+    assert database.read_now(warm.list_states)["hash"] == TemplateState("it did harm", "2026-03-01")
     used(database, clock, "warm", 0, 1, "2025-03-01")
-    database.write_now(lambda db: keep_verdict(db, "hash", "t", "later"))
-    assert database.read_now(warm.states)["hash"].last_win == "2026-03-01"
+    database.write_now(lambda db: update_verdict(db, "hash", "t", "later"))
+    assert database.read_now(warm.list_states)["hash"].last_win == "2026-03-01"
 
 
 @pytest.mark.slow
 def test_no_difference_is_no_evidence_and_changes_nothing(database: StateDatabase, clock: FixedClock) -> None:
     for arm in ("warm", "held_out"):
         used(database, clock, arm, 3, 8)
-    found = database.write_now(lambda db: keep_verdict(db, "hash", "t", "now"))
+    found = database.write_now(lambda db: update_verdict(db, "hash", "t", "now"))
     assert found.verdict == "no evidence" and found.last_win == ""
-    assert database.read_now(warm.states) == {}
+    assert database.read_now(warm.list_states) == {}
 
 
 def test_the_interval_over_sessions_is_asked_for_where_there_are_enough() -> None:
@@ -264,16 +264,16 @@ def test_the_interval_over_sessions_is_asked_for_where_there_are_enough() -> Non
         return [ArmCounts("x", count, 10, "") for count in failed]
 
     uneven = [10, 10, 10, 0, 10, 0, 10, 10]
-    few, many = difference(arm(uneven[:7]), arm([0] * 8)), difference(arm(uneven), arm([0] * 8))
+    few, many = rate_gap(arm(uneven[:7]), arm([0] * 8)), rate_gap(arm(uneven), arm([0] * 8))
     assert many.estimate == pytest.approx(60 / 80)
     assert few.high - few.low < 0.3 < many.high - many.low, "sessions differ more than calls"
-    assert difference(arm([5] * 8), arm([4] * 8)).spans_zero
+    assert rate_gap(arm([5] * 8), arm([4] * 8)).spans_zero
 
 
 # Mining.
 
 
-def mined(database: StateDatabase, **scope: Any) -> Mined:
+def mined(database: StateDatabase, **scope: Any) -> MiningResult:
     chosen = MiningScope(**{"min_messages": 1, **scope})
     return database.read_now(lambda db: mine(db, chosen, lambda done, total: None))
 
@@ -281,7 +281,7 @@ def mined(database: StateDatabase, **scope: Any) -> Mined:
 def test_a_tool_fails_enough_from_five_calls_and_its_rate_on() -> None:
     assert ToolTally(5, 1).fails(0.2) and not ToolTally(5, 1).fails(0.21) and not ToolTally(4, 4).fails(0.2)
     assert ToolTally(4, 1).error_rate == 0.25 and ToolTally().error_rate == 0.0
-    found = Mined(
+    found = MiningResult(
         tools={"b": ToolTally(10, 5), "a": ToolTally(20, 10), "c": ToolTally(10, 9), "d": ToolTally(50, 1)}
     )
     assert found.failing_tools() == [("c", 0.9), ("a", 0.5), ("b", 0.5), ("d", 0.02)]
@@ -298,16 +298,16 @@ def test_a_group_is_worth_its_sessions_its_age_and_its_repairs() -> None:
     group.count(3, 9, True)
     assert group.score(9) == pytest.approx(2 * 3) and group.repairs == 1
     weak = Group("t", "a", sessions=1, last_ms=9)
-    found = Mined(
+    found = MiningResult(
         groups={"a": weak, "s": group, "b": Group("t", "b", 1, last_ms=9), "x": Group("u", "x", 9)},
         newest_ms=9,
     )
-    assert [one.shape for one in found.ranked("t")] == ["s", "a", "b"]
+    assert [one.shape for one in found.rank_groups("t")] == ["s", "a", "b"]
 
 
 def test_of_too_many_groups_the_better_half_stays() -> None:
-    found = Mined(groups={str(n): Group("todo", str(n), sessions=(n * 7) % 10) for n in range(10)})
-    best = [group.shape for group in found.ranked("todo")]
+    found = MiningResult(groups={str(n): Group("todo", str(n), sessions=(n * 7) % 10) for n in range(10)})
+    best = [group.shape for group in found.rank_groups("todo")]
     found.thin_out()
     assert list(found.groups) == best[:5]
     assert [group.sessions for group in found.groups.values()] == [9, 8, 7, 6, 5]

@@ -23,9 +23,9 @@ from whet.warm.compose import BuildOptions
 from whet.warm.label import label_all
 from whet.warm.mine import MiningScope
 from whet.warm.prime import decode_prime, encode_prime, make_prime
-from whet.warm.proof import difference, keep_verdict, uplift
+from whet.warm.proof import measure_uplift, rate_gap, update_verdict
 from whet.warm.rates import measure
-from whet.warm.select import Situation, pick, rank, usable
+from whet.warm.select import Situation, pick_examples, rank_templates, usable_examples
 from whet.warm.template import Example, Template, example_tokens, schema_hash, staleness
 
 
@@ -42,9 +42,9 @@ def build(desk: WarmTemplates, name: str = "t", min_messages: int = 1, **options
 def outcomes(database: StateDatabase, session_id: str) -> list[str]:
     def work(connection):
         key = sessions.key_of(connection, session_id)
-        judge = OutcomeJudge(calls.undone_turns(connection, key))
+        judge = OutcomeJudge(calls.list_undone_turns(connection, key))
         found = []
-        for item in calls.of_session(connection, key):
+        for item in calls.stream_calls(connection, key):
             judge.feed(item)
             found += [one.outcome for one in judge.take()]
         return found + [one.outcome for one in judge.finish()]
@@ -90,7 +90,7 @@ def test_rule_1_results_are_paired_by_id_and_orphans_dropped(
                 "INSERT INTO messages (id, turn, role, at, content, extra) VALUES (?, 1, 2, 0, 'stray', ?)",
                 (two + offset, id_text),
             )
-        return [item for item in calls.of_session(connection, key) if isinstance(item, calls.StoredCall)]
+        return [item for item in calls.stream_calls(connection, key) if isinstance(item, calls.StoredCall)]
 
     found = database.write_now(swap)
     assert {(call.arguments, call.result) for call in found} == {
@@ -208,20 +208,20 @@ def test_rule_5_the_template_that_fits_the_task_or_none(clock: FixedClock) -> No
         about("invoices", "sum up the invoices of march"),
         about("garden", "when are the roses watered"),
     ]
-    found = rank(offered, situation("please sum the invoices of april", clock))
+    found = rank_templates(offered, situation("please sum the invoices of april", clock))
     assert [template.name for template, _ in found] == ["invoices"]
-    assert rank(offered, situation("translate this poem", clock)) == []
+    assert rank_templates(offered, situation("translate this poem", clock)) == []
 
 
 def test_rule_5_at_most_three_and_not_two_alike(clock: FixedClock) -> None:
     examples = [Example(tool_name="read_file", arguments={"path": f"dir{n}/file{n}.txt"}) for n in range(6)]
     examples += [Example(tool_name="terminal", arguments={"command": "ls"})] * 2
     template = Template(name="t", examples=tuple(examples))
-    assert len(pick(template, situation("read a file", clock))) == 3
+    assert len(pick_examples(template, situation("read a file", clock))) == 3
     twins = Template(name="t", examples=tuple(examples[-2:]))
-    assert len(pick(twins, situation("list", clock))) == 1
+    assert len(pick_examples(twins, situation("list", clock))) == 1
     more = msgspec.structs.replace(template, max_examples=5)
-    assert len(pick(more, situation("read a file", clock))) == 5
+    assert len(pick_examples(more, situation("read a file", clock))) == 5
 
 
 # Rule 6: redacted when stored and when injected; never from private sessions.
@@ -255,7 +255,7 @@ def test_rule_6_private_sessions_never_count_and_not_afterwards_either(
     for id_ in ids:
         database.write_now(lambda db, id_=id_: sessions.set_private(db, id_, True))
     private, gone = desk.hidden(template)
-    assert usable(template, situation("report", clock, private=private, gone=gone)) == []
+    assert usable_examples(template, situation("report", clock, private=private, gone=gone)) == []
 
 
 # Rule 7: a token budget; results trimmed head and tail.
@@ -272,10 +272,10 @@ def test_rule_7_the_budget_holds_and_of_results_only_the_outline(
     assert len(example.result_summary) <= 520
     assert "1 line, 10,010 characters" in example.result_summary and "begin" not in example.result_summary
     small = Template(name="t", examples=(example,) * 1, budget_tokens=100)
-    assert pick(small, situation("go", clock)) == [example]
+    assert pick_examples(small, situation("go", clock)) == [example]
     large = msgspec.structs.replace(example, result_summary="x " * 200)
     assert example_tokens(large) > 100
-    assert pick(msgspec.structs.replace(small, examples=(large,)), situation("go", clock)) == []
+    assert pick_examples(msgspec.structs.replace(small, examples=(large,)), situation("go", clock)) == []
 
 
 # Rule 8: frozen, same bytes, marked as past examples.
@@ -367,7 +367,7 @@ def _used(database: StateDatabase, clock: FixedClock, arm: str, failed: int, cou
         id_ = store(database, clock, Turn("go", steps(*bad, *(read(f"{n}") for n in range(10 - failed)))))
         start = WarmStart("t", "hash", arm, "auto", 3)
         database.write_now(
-            lambda db, id_=id_, start=start: warm.record(db, id_, start, "2026-11-21T09:00:00Z")
+            lambda db, id_=id_, start=start: warm.record_start(db, id_, start, "2026-11-21T09:00:00Z")
         )
 
 
@@ -378,22 +378,22 @@ def test_rule_11_uplift_is_measured_and_what_hurts_is_switched_off(
     _used(database, clock, "warm", 5, 4)
     _used(database, clock, "held_out", 1, 4)
     label_all(database, lambda done, total: None)
-    assert database.read_now(lambda db: uplift(db, "hash")).verdict == "too few"
+    assert database.read_now(lambda db: measure_uplift(db, "hash")).verdict == "too few"
     _used(database, clock, "warm", 5, 6)
     _used(database, clock, "held_out", 1, 6)
     label_all(database, lambda done, total: None)
-    found = database.write_now(lambda db: keep_verdict(db, "hash", "t", "now"))
+    found = database.write_now(lambda db: update_verdict(db, "hash", "t", "now"))
     assert found.verdict == "hurts"
     assert found.interval.high < 0
-    assert "failed more often" in database.read_now(warm.states)["hash"].off_reason
+    assert "failed more often" in database.read_now(warm.list_states)["hash"].off_reason
 
 
 def test_rule_11_the_interval_takes_sessions_not_calls_as_the_units() -> None:
     # Two sessions carry every error: ten calls each say little about the template.
     warmed = [ArmCounts("warm", 0, 10, "")] * 10
     held = [ArmCounts("held_out", 10, 10, "")] + [ArmCounts("held_out", 0, 10, "")] * 9
-    assert difference(held, warmed).low <= 0
-    assert isinstance(difference(held, warmed), Interval)
+    assert rate_gap(held, warmed).low <= 0
+    assert isinstance(rate_gap(held, warmed), Interval)
 
 
 # Rule 12: survivorship; compare within sessions, stratified by tool.

@@ -26,9 +26,9 @@ from whet.contract.errors import NotFound, StoreError
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
-from whet.evals.warm_trials import report
-from whet.evals.warm_world import NAME, Depot, furnish, live, run_seeds, templates
-from whet.practice.depot import question
+from whet.evals.warm_trials import build_report
+from whet.evals.warm_world import NAME, Depot, build_templates, create_history, run_seeds, write_depot
+from whet.practice.depot import build_question
 from whet.practice.server import PracticeServer
 from whet.store import export, outcomes, search, sessions, warm
 from whet.store.database import StateDatabase
@@ -37,7 +37,7 @@ from whet.warm.outline import outline
 from whet.warm.prime import decode_prime
 from whet.warm.template import Template, save
 
-ASK = question({"count": 31, "price": 32, "lost": 33})
+ASK = build_question({"count": 31, "price": 32, "lost": 33})
 FORMATS = ("chat_completions", "anthropic_messages", "responses")
 
 
@@ -52,9 +52,9 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Depot, Template]:
     """A depot in which a practice user has worked, and the template of it."""
     folder = tmp_path_factory.mktemp("world")
     with PracticeServer() as server:
-        depot = furnish(folder, 3)
-        asyncio.run(live(depot, settings(server), 4))
-    made = templates(depot, SystemClock().now())["warm"]
+        depot = write_depot(folder, 3)
+        asyncio.run(create_history(depot, settings(server), 4))
+    made = build_templates(depot, SystemClock().now())["warm"]
     return depot, made
 
 
@@ -102,12 +102,12 @@ def test_a_template_holds_outlines_of_real_results_and_no_failed_call(lived: tup
     try:
         for example in template.examples:
             rows = database.read_now(
-                lambda db, e=example: search.span(db, e.session_id, e.message_seq, e.message_seq)
+                lambda db, e=example: search.read_span(db, e.session_id, e.message_seq, e.message_seq)
             )
             ((_, message),) = rows
             assert example.result_summary == outline(message.text)
             assert not message.is_error
-            found = database.read_now(lambda db, e=example: search.call_of(db, e.session_id, e.message_seq))
+            found = database.read_now(lambda db, e=example: search.find_call(db, e.session_id, e.message_seq))
             assert found is not None and json.loads(found[1].arguments) == example.arguments
         assert sum(bool(example.why) for example in template.examples) >= 3
     finally:
@@ -135,7 +135,7 @@ def test_the_examples_open_the_conversation_and_stay_the_same_bytes(
     async def again(session_id: str) -> None:
         app = await opened(depot, home, settings(server, wire))
         session = await app.open_session(session_id)
-        end, _ = await say(session, question({"count": 2}))
+        end, _ = await say(session, build_question({"count": 2}))
         assert end.reason == "answered", end.error
         await app.sessions.switch_model(session, "practice-echo")
         await say(session, "still here?")
@@ -166,10 +166,10 @@ def test_a_second_session_with_the_same_template_reads_it_from_the_cache(
         read: list[int] = []
         for number in (1, 2):
             session = await app.new_session(warm=NAME)
-            await say(session, question({}, (number,)))
+            await say(session, build_question({}, (number,)))
             read.append(session.usage.cache_read_tokens)
         stored = await app.database.read(
-            lambda db: [sessions.prime_of(db, row.id) for row in sessions.list_sessions(db, 9)]
+            lambda db: [sessions.read_prime(db, row.id) for row in sessions.list_sessions(db, 9)]
         )
         assert stored[0] == stored[1] != ""
         await app.aclose()
@@ -193,7 +193,7 @@ def test_the_examples_are_nobodys_words(
         app = await opened(depot, home, settings(server))
         session = await app.new_session(warm=NAME)
         await say(session, ASK)
-        prime = decode_prime(await app.database.read(lambda db: sessions.prime_of(db, session.id)))
+        prime = decode_prime(await app.database.read(lambda db: sessions.read_prime(db, session.id)))
         assert len(prime) == 12
         assert not any("Past example" in message.text for message in session.log.messages)
         assert await search.find(app.database, '"Past example"') == []
@@ -208,7 +208,7 @@ def test_the_examples_are_nobodys_words(
         for kind, same in kinds:
             new = NewSession(id=kind, kind=kind, parent_session_id=session.id)
             await app.database.write(lambda db, new=new: sessions.create(db, new, "now"))
-            text = await app.database.read(lambda db, kind=kind: sessions.prime_of(db, kind))
+            text = await app.database.read(lambda db, kind=kind: sessions.read_prime(db, kind))
             assert bool(text) == same
         await app.aclose()
 
@@ -227,7 +227,7 @@ def test_auto_takes_what_fits_or_nothing_and_holds_out_by_lot(
         app = await opened(depot, home, settings(server, warm__default="auto", warm__holdout=str(holdout)))
         session = await app.new_session(warm=warm_)
         _, notices = await say(session, text)
-        start = await app.database.read(lambda db: warm.start_of(db, session.id))
+        start = await app.database.read(lambda db: warm.read_start(db, session.id))
         await app.aclose()
         return (start.arm if start else ""), notices
 
@@ -253,9 +253,9 @@ def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
         for _ in range(8):
             session = await app.new_session()
             await say(session, ASK)
-            start = await app.database.read(lambda db, id_=session.id: warm.start_of(db, id_))
+            start = await app.database.read(lambda db, id_=session.id: warm.read_start(db, id_))
             arms[session.id] = start.arm if start else ""
-        uses = await app.database.read(lambda db: outcomes.item_uses(db, ("example",)))
+        uses = await app.database.read(lambda db: outcomes.list_item_uses(db, ("example",)))
         assert {use.session_id: "held_out" if use.held_out else "warm" for use in uses} == arms
         assert all(use.randomised and use.item.name == NAME for use in uses)
         hashes = {example.hash for example in template.examples}
@@ -283,7 +283,7 @@ def test_the_evaluation_by_command(
     rows = [
         {
             "name": f"q{n}",
-            "prompt": question({"count": n, "price": n, "lost": n}),
+            "prompt": build_question({"count": n, "price": n, "lost": n}),
             "files": "depot",
             "setup": f"{untouched} > ../sum",
             "verify": f"{untouched} | cmp - ../sum",
@@ -320,7 +320,7 @@ def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_told(
         session = await app.new_session()
         _, notices = await say(session, ASK)
         assert notices == [f"warm template {NAME} is switched off: first calls failed more often with it"]
-        assert await app.database.read(lambda db: sessions.prime_of(db, session.id)) == ""
+        assert await app.database.read(lambda db: sessions.read_prime(db, session.id)) == ""
         await app.aclose()
 
     asyncio.run(run())
@@ -330,10 +330,10 @@ def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_told(
 def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
     server: PracticeServer, tmp_path: Path
 ) -> None:
-    depot = furnish(tmp_path, 5)
+    depot = write_depot(tmp_path, 5)
 
     async def run() -> None:
-        await live(depot, settings(server), 2)
+        await create_history(depot, settings(server), 2)
         app = await opened(depot, depot.home, settings(server))
         tool = app.services.tools.by_name["warm_session"]
         asked = await app.new_session()
@@ -389,12 +389,12 @@ def test_a_prefix_that_was_used_can_not_be_changed(
 
 
 def test_calls_are_judged_as_they_go(server: PracticeServer, tmp_path: Path) -> None:
-    depot = furnish(tmp_path, 6)
+    depot = write_depot(tmp_path, 6)
 
     async def run() -> str:
         app = await opened(depot, depot.home, settings(server))
         session = await app.new_session()
-        await say(session, question({"count": 7}))
+        await say(session, build_question({"count": 7}))
         await app.aclose()
         return session.id
 
@@ -409,7 +409,7 @@ def test_calls_are_judged_as_they_go(server: PracticeServer, tmp_path: Path) -> 
 def test_the_world_shows_fewer_errors_where_there_is_something_to_learn(
     server: PracticeServer, tmp_path: Path
 ) -> None:
-    gated = report(asyncio.run(run_seeds(tmp_path, settings(server), range(1, 7), sessions=4)))
+    gated = build_report(asyncio.run(run_seeds(tmp_path, settings(server), range(1, 7), sessions=4)))
     for one in gated.comparisons:
         assert one.verdict == "fewer errors", one
 

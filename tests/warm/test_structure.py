@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from benchmarks.outcomes import KINDS, OutcomeCase, judged, run_all
 
-from whet.warm.masking import hidden_exit, is_masked
+from whet.warm.masking import find_hidden_exit, is_masked
 
 
 def outcomes(*steps: list[Any]) -> list[str]:
@@ -36,7 +36,7 @@ def test_the_labelled_corpus() -> None:
 def test_an_exit_code_that_the_command_hides_is_found_where_it_is_shown(
     command: str, text: str, code: int | None
 ) -> None:
-    found = hidden_exit(command, text)
+    found = find_hidden_exit(command, text)
     assert (found.code if found else None) == code
 
 

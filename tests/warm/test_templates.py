@@ -21,22 +21,22 @@ from whet.contract.tools import ToolSpec
 from whet.warm.forgetting import forget_examples
 from whet.warm.outline import is_prose, outline
 from whet.warm.prime import Prime, PrimedLink, decode_prime, encode_prime, make_prime
-from whet.warm.select import Situation, usable
+from whet.warm.select import Situation, usable_examples
 from whet.warm.shape import medoid, shape_of
 from whet.warm.template import (
     FRAME_TOKENS,
     Broken,
     Example,
     Template,
-    bring_in,
     check_name,
     delete,
-    every,
     example_tokens,
     fits,
+    import_file,
+    iter_templates,
     load,
     path_of,
-    read,
+    read_file,
     save,
     schema_hash,
     staleness,
@@ -88,8 +88,8 @@ def test_what_is_not_there_is_said_so(tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="there is no warm template 'gone'"):
             act(home, "gone")
     with pytest.raises(NotFound, match="there is no file"):
-        bring_in(home, tmp_path / "nothing.json", "", NOW)
-    assert list(every(home)) == []
+        import_file(home, tmp_path / "nothing.json", "", NOW)
+    assert list(iter_templates(home)) == []
 
 
 def test_a_saved_template_is_its_owners_alone_and_comes_back_whole(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_templates_come_by_name_and_only_json_files(tmp_path: Path) -> None:
         save(home, Template(name=name))
     (home.warm / "notes.txt").write_text("x")
     (home.warm / "d.json").write_text("[1]")
-    found = list(every(home))
+    found = list(iter_templates(home))
     assert [one.name for one in found] == ["a", "b", "c", "d"]
     assert isinstance(found[3], Broken) and "no JSON object" in found[3].reason
 
@@ -125,12 +125,12 @@ def test_folders_that_can_not_be_read_or_changed_are_one_line(tmp_path: Path) ->
     with pytest.raises(ConfigError, match="can't delete"):
         delete(home, "t")
     with pytest.raises(ConfigError, match="can't read"):
-        read(path_of(home, "t"))
+        read_file(path_of(home, "t"))
     path_of(home, "t").rmdir()
     home.warm.rmdir()
     home.warm.write_text("")
     with pytest.raises(ConfigError, match="can't read"):
-        list(every(home))
+        list(iter_templates(home))
 
 
 @pytest.mark.parametrize(
@@ -152,45 +152,45 @@ def test_folders_that_can_not_be_read_or_changed_are_one_line(tmp_path: Path) ->
 )
 def test_a_file_that_is_no_template_says_why(tmp_path: Path, row: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        read(written(tmp_path, row))
+        read_file(written(tmp_path, row))
 
 
 @pytest.mark.parametrize(("examples", "tokens"), [(1, 100), (20, 20_000)])
 def test_the_ends_of_the_ranges_are_allowed(tmp_path: Path, examples: int, tokens: int) -> None:
-    found = read(written(tmp_path, {"max_examples": examples, "budget_tokens": tokens}))
+    found = read_file(written(tmp_path, {"max_examples": examples, "budget_tokens": tokens}))
     assert (found.max_examples, found.budget_tokens) == (examples, tokens)
 
 
 def test_a_file_of_just_a_megabyte_is_read(tmp_path: Path) -> None:
     row = json.dumps({"description": ""})
-    assert read(written(tmp_path, row.replace('""', f'"{"x" * (1_000_000 - len(row))}"')))
+    assert read_file(written(tmp_path, row.replace('""', f'"{"x" * (1_000_000 - len(row))}"')))
 
 
 def test_what_is_left_out_or_null_is_as_by_default(tmp_path: Path) -> None:
     row = {"examples": [{"tool_name": "x", "why": None, "arguments": '{"a": 1}'}], "tags": None, "odd": 5}
-    found = read(written(tmp_path, row))
+    found = read_file(written(tmp_path, row))
     assert found == Template(name="given", examples=(example("x", arguments={"a": 1}),), extra={"odd": 5})
     assert (found.version, found.max_examples, found.budget_tokens) == (1, 3, 1_500)
 
 
 def test_a_moment_in_seconds_is_written_as_ours_and_an_impossible_one_is_none(tmp_path: Path) -> None:
-    assert read(written(tmp_path, {"created_at": 0})).created_at == "1970-01-01T00:00:00Z"
-    assert read(written(tmp_path, {"created_at": 1e300})).created_at == ""
-    assert read(written(tmp_path, {"created_at": "then"})).created_at == "then"
+    assert read_file(written(tmp_path, {"created_at": 0})).created_at == "1970-01-01T00:00:00Z"
+    assert read_file(written(tmp_path, {"created_at": 1e300})).created_at == ""
+    assert read_file(written(tmp_path, {"created_at": "then"})).created_at == "then"
 
 
 def test_what_is_brought_in_is_marked_and_replaces_nothing(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     (tmp_path / "Mine.json").write_text('{"name": "x", "description": "d"}')
-    found = bring_in(home, tmp_path / "Mine.json", "", NOW)
+    found = import_file(home, tmp_path / "Mine.json", "", NOW)
     assert (
         found
         == load(home, "mine")
         == Template(name="mine", description="d", imported_at="2026-11-21T09:00:00Z")
     )
-    assert bring_in(home, tmp_path / "Mine.json", "Other", NOW).name == "Other"
+    assert import_file(home, tmp_path / "Mine.json", "Other", NOW).name == "Other"
     with pytest.raises(ConfigError, match="there is a template Other already"):
-        bring_in(home, tmp_path / "Mine.json", "Other", NOW)
+        import_file(home, tmp_path / "Mine.json", "Other", NOW)
 
 
 def test_hashes_tell_what_the_model_gets_and_nothing_else() -> None:
@@ -264,7 +264,7 @@ def test_examples_of_failed_private_and_deleted_sessions_are_not_given() -> None
     )
 
     def given(template: Template = made, **more: Any) -> list[str]:
-        return [one.session_id for one in usable(template, situation("x", **more))]
+        return [one.session_id for one in usable_examples(template, situation("x", **more))]
 
     assert given() == ["a", "b"] and given(private=["a"]) == ["b"] and given(gone=["b"]) == ["a"]
     imported = msgspec.structs.replace(made, imported_at="x")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from whet.contract.errors import ConfigError
-from whet.web.guard import POLICY, SiteGuard, host_name, place
+from whet.web.guard import POLICY, SiteGuard, host_name, make_site_address
 
 
 def ask(
@@ -33,7 +33,7 @@ def ask(
 
 
 def test_names_that_are_ours() -> None:
-    where = place("127.0.0.1", "https://confirm.example.org", ["box.lan"])
+    where = make_site_address("127.0.0.1", "https://confirm.example.org", ["box.lan"])
     for host in (
         "localhost:6080",
         "127.0.0.1",
@@ -61,13 +61,13 @@ def test_names_that_are_ours() -> None:
 
 
 def test_an_address_counts_only_where_it_is_the_one_that_was_called() -> None:
-    where = place("0.0.0.0")
+    where = make_site_address("0.0.0.0")
     assert ask(where, server="10.0.0.5", host="10.0.0.5:6080")[0] == 200
     assert ask(where, server="10.0.0.5", host="10.0.0.6:6080")[0] == 421
 
 
 def test_other_sites_are_refused() -> None:
-    where = place("127.0.0.1", "https://confirm.example.org")
+    where = make_site_address("127.0.0.1", "https://confirm.example.org")
     own = {"host": "127.0.0.1:6080"}
     assert ask(where, "POST", **own, origin="http://127.0.0.1:6080")[0] == 200
     assert ask(where, "POST", host="confirm.example.org", origin="https://confirm.example.org")[0] == 200
@@ -89,10 +89,10 @@ def test_other_sites_are_refused() -> None:
 
 def test_every_answer_carries_the_headers_and_an_apps_own_stay() -> None:
     for host in ("localhost", "evil.example"):
-        _, headers, _ = ask(place("127.0.0.1"), host=host)
+        _, headers, _ = ask(make_site_address("127.0.0.1"), host=host)
         assert headers["content-security-policy"] == POLICY
         assert headers["x-content-type-options"] == "nosniff"
-    assert ask(place("127.0.0.1"), host="localhost")[1]["x-frame-options"] == "own"
+    assert ask(make_site_address("127.0.0.1"), host="localhost")[1]["x-frame-options"] == "own"
     assert "unsafe" not in POLICY and "default-src 'none'" in POLICY
 
 
@@ -113,4 +113,4 @@ def test_host_names() -> None:
 )
 def test_a_public_address_must_be_one(url: str) -> None:
     with pytest.raises(ConfigError, match="not usable"):
-        place("127.0.0.1", url)
+        make_site_address("127.0.0.1", url)

@@ -59,10 +59,10 @@ class TakesOneMore(SiteServer):
         self.client = socket.create_connection(sockets[0].getsockname()) if sockets else socket.socket()
         for server in self.servers:
             for listener in server.sockets:
-                self._accepted(listener)
+                self._ask_to_accept(listener)
         await super().shutdown(sockets)
 
-    def _accepted(self, listener: Any) -> None:
+    def _ask_to_accept(self, listener: Any) -> None:
         """Have the loop find the client, as it does when it looks for what came."""
         key = asyncio.get_running_loop()._selector.get_key(listener.fileno())  # type: ignore[attr-defined]
         key.data[0]._run()

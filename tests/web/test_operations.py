@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from starlette.types import Message
 
-from whet.web.bodies import BodyTooLarge, CallerGone, read_bounded
-from whet.web.operations import EVENT_STREAM, Media, Operation, RequestParameter, Routes, document
+from whet.web.bodies import BodyTooLarge, CallerGone, read_with_limit
+from whet.web.operations import EVENT_STREAM, Media, Operation, RequestParameter, Routes, build_document
 
 
 class Taken(msgspec.Struct):
@@ -79,7 +79,7 @@ def test_a_parameter_stands_second_and_alone(path: str) -> None:
 
 
 def described(*operations: Operation, **more: Any) -> dict[str, Any]:
-    return document({"title": "T", "version": "1"}, operations, Wrong, **more)
+    return build_document({"title": "T", "version": "1"}, operations, Wrong, **more)
 
 
 def test_the_document_has_every_call_with_its_types() -> None:
@@ -136,7 +136,7 @@ async def read(*chunks: bytes, declared: str = "", ends: bool = True) -> bytes:
         return next(messages)
 
     headers = [(b"content-length", declared.encode())] if declared else []
-    return await read_bounded({"type": "http", "headers": headers}, receive, 4, 8)
+    return await read_with_limit({"type": "http", "headers": headers}, receive, 4, 8)
 
 
 @pytest.mark.parametrize("chunks", [(b"",), (b"1234",), (b"12", b"34"), (b"1", b"", b"234")])

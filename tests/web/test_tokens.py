@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from whet.web.sessions import LoginSession
-from whet.web.tokens import LoginTable, TokenTable, hash_of
+from whet.web.tokens import LoginTable, TokenTable, hash_secret
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -39,13 +39,13 @@ def test_a_token_is_found_by_its_secret_until_it_is_revoked(db: apsw.Connection)
     row = Row("1", "ada", "owner", 1.0, "")
     secret, other = TOKENS.add(db, row), TOKENS.add(db, Row("2", "bob", "chat", 1.0, ""))
     assert secret.startswith("tok-") and len(secret) == 47 and secret != other
-    assert hash_of(secret) == hashlib.sha256(secret.encode()).digest()
-    assert TOKENS.find(db, TOKENS.by_hash, hash_of(secret)) == row
+    assert hash_secret(secret) == hashlib.sha256(secret.encode()).digest()
+    assert TOKENS.find(db, TOKENS.by_hash, hash_secret(secret)) == row
     assert TOKENS.find(db, TOKENS.by_id, "1") == TOKENS.find(db, TOKENS.by_name, "ada") == row
-    assert TOKENS.find(db, TOKENS.by_hash, hash_of("tok-wrong")) is None
+    assert TOKENS.find(db, TOKENS.by_hash, hash_secret("tok-wrong")) is None
     assert TOKENS.revoke(db, "1", "today") and not TOKENS.revoke(db, "1", "tomorrow")
     assert not TOKENS.revoke(db, "none", "today")
-    for by, value in ((TOKENS.by_hash, hash_of(secret)), (TOKENS.by_id, "1"), (TOKENS.by_name, "ada")):
+    for by, value in ((TOKENS.by_hash, hash_secret(secret)), (TOKENS.by_id, "1"), (TOKENS.by_name, "ada")):
         assert TOKENS.find(db, by, value) is None
     assert [one.revoked for one in TOKENS.all(db)] == ["today", ""]
     stored = db.execute("SELECT * FROM t").fetchall()

@@ -60,7 +60,7 @@ async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> Non
 async def _close(session: Session, turn: TurnRecord, open_call: OpenCall, output: ToolOutput) -> None:
     call = open_call.call
     result = Message("tool", output.text, tool_call_id=call.id, tool_name=call.name, is_error=True)
-    await session.log.call_finished(turn, open_call, result, output=output, duration_s=0.0)
+    await session.log.store_call_result(turn, open_call, result, output=output, duration_s=0.0)
 
 
 def _is_repeatable(session: Session, open_call: OpenCall) -> bool:

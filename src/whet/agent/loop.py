@@ -24,7 +24,7 @@ from whet.contract.errors import (
 )
 from whet.contract.events import Emit, EndReason, ReviewQueued, TurnEnd
 from whet.contract.messages import Message
-from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.transcript import TurnRecord
 
 
@@ -33,7 +33,7 @@ async def run_turn(
     incoming: Message | None,
     emit: Emit,
     *,
-    receipt: AtEnd = nothing,
+    receipt: AtEnd = queue_nothing,
     around: Pause = nullcontext,
 ) -> TurnEnd:
     """Run one turn to its end and return its end marker, which is stored.
@@ -46,7 +46,7 @@ async def run_turn(
         turn = await _begin(session, first)
     reason: EndReason = "crashed"  # the reason if a bug ends the turn
     error: WhetError | None = None
-    queued: Sequence[Queued] = ()
+    queued: Sequence[QueuedJob] = ()
     clock = TurnClock(session.limits.turn_s, around, session.clock.monotonic_s)
     try:
         async with clock:
@@ -93,7 +93,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
             await _finish(session, turn, "cancelled", None)
 
     await session.log.writer.refresh()
-    unfinished = session.log.live.open_turn and await finish_or_undo(session.log.unfinished_turn(), end)
+    unfinished = session.log.live.open_turn and await finish_or_undo(session.log.claim_unfinished_turn(), end)
     if unfinished:
         if incoming is None or not session.log.messages[-1].is_final:
             if incoming is not None:
@@ -101,7 +101,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
             return unfinished
         await session.log.end_turn(unfinished, "answered", "", await session.at_end(unfinished, "answered"))
     if incoming is None:
-        raise session.log.live.nothing_to_resume()
+        raise session.log.live.resume_error()
     message = incoming.message
     for observer in session.observers:
         message = await observer.before(session, message)
@@ -142,7 +142,7 @@ async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> None:
 
 async def _finish(
     session: Session, turn: TurnRecord, reason: EndReason, error: WhetError | None
-) -> Sequence[Queued]:
+) -> Sequence[QueuedJob]:
     from whet.agent.cut_calls import close_open_calls  # noqa: PLC0415 - no request waits for it
 
     await close_open_calls(session, turn, reason)

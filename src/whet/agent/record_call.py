@@ -14,7 +14,7 @@ from whet.contract.changes import FileEdit
 from whet.contract.events import Emit, Event, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
 from whet.contract.tools import Tool, ToolOutput, clip
-from whet.question import edits_of
+from whet.question import list_edits
 from whet.store.transcript import TurnRecord
 
 _MAX_ARGUMENT_CHARS = 4_000
@@ -33,7 +33,7 @@ class CallRecord:
 
     async def store_start(self) -> None:
         """Store the start, then show it."""
-        await self._session.log.call_started(self._turn, self._item.open_call, self._item.decided_by)
+        await self._session.log.store_call_start(self._turn, self._item.open_call, self._item.decided_by)
         self._is_stored = True
         self._show_start()
 
@@ -58,11 +58,11 @@ class CallRecord:
             tool_name=call.name,
             is_error=output.is_error,
         )
-        edits = edits_of(output.changes)
+        edits = list_edits(output.changes)
         if question is not None and self._has_effects(question.tool, output):
             output = add_facts(self._session, (question.tool, question.arguments), output, edits)
         is_run = isinstance(item, RunnableCall)
-        await self._session.log.call_finished(
+        await self._session.log.store_call_result(
             self._turn,
             item.open_call,
             result,

@@ -17,7 +17,7 @@ from whet.agent.interruption import TurnClock, finish_shielded
 from whet.agent.plan_call import AnsweredCall, PlannedCall, RunnableCall, error_output
 from whet.agent.record_call import CallRecord, note_changed_arguments
 from whet.agent.session import Session
-from whet.contract.changes import call_digest, changes_digest
+from whet.contract.changes import hash_call, hash_changes
 from whet.contract.errors import ToolError
 from whet.contract.events import Emit
 from whet.contract.tools import Tool, ToolContext, ToolOutput
@@ -51,7 +51,7 @@ async def _run_recorded(item: RunnableCall, record: CallRecord) -> ToolOutput:
     """Run a call, and store its start before it if that matters. A call that may be repeated and needed no
     approval runs again after a crash in any case, so its start may be stored together with its result,
     in one commit, if it ends within `_AT_ONCE_S`."""
-    shown = changes_digest(item.decision.changes)
+    shown = hash_changes(item.decision.changes)
     context = msgspec.structs.replace(item.context, output=record.show_progress, shown=shown)
     tool = item.question.tool
     # A tool without a time limit may ask the person, who must see the call before the question.
@@ -91,10 +91,7 @@ async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
             changes = await question.preview(question.arguments) if question.preview else ()
         except ToolError as error:
             return error_output(error)
-        if (
-            call_digest(question.tool.name, question.arguments, question.workspace, changes)
-            != decision.digest
-        ):
+        if hash_call(question.tool.name, question.arguments, question.workspace, changes) != decision.digest:
             return ToolOutput(
                 "The file changed after the person was shown what would be written, so nothing was written."
                 " Read it and call again; the person is asked again.",

@@ -23,7 +23,7 @@ from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Buffers, Tool
 from whet.store import accepted
 from whet.store.accepted import AcceptedMessage
-from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.transcript import Transcript, TurnRecord
 
 
@@ -42,7 +42,7 @@ class InboxEntry(msgspec.Struct, frozen=True):
     it is one of them."""
 
     message: Message
-    receipt: AtEnd = nothing
+    receipt: AtEnd = queue_nothing
     notice: str = ""
     row: int = 0
 
@@ -52,7 +52,7 @@ class InboxEntry(msgspec.Struct, frozen=True):
         return Notice(self.notice) if self.notice else Steered(self.message.text)
 
 
-def accepted_entry(row: int, message: Message, receipt: AtEnd = nothing) -> InboxEntry:
+def accepted_entry(row: int, message: Message, receipt: AtEnd = queue_nothing) -> InboxEntry:
     """Return the entry of an accepted message, which is removed once the transcript has it."""
     return InboxEntry(message, accepted.removing((row,), receipt), row=row)
 
@@ -90,7 +90,7 @@ class Inbox:
         """Whether something waits that was said to the session, not a result of its own helpers."""
         return any(not entry.notice for entry in self._waiting)
 
-    def put(self, message: Message, receipt: AtEnd = nothing) -> None:
+    def put(self, message: Message, receipt: AtEnd = queue_nothing) -> None:
         """Queue a message behind all others."""
         self.add(InboxEntry(message, receipt))
 
@@ -160,7 +160,7 @@ class TurnObserver:
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Return the work that joins the transaction ending the turn; it can store rows and queue jobs."""
-        return nothing
+        return queue_nothing
 
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """See the calls of a step that the gate allowed, before the first of them runs.
@@ -226,7 +226,7 @@ class Session(msgspec.Struct, frozen=True):
         """Combine the work of all observers for the transaction that ends a turn, in their order."""
         works = [await observer.at_end(self, turn, reason) for observer in self.observers]
 
-        def work(connection: apsw.Connection) -> Sequence[Queued]:
+        def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
             return [job for observer_work in works for job in observer_work(connection)]
 
         return work
@@ -255,7 +255,7 @@ def shell_folder(log: Transcript) -> str:
     live = log.live
     previous = live.shell or facts.ShellFolder()
     through = live.step.seq if live.step else live.next_seq
-    live.shell = log.writer.db.read_now(lambda db: facts.shell_folder(db, live.key, previous, through))
+    live.shell = log.writer.db.read_now(lambda db: facts.read_shell_folder(db, live.key, previous, through))
     return live.shell.folder
 
 
@@ -264,7 +264,7 @@ def receipt_of(session: Session, turn: int) -> TurnReceipt | None:
     from whet.store import facts  # noqa: PLC0415 - only after a turn with calls
 
     key = session.log.live.key
-    return session.log.writer.db.read_now(lambda connection: facts.receipt(connection, key, turn))
+    return session.log.writer.db.read_now(lambda connection: facts.build_receipt(connection, key, turn))
 
 
 def add_receipt(session: Session, turn: TurnRecord, end: TurnEnd) -> TurnEnd:

@@ -125,7 +125,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
         settings, launch.secrets, patience_s=parts.patience_s(settings, launch.source, launch.person)
     )
     stack.callback(dialer.close)
-    built_in = parts.built_in(base, launch)
+    built_in = parts.make_built_in_tools(base, launch)
     plugins = parts.load_plugins(launch, built_in, base.learning, dialer)
     if plugins is not None:
         stack.callback(plugins.loaded.close)
@@ -134,7 +134,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
     confirmations = parts.open_confirmations(launch, base.clock)
     grants = GrantRepository(base.database, base.clock)
     person = launch.person if plugins is None else plugins.heard_by(launch.person)
-    tools = OfferedTools(parts.chosen(built_in, settings, plugins), base.learning.trust)
+    tools = OfferedTools(parts.select_tools(built_in, settings, plugins), base.learning.trust)
     services = Services(
         home=launch.home,
         settings=settings,
@@ -201,7 +201,7 @@ def _gate_parts(launch: LaunchArguments, base: BaseParts, confirmations: Confirm
         service=None if confirmations is None else confirmations.route,
         jails=jails.get,
         own_ports=parts.own_ports(settings),
-        sealed=parts.sealed_service(settings, launch.home),
+        sealed=parts.protected_service(settings, launch.home),
     )
 
 
@@ -241,9 +241,9 @@ def _create_reviews(services: Services, grants: GrantRepository, dialer: Dialer)
 
 
 def _create_worker(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
-    from whet.app.review_worker import make  # noqa: PLC0415 - a one-shot only queues jobs
+    from whet.app.review_worker import make_worker  # noqa: PLC0415 - a one-shot only queues jobs
 
-    return make(needs, tell)
+    return make_worker(needs, tell)
 
 
 def _create_schedules(services: Services) -> ScheduleWatch:

@@ -29,13 +29,13 @@ def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str]
     return commands
 
 
-def command_for(commands: Commands[Any], name: str, root: Path | None, workspace: Path) -> SlashCommand[Any]:
+def find_command(commands: Commands[Any], name: str, root: Path | None, workspace: Path) -> SlashCommand[Any]:
     """Return the command from the table, or the prompt file of that name in the home `root` (None: don't look
     there) or the workspace. Raises NotFound."""
     if name not in commands:
-        from whet.app.own_commands import prompt_command  # noqa: PLC0415 - few have any
+        from whet.app.own_commands import find_prompt_command  # noqa: PLC0415 - few have any
 
-        prompt = prompt_command(name, root, workspace)
+        prompt = find_prompt_command(name, root, workspace)
         if prompt is not None:
             return prompt.as_slash()
     return commands.get(name)
@@ -68,10 +68,10 @@ class CommandReply:
         self._columns = columns
         self._works: list[Callable[[Emit], Awaitable[None]]] = []
 
-    async def run(self, command: SlashCommand[Any], rest: str, emit: Emit | None = None) -> None:
+    async def run(self, command: SlashCommand[Any], argument: str, emit: Emit | None = None) -> None:
         """Run a command and its long work. `emit` receives the events of that work; without it they become
         lines. Raises WhetError."""
-        await command.run(self, rest)
+        await command.run(self, argument)
         for work in self._works:
             await work(emit or self._hear)
 

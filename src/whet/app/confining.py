@@ -17,8 +17,8 @@ from whet.config.schema import McpServerSettings, SandboxSettings
 from whet.confirm.boundary import INSTALLED, SOCKET
 from whet.sandbox.backend import read_backend
 from whet.sandbox.confinement import Confinement, ConfinementSettings
-from whet.sandbox.hosts import named_hosts
-from whet.sandbox.places import Wishes
+from whet.sandbox.hosts import expand_hosts
+from whet.sandbox.places import PolicyAdditions
 from whet.sandbox.policy import Opening, SandboxLimits, read_opening
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def confine(
 ) -> Confinement:
     """Create the object that puts commands into sandboxes. Nothing is started."""
     source = os.environ if environment is None else environment
-    wishes = Wishes(
+    wishes = PolicyAdditions(
         write=settings.write,
         read=settings.read,
-        hosts=named_hosts(settings.hosts, source),
+        hosts=expand_hosts(settings.hosts, source),
         limits=SandboxLimits(settings.memory_mb, settings.processes, settings.file_mb),
         sealed=(INSTALLED, SOCKET.parent),
     )
@@ -73,7 +73,7 @@ def named_by(server: McpServerSettings) -> list[Opening]:
         # name.
         named = path.parent.resolve() / path.name
         for place in dict.fromkeys((named, path.resolve())):
-            roots = [place] if place.is_dir() else [place.parent, *installed_with(place)]
+            roots = [place] if place.is_dir() else [place.parent, *find_install_folders(place)]
             opened = [one for one in roots if not person.is_relative_to(one)]
             found += [
                 Opening("read", str(one)) for one in opened or [place] if not person.is_relative_to(one)
@@ -81,7 +81,7 @@ def named_by(server: McpServerSettings) -> list[Opening]:
     return list(dict.fromkeys(found))
 
 
-def installed_with(program: Path) -> list[Path]:
+def find_install_folders(program: Path) -> list[Path]:
     """Return the folders that a program needs besides its own: the `node_modules` it lies in, its package or
     project, its Python environment and the folder of that environment's interpreter."""
     folders = [

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from whet.approval.gate import ServiceRoute
 from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
-from whet.config.key_hosts import is_this_machine
+from whet.config.key_hosts import is_loopback
 from whet.config.paths import Home, read_small
 from whet.config.schema import ConfirmSettings
 from whet.confirm.client import ConfirmClient
@@ -26,7 +26,7 @@ from whet.contract.errors import WhetError
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision
 from whet.contract.tools import ToolOutput
-from whet.question import change_rows
+from whet.question import diff_rows
 from whet.visible import visible
 
 _SHOWN_CHARS = 20_000
@@ -73,7 +73,7 @@ class Confirmations:
             if record["status"] not in ("approved", "auto_approved"):
                 return Decision("deny", "service", _refusal(record, self._settings.timeout_s))
             self._refused.discard(key)  # from here on the result must be reported, even if the call fails
-            await _patiently(
+            await _retry_unreachable(
                 lambda: self._client.consume(ticket.id, ticket.digest, idempotency_key=key), _RESTART_TRIES
             )
         except (Failed, Unreachable, ConfirmationRefused) as error:
@@ -115,13 +115,13 @@ class Confirmations:
         )
         line = case.subject.splitlines()[0] if case.subject else case.call.tool.name
         text = f"{case.call.tool.name}: {line[:_LINE_CHARS]}"
-        return await _patiently(
+        return await _retry_unreachable(
             lambda: self._client.submit(case.action, text, _details(case), ask), _SUBMIT_TRIES
         )
 
     async def _wait(self, case: ConfirmCase, ticket: Ticket, emit: Emit) -> dict[str, Any]:
         """Point the person to the decision page and wait, also while the service restarts."""
-        record = await _patiently(lambda: self._client.status(ticket.id), _RESTART_TRIES)
+        record = await _retry_unreachable(lambda: self._client.status(ticket.id), _RESTART_TRIES)
         if record["status"] != "pending":
             return record
         expires_at = record.get("expires_at")
@@ -145,7 +145,7 @@ class Confirmations:
             emit(Notice("the request was withdrawn from the confirmation service"))
 
 
-async def _patiently(call: Callable[[], Awaitable[T]], tries: int) -> T:
+async def _retry_unreachable(call: Callable[[], Awaitable[T]], tries: int) -> T:
     """Make an idempotent call, and repeat it while the service is unreachable. Raises Unreachable after the
     last try."""
     for _ in range(tries - 1):
@@ -164,8 +164,8 @@ def _details(case: ConfirmCase) -> dict[str, Any]:
     """Return the details that the human reads. Secrets are masked; the arguments' hash binds the approval to
     the arguments."""
     raw = json.dumps(case.call.arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    arguments = {name: _shown(value) for name, value in case.call.arguments.items()}
-    written = "\n".join(row.text for change in case.changes for row in change_rows(change))
+    arguments = {name: _display_value(value) for name, value in case.call.arguments.items()}
+    written = "\n".join(row.text for change in case.changes for row in diff_rows(change))
     return {
         "tool": case.call.tool.name,
         **({"writes": visible(written, _SHOWN_CHARS)} if written else {}),
@@ -176,7 +176,7 @@ def _details(case: ConfirmCase) -> dict[str, Any]:
     }
 
 
-def _shown(value: object) -> object:
+def _display_value(value: object) -> object:
     if isinstance(value, str):
         return visible(value, _SHOWN_CHARS)
     if isinstance(value, bool | int | float) or value is None:
@@ -212,6 +212,6 @@ def _token(settings: ConfirmSettings, secrets: Mapping[str, str], home: Home) ->
     home."""
     if token := secrets.get(settings.token_env):
         return token
-    if not is_this_machine(settings.url):
+    if not is_loopback(settings.url):
         return ""  # the home's own token is only for a service on this machine, which created it
     return (read_small(home.root / "confirm" / "submit.token") or "").strip()

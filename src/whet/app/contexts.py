@@ -14,7 +14,7 @@ from whet.agent.session import Session, TurnObserver
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts, Scope, no_scope
-from whet.context.engines import NoEngine, built_in, choose, engine_tools, offers
+from whet.context.engines import NoEngine, choose, find_default, list_engine_tools, merge_offers
 from whet.context.host import EngineHost
 from whet.context.rows import text_tokens
 from whet.contract.context_engine import EngineOffer
@@ -48,7 +48,7 @@ class Contexts:
         broken: Mapping[str, str] | None = None,
     ) -> None:
         """`broken` names the plugins whose engines could not be loaded, with the reasons."""
-        self.engines: dict[str, EngineOffer] = offers(engines)
+        self.engines: dict[str, EngineOffer] = merge_offers(engines)
         self.broken: dict[str, str] = dict(broken or {})
         self._home = home
         self._settings = settings
@@ -65,7 +65,7 @@ class Contexts:
         offer, warning = choose(self.engines, self._settings.context.engine)
         runner = await EngineRunner.take(offer, self._deadlines(), foreground=foreground)
         if isinstance(runner, str):
-            fallback = built_in(self.engines)
+            fallback = find_default(self.engines)
             warning = f"{offer.name} is not used, {fallback.name} is: {runner}"
             runner = await EngineRunner.take(fallback, self._deadlines(), foreground=foreground)
         if isinstance(runner, str):
@@ -76,15 +76,15 @@ class Contexts:
         await runner.follow(info, info.window_tokens, self._facts(lambda: info, "", 0))
         return runner
 
-    async def tools(self, seat: EngineRunner, taken: Collection[str]) -> list[Tool]:
+    async def tools(self, runner: EngineRunner, used_names: Collection[str]) -> list[Tool]:
         """Return the engine's own tools, except disabled ones and names that are already used."""
-        own_tools = await engine_tools(seat, taken)
+        own_tools = await list_engine_tools(runner, used_names)
         return [tool for tool in own_tools if tool.name not in self._settings.tools.disabled]
 
     def put(
         self,
         log: Transcript,
-        seat: EngineRunner,
+        runner: EngineRunner,
         info: Callable[[], ModelInfo],
         prefix: Sequence[str],
         *,
@@ -97,7 +97,9 @@ class Contexts:
         """
         fixed = sum(map(text_tokens, prefix))
         facts = msgspec.structs.replace(self._facts(info, log.session.source, fixed), scope=scope)
-        host = EngineHost(log, seat, facts, None if seat.offer is built_in(self.engines) else self._spare)
+        host = EngineHost(
+            log, runner, facts, None if runner.offer is find_default(self.engines) else self._spare
+        )
         self._open[id(host)] = host
         if len(self._open) >= self._look_at:  # drop hosts that were handed over to another session
             self._open = {key: entry for key, entry in self._open.items() if not entry.closed}
@@ -128,7 +130,7 @@ class Contexts:
             await host.aclose()
 
     async def _spare(self) -> EngineRunner | None:
-        runner = await EngineRunner.take(built_in(self.engines), self._deadlines(), foreground=False)
+        runner = await EngineRunner.take(find_default(self.engines), self._deadlines(), foreground=False)
         return None if isinstance(runner, str) else runner
 
     def _facts(self, info: Callable[[], ModelInfo], platform: str, fixed: int) -> HostFacts:

@@ -47,7 +47,7 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
-def is_needed(settings: Settings) -> bool:
+def needs_model(settings: Settings) -> bool:
     """Return whether no model server is configured yet."""
     return not settings.model.provider and not settings.model.base_url
 
@@ -58,10 +58,10 @@ def discover(secrets: Mapping[str, str]) -> list[ModelChoice]:
     Runs its own event loop, so it can't be called from one.
     """
     local = {name: server.base_url for name, server in SERVERS.items() if server.local and name != "practice"}
-    return [*by_keys(secrets), *asyncio.run(by_servers(local)), practice()]
+    return [*list_by_keys(secrets), *asyncio.run(list_by_servers(local)), practice_choice()]
 
 
-def by_keys(secrets: Mapping[str, str]) -> list[ModelChoice]:
+def list_by_keys(secrets: Mapping[str, str]) -> list[ModelChoice]:
     """List the providers whose key is in `secrets` (environment and .env)."""
     choices: list[ModelChoice] = []
     for name, server in SERVERS.items():
@@ -71,14 +71,16 @@ def by_keys(secrets: Mapping[str, str]) -> list[ModelChoice]:
     return choices
 
 
-def practice() -> ModelChoice:
+def practice_choice() -> ModelChoice:
     """Return the practice model, which is always available."""
     return ModelChoice(
         "practice", SERVERS["practice"].model, "a scripted stand-in to try things out, no key needed"
     )
 
 
-async def by_servers(base_urls: Mapping[str, str], *, limit_s: float = PROBE_LIMIT_S) -> list[ModelChoice]:
+async def list_by_servers(
+    base_urls: Mapping[str, str], *, limit_s: float = PROBE_LIMIT_S
+) -> list[ModelChoice]:
     """Ask local servers (name: base URL) for their models, all at once, within `limit_s` in total."""
     probes = {name: asyncio.create_task(_probe(name, url)) for name, url in base_urls.items()}
     if not probes:
@@ -131,8 +133,8 @@ def _pick(models: Sequence[str]) -> str:
     return able[0] if able else ""
 
 
-def ask(
-    choices: Sequence[ModelChoice], say: Callable[[str], None], read: Callable[[str], str]
+def ask_person(
+    choices: Sequence[ModelChoice], say: Callable[[str], None], read_line: Callable[[str], str]
 ) -> ModelChoice:
     """Offer `choices` and return the one that the person picks; an empty line picks the first. EOFError is
     not caught."""
@@ -144,7 +146,7 @@ def ask(
     several = len(choices) > 1
     question = f"Which one? [1-{len(choices)}, Enter = 1] " if several else "Use it? [Enter = yes] "
     while True:
-        answer = read(question).strip()
+        answer = read_line(question).strip()
         if not answer:
             return choices[0]
         if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(choices):
@@ -165,23 +167,23 @@ def save(home: Home, choice: ModelChoice) -> None:
         set_value(home, "model.model", choice.model)
 
 
-def choose(
-    home: Home, secrets: Mapping[str, str], say: Callable[[str], None], read: Callable[[str], str] | None
+def choose_model(
+    home: Home, secrets: Mapping[str, str], say: Callable[[str], None], read_line: Callable[[str], str] | None
 ) -> ModelChoice:
     """Find a model, ask the person and save the choice. `read` is None if no one is at a terminal; then
     ConfigError says what to set."""
-    if read is None:
-        raise nothing_set(by_keys(secrets))
-    choice = ask(discover(secrets), say, read)
+    if read_line is None:
+        raise no_model_error(list_by_keys(secrets))
+    choice = ask_person(discover(secrets), say, read_line)
     save(home, choice)
     say(f"Saved to {home.config}; `whet model set NAME` changes the model.")
     return choice
 
 
-def nothing_set(found: Sequence[ModelChoice]) -> ConfigError:
+def no_model_error(choices: Sequence[ModelChoice]) -> ConfigError:
     """Return the error for a run without a model and without a terminal."""
-    if found:
-        first = found[0]
+    if choices:
+        first = choices[0]
         return ConfigError(
             f"no model is set; {first.found}, so: whet config set model.provider {first.provider}",
             hint=f"for one run: --provider {first.provider}",

@@ -17,8 +17,8 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.hosted import end_of
-from whet.app.program_tools import with_functions
+from whet.app.hosted import wait_for_end
+from whet.app.program_tools import add_functions
 from whet.config.load import load
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
@@ -116,7 +116,7 @@ class AsyncAgent:
         Each change is reported once, whether here, in a chat or in a one-shot's output.
         """
         database = self._parts[0].database
-        return await database.append(news.tell)
+        return await database.append(news.take_unread)
 
     async def aclose(self) -> None:
         """Cancel a running turn and close everything that was opened; a second call does nothing.
@@ -142,7 +142,7 @@ class AsyncAgent:
         try:
             if tools := options.get("tools"):
                 offered = app.services.tools
-                offered.offer(with_functions(offered.registry, tools, app.services.pool))
+                offered.offer(add_functions(offered.registry, tools, app.services.pool))
             session_id = options.get("session_id", "")
             self._opened = app, await (app.open_session(session_id) if session_id else app.new_session())
         except BaseException:
@@ -171,7 +171,7 @@ class AsyncAgent:
                 run_turn(session, session.user_message(text, images), emit)
             )
             try:
-                return await end_of(turn, session, began_s, emit)
+                return await wait_for_end(turn, session, began_s, emit)
             finally:
                 self._turn = None
 
@@ -241,11 +241,11 @@ class Agent:
     def steer(self, text: str) -> None:
         """Add a message to the running turn; the model reads it before its next step. Raises WhetError if no
         turn is running."""
-        self._wait(_called(lambda: self._agent.steer(text)))
+        self._wait(_call(lambda: self._agent.steer(text)))
 
     def cancel(self) -> bool:
         """Cancel the running turn. Return False if no turn is running."""
-        return self._wait(_called(self._agent.cancel))
+        return self._wait(_call(self._agent.cancel))
 
     def learned(self) -> LearningNews:
         """Return the lessons that reviews activated, rejected or set aside since the last report."""
@@ -275,7 +275,7 @@ class Agent:
         self._loop.close()
 
 
-async def _called(function: Callable[[], T]) -> T:
+async def _call(function: Callable[[], T]) -> T:
     return function()
 
 

@@ -41,9 +41,11 @@ class TreeBase(msgspec.Struct, frozen=True):
     is_whole: bool = True
 
 
-def keep(workspace: Path, place: Path, path_variable: str, may_change: tuple[str, ...] = ()) -> TreeBase:
+def save_base(
+    workspace: Path, folder: Path, path_variable: str, may_change: tuple[str, ...] = ()
+) -> TreeBase:
     """Record a workspace below `folder`."""
-    contents = place / "files"
+    contents = folder / "files"
     contents.mkdir(parents=True, exist_ok=True, mode=0o700)
     files: dict[str, str] = {}
     budget_bytes = _KEPT_BYTES
@@ -55,21 +57,21 @@ def keep(workspace: Path, place: Path, path_variable: str, may_change: tuple[str
             _copy(workspace, name, contents)
         files[name] = signature
     base = TreeBase(files, _programs(path_variable), may_change, len(files) < _MOST_FILES)
-    half = place / "base.json.half"
+    half = folder / "base.json.half"
     half.write_bytes(msgspec.json.encode(base))
-    half.replace(place / "base.json")
+    half.replace(folder / "base.json")
     return base
 
 
-def kept(place: Path) -> TreeBase | None:
+def read_base(folder: Path) -> TreeBase | None:
     """Return the record that `save_base` wrote, or None if the goal has no readable record."""
     try:
-        return from_json((place / "base.json").read_bytes(), TreeBase)
+        return from_json((folder / "base.json").read_bytes(), TreeBase)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
+def find_differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
     """Return the files that differ from the record, by path."""
     changes: dict[str, Difference] = {}
     current_names: set[str] = set()
@@ -86,7 +88,7 @@ def differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
     return dict(sorted(changes.items()))
 
 
-def moments(base: TreeBase, workspace: Path) -> dict[str, int]:
+def read_change_times(base: TreeBase, workspace: Path) -> dict[str, int]:
     """Return when each recorded file last changed, in ns. This is the kernel's ctime, which no program can
     set."""
     times_ns: dict[str, int] = {}
@@ -98,7 +100,7 @@ def moments(base: TreeBase, workspace: Path) -> dict[str, int]:
     return times_ns
 
 
-def other_programs(base: TreeBase, path_variable: str) -> list[str]:
+def find_changed_programs(base: TreeBase, path_variable: str) -> list[str]:
     """Return the programs of the search path that changed since, or that now hide another program."""
     now = _programs(path_variable)
     base_names = {Path(path).name for path in base.programs}
@@ -108,8 +110,8 @@ def other_programs(base: TreeBase, path_variable: str) -> list[str]:
     return sorted(changed + [p for p in now if p not in base.programs and Path(p).name in base_names])
 
 
-def as_it_was(
-    base: TreeBase, place: Path, trees: tuple[Path, Path], program: Collection[str], judging: Collection[str]
+def restore_tree(
+    base: TreeBase, folder: Path, trees: tuple[Path, Path], program: Collection[str], judging: Collection[str]
 ) -> None:
     """Build the second of two trees from the first: the recorded files, with the files of `program` as they
     are now.
@@ -121,7 +123,7 @@ def as_it_was(
     linked = {".git"}
     touched = {str(above) for name in judging for above in PurePosixPath(name).parents}
     for name, signature in base.files.items():
-        if name not in program and not _restore(name, signature, (place / "files", workspace, target)):
+        if name not in program and not _restore(name, signature, (folder / "files", workspace, target)):
             linked.add(_link_point(name, installed_folder(name, workspace), touched))
     for name in program:
         if _is_there(workspace / name):
@@ -138,9 +140,9 @@ def _link_point(name: str, folder: str, touched: Collection[str]) -> str:
     return next((parent for parent in reversed(above) if parent not in touched), name)
 
 
-def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
+def _restore(name: str, signature: str, trees: tuple[Path, Path, Path]) -> bool:
     """Restore a recorded file in a copy. Return False if it is unchanged and part of installed packages."""
-    contents, workspace, target = where
+    contents, workspace, target = trees
     if signature.startswith("hash ") and _is_there(contents / name):
         _copy(contents, name, target)
     elif signature.startswith("link "):
@@ -155,9 +157,9 @@ def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
     return True
 
 
-def text_of(place: Path, name: str) -> str:
+def read_old_text(folder: Path, name: str) -> str:
     """Return a file's recorded text, or an empty string if it was not recorded or is not text."""
-    return read_text(place / "files" / name)
+    return read_text(folder / "files" / name)
 
 
 def read_text(path: Path, within: Path | None = None) -> str:
@@ -170,9 +172,9 @@ def read_text(path: Path, within: Path | None = None) -> str:
     return "" if b"\0" in raw or len(raw) > _LARGE_BYTES else raw.decode("utf-8", "replace")
 
 
-def forget(place: Path) -> None:
+def remove_base(folder: Path) -> None:
     """Remove the record."""
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:

@@ -22,9 +22,9 @@ from whet.store.facts import FactRow
 
 FINISH = "finish"
 ClaimKind = Literal["tests", "command", "edit", "read", "sent", "noted"]
-_RUNNING = ("tests", "command")
-_NOTHING_READ = frozenset({"command", "edits", "aside", "own", "asks", "delegates"})
-_POINTED = ("command", "path", "url", "query", "pattern")
+_RUN_KINDS = ("tests", "command")
+_NOT_READING = frozenset({"command", "edits", "aside", "own", "asks", "delegates"})
+_TARGET_ARGUMENTS = ("command", "path", "url", "query", "pattern")
 _SHORTEST = 2
 _LINE_NUMBERS = re.compile(r"^\s*\d+\|", re.MULTILINE)
 
@@ -41,7 +41,7 @@ class GoalClaim(msgspec.Struct, frozen=True):
     shows: str
 
 
-class SeenCall(msgspec.Struct, frozen=True):
+class GoalCall(msgspec.Struct, frozen=True):
     """A call of the goal with its facts, arguments and result.
 
     `step` is (turn, number). `later` are the files that differ from their state at the end of that step,
@@ -77,16 +77,16 @@ class SeenCall(msgspec.Struct, frozen=True):
         return tuple(change.path for change in (*self.facts.edits, *self.facts.touched))
 
 
-def seen_calls(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow]) -> list[SeenCall]:
+def join_facts(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow]) -> list[GoalCall]:
     """Combine calls with their facts, in order. User messages and calls without a result are skipped."""
     by_seq = {row.seq: row for row in facts}
-    goal_calls: list[SeenCall] = []
+    goal_calls: list[GoalCall] = []
     for call in stored:
         if isinstance(call, UserWords) or call.result is None:
             continue
         row = by_seq.get(call.seq)
         goal_calls.append(
-            SeenCall(
+            GoalCall(
                 call.seq,
                 row.call_id if row else "",
                 call.name,
@@ -101,12 +101,14 @@ def seen_calls(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow
     return goal_calls
 
 
-def compared(calls: Sequence[SeenCall], later: Mapping[tuple[int, int], Sequence[str]]) -> list[SeenCall]:
+def add_later_changes(
+    calls: Sequence[GoalCall], later: Mapping[tuple[int, int], Sequence[str]]
+) -> list[GoalCall]:
     """Add to each call the files that changed since its step."""
     return [msgspec.structs.replace(call, later=tuple(later.get(call.step, ()))) for call in calls]
 
 
-def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str]:
+def find_refusals(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> list[str]:
     """Return the reasons why a goal can't end with these claims; empty if the claims hold."""
     if not claims:
         return ["there is no claim: point at the calls that show that the goal is reached"]
@@ -116,38 +118,38 @@ def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str
         if (why := _refusal(claim, calls))
     ]
     last_edit = max((call.seq for call in calls if call.facts.edits or call.facts.touched), default=0)
-    if not reasons and last_edit and not any(claim.kind in _RUNNING for claim in claims):
+    if not reasons and last_edit and not any(claim.kind in _RUN_KINDS for claim in claims):
         reasons.append("files were changed, and no claim points at a command that shows that they work")
     test_runs = [call for call in calls if call.facts.tests is not None]
-    if test_runs and test_runs[-1].facts.tests is not None and _failed(test_runs[-1]):
+    if test_runs and test_runs[-1].facts.tests is not None and _is_failure(test_runs[-1]):
         reasons.append(f"the last test run failed ({test_runs[-1].facts.tests.text})")
     return reasons
 
 
-def tested(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[SeenCall]:
+def test_calls(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> list[GoalCall]:
     """Return the calls that ran tests and that claims point at, each once."""
-    calls_by_seq: dict[int, SeenCall] = {}
+    calls_by_seq: dict[int, GoalCall] = {}
     for claim in claims:
-        call = pointed(claim, calls)
+        call = find_call(claim, calls)
         if call is not None and (claim.kind == "tests" or call.facts.tests is not None):
             calls_by_seq[call.seq] = call
     return list(calls_by_seq.values())
 
 
-def _failed(call: SeenCall) -> bool:
+def _is_failure(call: GoalCall) -> bool:
     return bool(call.error_kind) or (call.facts.tests is not None and call.facts.tests.failed > 0)
 
 
-def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
-    call = pointed(claim, calls)
+def _refusal(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
+    call = find_call(claim, calls)
     if call is None:
         return "there is no such call in this goal"
     if call.error_kind or call.exit_code not in (None, 0):
         return f"that call failed ({call.error_kind or 'exit'} {call.exit_code or ''})".replace(" )", ")")
     if claim.kind == "edit":
         return "" if claim.shows in call.changed else "that call did not change this file"
-    if claim.kind not in _RUNNING:
-        return _unseen(claim, call, calls)
+    if claim.kind not in _RUN_KINDS:
+        return _content_refusal(claim, call, calls)
     if not call.facts.command or call.exit_code is None:
         return "that call ran no command to its end"
     later = next((other for other in calls if other.seq > call.seq and other.changed), None)
@@ -157,23 +159,23 @@ def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
         return f"it is stale: {call.later[0]} is not what it was then; run it again"
     if call.changed and not (claim.kind == "tests" and call.again):
         return f"the command itself changed {call.changed[0]}; run the check alone"
-    return _unfounded(claim, call, calls)
+    return _run_refusal(claim, call, calls)
 
 
-def pointed(claim: GoalClaim, calls: Sequence[SeenCall]) -> SeenCall | None:
+def find_call(claim: GoalClaim, calls: Sequence[GoalCall]) -> GoalCall | None:
     """Return the last call that a claim points at, by its id, its arguments, or its tool's name."""
     target = claim.call.strip()
     if not target:
         return None
     for call in reversed(calls):
-        arguments = texts_of(call.arguments)
-        names = {call.call_id, call.name, *(arguments.get(name, "") for name in _POINTED)}
+        arguments = text_arguments(call.arguments)
+        names = {call.call_id, call.name, *(arguments.get(name, "") for name in _TARGET_ARGUMENTS)}
         if target in names or (claim.kind == "edit" and target in call.changed):
             return call
     return None
 
 
-def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
+def _run_refusal(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) -> str:
     tests = call.facts.tests
     if claim.kind == "tests":
         if (tests is None or not tests.direct) and not call.again:
@@ -183,45 +185,45 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
         if tests is not None and (tests.failed or not tests.passed):
             return f"the runner printed: {tests.text}"
     shows = flat(claim.shows)
-    if len(shows) < _SHORTEST or not _stands_in(shows, flat(call.result)):
+    if len(shows) < _SHORTEST or not _contains_words(shows, flat(call.result)):
         return "its result does not say that; copy the words that it printed"
-    if shows in flat(texts_of(call.arguments).get("command", "")):
+    if shows in flat(text_arguments(call.arguments).get("command", "")):
         return "these words stand in the command itself: an echo shows nothing"
     if claim.kind == "command" and _is_quote(call, calls):
         return "it only prints what you wrote yourself"
     return ""
 
 
-def _unseen(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
+def _content_refusal(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) -> str:
     """Return why a call does not prove that something was read, sent or noted."""
-    tags, shows, argument_text = tags_of(call.name), flat(claim.shows), _own_words(call)
+    tags, shows, argument_text = tags_of(call.name), flat(claim.shows), _argument_text(call)
     if len(shows) < _SHORTEST:
         return "say in `shows` what it shows"
     if claim.kind == "read":
-        if call.name == FINISH or call.facts != CallEffects() or tags & _NOTHING_READ:
+        if call.name == FINISH or call.facts != CallEffects() or tags & _NOT_READING:
             return "that call read nothing"
-        return _unread(shows, call, calls)
+        return _read_refusal(shows, call, calls)
     if claim.kind == "sent" and not call.facts.sent:
         return "that call sent nothing"
     if claim.kind == "noted" and not tags & {"notes", "skills"}:
         return "that call noted nothing"
-    return "" if _stands_in(shows, argument_text) else "it does not say that; copy words of what went in"
+    return "" if _contains_words(shows, argument_text) else "it does not say that; copy words of what went in"
 
 
-def _unread(shows: str, call: SeenCall, calls: Sequence[SeenCall]) -> str:
+def _read_refusal(shows: str, call: GoalCall, calls: Sequence[GoalCall]) -> str:
     if call.unfit:
         return call.unfit
-    if not _stands_in(shows, flat(_LINE_NUMBERS.sub("", call.result))):
+    if not _contains_words(shows, flat(_LINE_NUMBERS.sub("", call.result))):
         return "its result does not say that; copy the words that stand in it"
-    if call.now is not None and not _stands_in(shows, flat(call.now)):
+    if call.now is not None and not _contains_words(shows, flat(call.now)):
         return "it is stale: the file does not say that any more; read it again"
     wrote = [other for other in calls if other.seq < call.seq and (other.changed or other.facts.command)]
-    if any(_stands_in(shows, _own_words(other)) for other in (call, *wrote)):
+    if any(_contains_words(shows, _argument_text(other)) for other in (call, *wrote)):
         return "these words are your own: what you wrote or asked for shows nothing"
     return ""
 
 
-def _own_words(call: SeenCall) -> str:
+def _argument_text(call: GoalCall) -> str:
     """Return all texts among a call's arguments, also URL-decoded."""
     texts: list[str] = []
 
@@ -236,7 +238,7 @@ def _own_words(call: SeenCall) -> str:
     return flat(" ".join((*texts, *map(unquote_plus, texts))))
 
 
-def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:
+def _is_quote(call: GoalCall, calls: Sequence[GoalCall]) -> bool:
     """Return whether each line of a result is a line that the model itself wrote into a file or a command
     before."""
     lines = {line.strip() for line in call.result.splitlines() if line.strip()}
@@ -244,12 +246,12 @@ def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:
     own_lines: set[str] = set()
     for earlier in calls:
         if earlier.seq <= call.seq:
-            texts = texts_of(earlier.arguments).values()
+            texts = text_arguments(earlier.arguments).values()
             own_lines |= {line.strip() for text in texts for line in text.splitlines()}
     return bool(lines) and lines <= own_lines
 
 
-def texts_of(arguments: str) -> dict[str, str]:
+def text_arguments(arguments: str) -> dict[str, str]:
     try:
         values = from_json(arguments or "{}", dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -257,7 +259,7 @@ def texts_of(arguments: str) -> dict[str, str]:
     return {key: value.strip() for key, value in values.items() if isinstance(value, str)}
 
 
-def _stands_in(words: str, text: str) -> bool:
+def _contains_words(words: str, text: str) -> bool:
     """Return whether a text contains these words, not cut at the front and with no number cut."""
     before = r"(?<!\w)(?<!\d[.,])" if words[0].isalnum() else ""
     after = r"(?!\d|[.,]\d)" if words[-1].isdigit() else ""

@@ -28,16 +28,23 @@ from whet.app import goal_base, goal_verifier
 from whet.app.goal_base import Difference, TreeBase
 from whet.app.goal_claims import (
     FINISH,
+    GoalCall,
     GoalClaim,
-    SeenCall,
-    compared,
-    refusals,
-    seen_calls,
-    tested,
-    texts_of,
+    add_later_changes,
+    find_refusals,
+    join_facts,
+    test_calls,
+    text_arguments,
 )
-from whet.app.goal_roles import CheckedTree, deciding, easing, is_code, is_hook, may_be_missed
-from whet.app.goal_tests import again, changed_s, lost_tests, new_program, run_folder
+from whet.app.goal_roles import (
+    CheckedTree,
+    easing_files,
+    find_optional_files,
+    is_code,
+    is_hook,
+    judging_files,
+)
+from whet.app.goal_tests import last_change_s, lost_tests, new_program, rerunnable_part, run_folder
 from whet.app.recording import Recordings
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
@@ -52,11 +59,11 @@ if TYPE_CHECKING:
 _YES, _NO = "accept", "refuse"
 _NOT_FINISHED = "You ended your turn without calling finish."
 _NAMED_FILES = 5
-_SAID_CHARS = 2_000
+_TEXT_CHARS = 2_000
 _HIT = re.compile(r"\s*\d+\|")
 _WORDS = re.compile(r"[\w./~+@-]*\w")
 
-Parted = tuple[Mapping[str, Difference], frozenset[str]]
+RoleSplit = tuple[Mapping[str, Difference], frozenset[str]]
 """The changed files that judge, with how they changed, and the changed files of the program."""
 Verdict = tuple[bool, str]
 """Whether a goal is proven, and the text that explains it."""
@@ -71,24 +78,29 @@ class GoalJudge:
     async def begin(self, goal: GoalRow, workspace: Path, may_change: Sequence[str]) -> None:
         """Record the workspace: the checks that exist now will judge the goal's end."""
         await asyncio.to_thread(
-            goal_base.keep, workspace, self._place(goal), _search_path(), tuple(may_change)
+            goal_base.save_base, workspace, self._place(goal), _search_path(), tuple(may_change)
         )
 
     def forget(self, goal: GoalRow) -> None:
         """Remove the record of a goal that has ended."""
-        goal_base.forget(self._place(goal))
+        goal_base.remove_base(self._place(goal))
 
     async def judge(self, goal: GoalRow, session: Session) -> Verdict:
         """Return whether a goal is proven now, with the verifier's output or the reasons."""
         if not goal.verify:
-            return await self._claimed(goal, session)
+            return await self._judge_claims(goal, session)
         if changed := await self._changed(goal, session):
             return False, changed
-        base = await asyncio.to_thread(goal_base.kept, self._place(goal))
+        base = await asyncio.to_thread(goal_base.read_base, self._place(goal))
         try:
             if base is None:  # begun by an older version
-                output = await goal_verifier.verify(self.services, session.workspace, goal.verify, goal.id)
-                passed, text = goal_verifier.is_pass(goal.verify, output, ""), goal_verifier.said_by(output)
+                output = await goal_verifier.run_verifier(
+                    self.services, session.workspace, goal.verify, goal.id
+                )
+                passed, text = (
+                    goal_verifier.is_pass(goal.verify, output, ""),
+                    goal_verifier.output_end(output),
+                )
             else:
                 passed, text = await self._tried(goal, session, base)
         except ToolError as error:
@@ -100,43 +112,47 @@ class GoalJudge:
 
     async def _tried(self, goal: GoalRow, session: Session, base: TreeBase) -> Verdict:
         workspace = session.workspace
-        before = await asyncio.to_thread(goal_base.moments, base, workspace)
+        before = await asyncio.to_thread(goal_base.read_change_times, base, workspace)
         tree, changed = await asyncio.to_thread(self._tree, goal, workspace, base)
-        judging, program = await asyncio.to_thread(_parted, tree, changed, (goal, workspace))
-        programs = await asyncio.to_thread(goal_base.other_programs, base, _search_path())
-        output = await goal_verifier.verify(self.services, workspace, goal.verify, goal.id)
-        text, scripts = goal_verifier.said_by(output), self._scripts(goal, base)
+        judging, program = await asyncio.to_thread(_split_by_role, tree, changed, (goal, workspace))
+        programs = await asyncio.to_thread(goal_base.find_changed_programs, base, _search_path())
+        output = await goal_verifier.run_verifier(self.services, workspace, goal.verify, goal.id)
+        text, scripts = goal_verifier.output_end(output), self._scripts(goal, base)
         if not goal_verifier.is_pass(goal.verify, output, scripts):
             return False, text or f"exit code {output.exit_code}"
-        moved = self._is_busy() or before != await asyncio.to_thread(goal_base.moments, base, workspace)
-        if missed := await self._missed(goal, workspace, base, may_be_missed(tree, judging)):
+        moved = self._is_busy() or before != await asyncio.to_thread(
+            goal_base.read_change_times, base, workspace
+        )
+        if missed := await self._missed(goal, workspace, base, find_optional_files(tree, judging)):
             tree = msgspec.structs.replace(tree, missed=missed)
-            judging, program = await asyncio.to_thread(_parted, tree, changed, (goal, workspace))
+            judging, program = await asyncio.to_thread(_split_by_role, tree, changed, (goal, workspace))
         if not (judging or programs or moved):
             return True, text
         why = ""
         if not programs and not any(is_hook(name) for name in judging):
-            why = await self._as_it_was(goal, workspace, base, (judging, program))
+            why = await self._verify_in_copy(goal, workspace, base, (judging, program))
             if not why:
                 return True, text
         decisive = {**judging, **dict.fromkeys(programs, "changed")}
-        return await self._accepted(goal, session, decisive or {"what changed while it ran": "changed"}, why)
+        return await self._ask_to_accept(
+            goal, session, decisive or {"what changed while it ran": "changed"}, why
+        )
 
     def _tree(
         self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False
     ) -> tuple[CheckedTree, dict[str, Difference]]:
         """Return the facts from which the changed files' roles are read, and how each file changed."""
         folder = self._place(goal)
-        changed = goal_base.differences(base, workspace)
+        changed = goal_base.find_differences(base, workspace)
         tree = CheckedTree(
             frozenset(base.files),
-            lambda name: goal_base.text_of(folder, name),
+            lambda name: goal_base.read_old_text(folder, name),
             lambda name: goal_base.read_text(workspace / name, workspace),
             "" if is_claimed else goal.verify,  # for claims, the model chose the command, not the person
             goal.text,
             base.may_change,
             frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
-            roots=tuple({"", _below(run_folder(goal.verify, workspace), workspace)}),
+            roots=tuple({"", _path_prefix(run_folder(goal.verify, workspace), workspace)}),
             workspace=workspace,
         )
         return tree, changed
@@ -148,7 +164,9 @@ class GoalJudge:
         model wrote can influence it there."""
         if not names:
             return names
-        text = await self._as_it_was(goal, workspace, base, ({name: "new" for name in names}, frozenset()))
+        text = await self._verify_in_copy(
+            goal, workspace, base, ({name: "new" for name in names}, frozenset())
+        )
         words = set(_WORDS.findall(text))
         return frozenset(name for name in names if not words.isdisjoint({name, PurePosixPath(name).name}))
 
@@ -158,37 +176,39 @@ class GoalJudge:
         names = [*goal.guarded]
         if "make" in goal.verify.split():
             names += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
-        return "\n".join(goal_base.text_of(self._place(goal), name) for name in names if not is_code(name))
+        return "\n".join(
+            goal_base.read_old_text(self._place(goal), name) for name in names if not is_code(name)
+        )
 
     def _is_busy(self) -> bool:
         """Return whether commands of this program still run; they could change files at any moment."""
         table = self.services.processes.made
         return table is not None and any(process.is_alive() for process in table.listed())
 
-    async def _as_it_was(self, goal: GoalRow, workspace: Path, base: TreeBase, parted: Parted) -> str:
+    async def _verify_in_copy(self, goal: GoalRow, workspace: Path, base: TreeBase, split: RoleSplit) -> str:
         """Run the verifier in a copy with everything but the program restored. Return an empty string if it
         passes, else its output."""
         folder = Path(tempfile.mkdtemp(prefix="whet-goal-")).resolve()
         copy = folder / workspace.name
         try:
             base_folder = self._place(goal)
-            judging, program = parted
+            judging, program = split
             await asyncio.to_thread(
-                goal_base.as_it_was, base, base_folder, (workspace, copy), program, judging
+                goal_base.restore_tree, base, base_folder, (workspace, copy), program, judging
             )
-            output = await goal_verifier.verify(self.services, workspace, goal.verify, goal.id, copy)
+            output = await goal_verifier.run_verifier(self.services, workspace, goal.verify, goal.id, copy)
             if goal_verifier.is_pass(goal.verify, output, self._scripts(goal, base)):
                 return ""
-            return goal_verifier.said_by(output).replace(str(copy), str(workspace)) or "it failed"
+            return goal_verifier.output_end(output).replace(str(copy), str(workspace)) or "it failed"
         except ToolError as error:
             return error.message
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    async def _accepted(
+    async def _ask_to_accept(
         self, goal: GoalRow, session: Session, judging: Mapping[str, str], why: str
     ) -> Verdict:
-        names = _named([f"{name} ({how})" for name, how in judging.items()])
+        names = _join_names([f"{name} ({how})" for name, how in judging.items()])
         question = (
             f"`{goal.verify}` passes only with files changed that decide over it: {names}. Accept them?"
         )
@@ -198,9 +218,9 @@ class GoalJudge:
             f"It passes here, but not with the files that decide over it as they were, and nobody accepted"
             f" their change: {names}. Put them back, and change the program instead."
         )
-        return False, f"{message}\n{why[-_SAID_CHARS:]}" if why else message
+        return False, f"{message}\n{why[-_TEXT_CHARS:]}" if why else message
 
-    async def _claimed(self, goal: GoalRow, session: Session) -> Verdict:
+    async def _judge_claims(self, goal: GoalRow, session: Session) -> Verdict:
         session_calls = await self.services.database.read(lambda db: goal_calls(db, goal.session))
         finished = [call for call in session_calls if call.name == FINISH]
         if goal.guarded and (changed := await self._changed(goal, session)):
@@ -208,10 +228,12 @@ class GoalJudge:
         if not finished or finished[-1].error_kind:
             return False, finished[-1].result if finished else _NOT_FINISHED
         claims = _claims(finished[-1])
-        session_calls = await seen_now(self.services.recordings, session.workspace, goal, session_calls)
-        if why := refusals(claims, session_calls):
+        session_calls = await add_current_state(
+            self.services.recordings, session.workspace, goal, session_calls
+        )
+        if why := find_refusals(claims, session_calls):
             return False, "\n".join(why)
-        for call in tested(claims, session_calls):
+        for call in test_calls(claims, session_calls):
             if call.again:
                 tests, text = await self._run_again(goal, session, call.again)
                 if tests is None:
@@ -219,10 +241,10 @@ class GoalJudge:
                 session_calls = [
                     with_tests(other, tests) if other.seq == call.seq else other for other in session_calls
                 ]
-        return await self._not_eased(goal, session, tested(claims, session_calls), session_calls)
+        return await self._judge_tests(goal, session, test_calls(claims, session_calls), session_calls)
 
-    async def _not_eased(
-        self, goal: GoalRow, session: Session, ran: Sequence[SeenCall], seen: Sequence[SeenCall]
+    async def _judge_tests(
+        self, goal: GoalRow, session: Session, ran: Sequence[GoalCall], session_calls: Sequence[GoalCall]
     ) -> Verdict:
         """Judge whether the passing tests are at least as many and as strict as before."""
         for command in dict.fromkeys(call.alone for call in ran if call.alone):
@@ -230,7 +252,7 @@ class GoalJudge:
             if text:
                 return passed, text
         counts = [call.facts.tests for call in ran if call.facts.tests is not None]
-        lost = lost_tests(counts, [call.facts for call in seen])
+        lost = lost_tests(counts, [call.facts for call in session_calls])
         if not lost:
             return True, ""
         question = f"The goal's tests are fewer than they were: {lost}. Accept that?"
@@ -241,13 +263,15 @@ class GoalJudge:
     async def _held(self, goal: GoalRow, session: Session) -> Verdict:
         """Judge whether passing tests still pass with every deciding file restored; new tests are allowed to
         stay."""
-        base = await asyncio.to_thread(goal_base.kept, self._place(goal))
+        base = await asyncio.to_thread(goal_base.read_base, self._place(goal))
         if base is None:
             return True, ""  # begun by an older version
         tree, changed = await asyncio.to_thread(self._tree, goal, session.workspace, base, is_claimed=True)
-        split = await asyncio.to_thread(_parted, tree, changed, (goal, session.workspace), easing)
-        why = await self._as_it_was(goal, session.workspace, base, split) if split[0] else ""
-        return await self._accepted(goal, session, split[0], why) if why else (True, "")
+        split = await asyncio.to_thread(
+            _split_by_role, tree, changed, (goal, session.workspace), easing_files
+        )
+        why = await self._verify_in_copy(goal, session.workspace, base, split) if split[0] else ""
+        return await self._ask_to_accept(goal, session, split[0], why) if why else (True, "")
 
     async def _run_again(
         self, goal: GoalRow, session: Session, command: str
@@ -255,27 +279,27 @@ class GoalJudge:
         """Run the part of a command that runs tests. Return the counts if they pass, else None and the
         output."""
         try:
-            output = await goal_verifier.verify(self.services, session.workspace, command, goal.id)
+            output = await goal_verifier.run_verifier(self.services, session.workspace, command, goal.id)
         except ToolError as error:
             return None, error.message
         tests = test_counts(command, output.text)
         if not output.error_kind and tests is not None and tests.passed and not tests.failed:
             return tests, ""
-        text = goal_verifier.said_by(output)
+        text = goal_verifier.output_end(output)
         return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{text}"
 
     async def _changed(self, goal: GoalRow, session: Session) -> str:
         """Return a message if the verifier's files changed and the person does not accept that, else an empty
         string."""
-        changed = goal_verifier.changed_files(goal.guarded, session.workspace)
+        changed = goal_verifier.find_changed_files(goal.guarded, session.workspace)
         if not changed:
             return ""
-        names = _named(changed)
+        names = _join_names(changed)
         question = f"The goal's verifier was changed: {names}. Accept it as it is now?"
         if await session.person.clarify(question, (_YES, _NO)) == _YES:
-            hashes = goal_verifier.guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
+            hashes = goal_verifier.hash_guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
             now = {name: digest for name, digest in hashes.items() if name in goal.guarded}
-            await self.services.database.write(lambda db: goals.guard(db, goal.id, now))
+            await self.services.database.write(lambda db: goals.store_guarded_hashes(db, goal.id, now))
             return ""
         return f"The verifier's files were changed and nobody accepted that: {names}. Put them back."
 
@@ -287,14 +311,14 @@ class _Finish(msgspec.Struct, frozen=True):
     claims: list[GoalClaim]
 
 
-def _parted(
+def _split_by_role(
     tree: CheckedTree,
     changed: Mapping[str, Difference],
-    where: tuple[GoalRow, Path],
-    judges: Callable[[CheckedTree, Mapping[str, Difference]], dict[str, Difference]] = deciding,
-) -> Parted:
+    context: tuple[GoalRow, Path],
+    judges: Callable[[CheckedTree, Mapping[str, Difference]], dict[str, Difference]] = judging_files,
+) -> RoleSplit:
     """Split the changed files into those that judge and the others."""
-    goal, workspace = where
+    goal, workspace = context
     # A change of the verifier's own files is confirmed separately, and that answer holds here.
     accepted = {name for name in changed if name in goal.guarded}
     links = {name for name in changed if (workspace / name).is_symlink()}
@@ -305,11 +329,11 @@ def _parted(
     return judging, frozenset(changed.keys() - judging.keys())
 
 
-def _claims(finish: SeenCall) -> list[GoalClaim]:
+def _claims(finish: GoalCall) -> list[GoalClaim]:
     return from_json(finish.arguments, _Finish, strict=False).claims
 
 
-def borne_out(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ...]:
+def accepted_claims(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ...]:
     """Return the claims that prove an achieved goal without a verifier."""
     if goal.verify or goal.state != "achieved":
         return ()
@@ -317,36 +341,36 @@ def borne_out(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ..
     return tuple(_claims(finished[-1])) if finished else ()
 
 
-def goal_calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:
+def goal_calls(connection: apsw.Connection, session_id: str) -> list[GoalCall]:
     """Return the calls of a goal's session that were not undone."""
     key = sessions.key_of(connection, session_id)
-    undone = calls.undone_turns(connection, key)
-    stored = [call for call in calls.of_session(connection, key) if call.turn not in undone]
-    return seen_calls(stored, facts.of_session(connection, key))
+    undone = calls.list_undone_turns(connection, key)
+    stored = [call for call in calls.stream_calls(connection, key) if call.turn not in undone]
+    return join_facts(stored, facts.list_session_facts(connection, key))
 
 
-async def seen_now(
-    recordings: Recordings, workspace: Path, goal: GoalRow, seen: Sequence[SeenCall]
-) -> list[SeenCall]:
+async def add_current_state(
+    recordings: Recordings, workspace: Path, goal: GoalRow, recorded: Sequence[GoalCall]
+) -> list[GoalCall]:
     """Add the present state of the workspace to the calls, for comparison with the state at the end of each
     command.
 
     A background process, a helper or a person may change files outside of any call. Calls that ran tests
     also get the program that runs them; calls that read a file get its present text.
     """
-    steps = {call.step for call in seen if call.facts.command and call.exit_code == 0}
-    updated = compared(seen, await recordings.changed_since(workspace, goal.session, steps))
-    return await asyncio.to_thread(_with_programs, updated, workspace, goal)
+    steps = {call.step for call in recorded if call.facts.command and call.exit_code == 0}
+    updated = add_later_changes(recorded, await recordings.changed_since(workspace, goal.session, steps))
+    return await asyncio.to_thread(_add_programs, updated, workspace, goal)
 
 
-def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> list[SeenCall]:
+def _add_programs(recorded: Sequence[GoalCall], workspace: Path, goal: GoalRow) -> list[GoalCall]:
     begun_s, folder = datetime.fromisoformat(goal.begun).timestamp(), workspace
-    updated: list[SeenCall] = []
-    for call in seen:
-        arguments = texts_of(call.arguments)
+    updated: list[GoalCall] = []
+    for call in recorded:
+        arguments = text_arguments(call.arguments)
         command = arguments.get("command", "") if call.facts.command else ""
         inside = workspace / arguments["workdir"] if arguments.get("workdir") else folder
-        part = again(command, inside)
+        part = rerunnable_part(command, inside)
         reads = {"path", "local"} <= tags_of(call.name) and not call.changed
         now = (
             goal_base.read_text(workspace / arguments["path"], workspace) or None
@@ -354,23 +378,23 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
             else None
         )
         unfit = (
-            _unread(call, workspace, begun_s)
+            _read_objection(call, workspace, begun_s)
             if reads
-            else _unrun(part or command, inside, workspace, begun_s)
+            else _run_objection(part or command, inside, workspace, begun_s)
         )
         updated.append(msgspec.structs.replace(call, unfit=unfit, alone=part, now=now))
         folder = workspace / call.facts.folder if call.facts.folder is not None else folder
     return updated
 
 
-def _below(folder: Path, workspace: Path) -> str:
+def _path_prefix(folder: Path, workspace: Path) -> str:
     """Return a folder of the workspace as the prefix of its files' paths; "" for the workspace itself and for
     folders outside."""
     path = os.path.relpath(folder.resolve(), workspace.resolve())
     return "" if path.startswith("..") or path == "." else path + "/"
 
 
-def _unrun(command: str, folder: Path, workspace: Path, begun_s: float) -> str:
+def _run_objection(command: str, folder: Path, workspace: Path, begun_s: float) -> str:
     """Return why the tests that a command ran prove nothing (a new runner, or another folder), or an empty
     string."""
     if new := new_program(command, folder, begun_s):
@@ -379,24 +403,24 @@ def _unrun(command: str, folder: Path, workspace: Path, begun_s: float) -> str:
     return "" if ran_in.is_relative_to(workspace.resolve()) else f"{ran_in} is not the workspace"
 
 
-def _unread(call: SeenCall, workspace: Path, begun_s: float) -> str:
+def _read_objection(call: GoalCall, workspace: Path, begun_s: float) -> str:
     """Return why a file proves nothing if it was read, or found by a search, but was written since the goal
     began."""
-    names = [texts_of(call.arguments).get("path", "")]
+    names = [text_arguments(call.arguments).get("path", "")]
     if "search" in tags_of(call.name):
         names += [line for line in call.result.splitlines() if not _HIT.match(line)]
-    new_name = next((name for name in names if name and changed_s(workspace / name) > begun_s), "")
+    new_name = next((name for name in names if name and last_change_s(workspace / name) > begun_s), "")
     return (
         f"{new_name} was made or changed during the goal: it shows only what was written" if new_name else ""
     )
 
 
-def with_tests(call: SeenCall, tests: TestCounts) -> SeenCall:
+def with_tests(call: GoalCall, tests: TestCounts) -> GoalCall:
     """Return a call with the test counts of Whet's own run."""
     return msgspec.structs.replace(call, facts=msgspec.structs.replace(call.facts, tests=tests))
 
 
-def _named(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _NAMED_FILES
     return ", ".join(names[:_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
 

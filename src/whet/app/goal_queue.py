@@ -13,12 +13,12 @@ import apsw
 import msgspec
 
 from whet.app.goals import GoalReport, GoalWish, report
-from whet.app.reviews import start_detached
+from whet.app.reviews import start_detached_worker
 from whet.app.services import Services
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import goals, schedules
-from whet.store.database import time_of
+from whet.store.database import read_time
 from whet.store.schedules import Schedule, ScheduleGoal
 
 log: logging.Logger = logging.getLogger("whet.goals")
@@ -46,7 +46,7 @@ async def queue_goal(
     )
 
     def store(connection: apsw.Connection) -> Schedule:
-        now = iso(time_of(connection, services.clock))
+        now = iso(read_time(connection, services.clock))
         dated = msgspec.structs.replace(schedule, created=now, at=now)
         schedules.add(connection, dated, now, services.clock)
         return dated
@@ -54,13 +54,13 @@ async def queue_goal(
     stored = await services.database.write(store)
     if services.settings.schedules.worker == "auto":
         try:
-            start_detached(services.home)
+            start_detached_worker(services.home)
         except OSError as error:
             log.warning("no worker could be started for a goal: %s", error)
     return stored
 
 
-async def goal_of(services: Services, name: str) -> tuple[str, GoalReport | None]:
+async def find_goal(services: Services, name: str) -> tuple[str, GoalReport | None]:
     """Return a goal's id and report, by the goal's own id or the id of its job. The report is None while the
     goal waits for a worker.
 
@@ -70,8 +70,14 @@ async def goal_of(services: Services, name: str) -> tuple[str, GoalReport | None
 
     def read(connection: apsw.Connection) -> tuple[str, GoalReport | None]:
         schedule = schedules.get(connection, name) if name else schedules.last_goal(connection)
-        run = next(iter(schedules.runs(connection, schedule.id, 1)), None) if schedule is not None else None
-        goal = goals.of_session(connection, run.session_id) if run is not None and run.session_id else None
+        run = (
+            next(iter(schedules.list_runs(connection, schedule.id, 1)), None)
+            if schedule is not None
+            else None
+        )
+        goal = (
+            goals.find_last_goal(connection, run.session_id) if run is not None and run.session_id else None
+        )
         waits = goal is None and not (run is not None and run.finished)
         if schedule is None or not (name or waits):
             return name, report(connection, goals.get(connection, name))
@@ -84,14 +90,14 @@ async def goal_of(services: Services, name: str) -> tuple[str, GoalReport | None
 
 async def stop_goal(services: Services, name: str) -> GoalReport | None:
     """Cancel a goal; one that still waits for a worker is removed, with None returned. Raises NotFound."""
-    number, goal_report = await goal_of(services, name)
+    number, goal_report = await find_goal(services, name)
     if goal_report is None:
         await services.database.write(lambda db: schedules.remove(db, number))
         return None
     at, goal = iso(services.clock.now()), goal_report.goal
     ended = await services.database.write(
-        lambda db: goals.end(db, goal.id, "cancelled", "stopped by hand", at)
+        lambda db: goals.end_goal(db, goal.id, "cancelled", "stopped by hand", at)
     )
     if not ended:
         raise NotFound(f"this goal has ended: {goal.state}")
-    return (await goal_of(services, goal.id))[1]
+    return (await find_goal(services, goal.id))[1]

@@ -83,15 +83,15 @@ class CheckedTree(msgspec.Struct, frozen=True):
     workspace: Path = Path("/nowhere")
 
 
-def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
+def judging_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
     """Return the changed files that judge."""
-    allowed = {name for name in changed if is_allowed(name, tree.may_change)}
-    rule_targets = _made_by_rules(tree)
-    hides = _hiding(tree, changed)
+    allowed = {name for name in changed if may_change_file(name, tree.may_change)}
+    rule_targets = _rule_targets(tree)
+    hides = _hiding_files(tree, changed)
     open_ = [name for name in changed if name not in allowed | rule_targets | hides]
-    program = allowed | {name for name in open_ if _is_asked_for(name, tree, changed)}
+    program = allowed | {name for name in open_ if _is_requested_by_person(name, tree, changed)}
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
-    named_paths = _named_in(texts, tree)
+    named_paths = _paths_in_scripts(texts, tree)
     if not any(_is_test(name, text) for name, text in texts.items()):
         # No test existed before: the goal is to write them.
         program |= {name for name in open_ if changed[name] == "new" and _is_first_test(name, tree)}
@@ -108,30 +108,32 @@ def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, 
     return {name: how for name, how in changed.items() if name not in program}
 
 
-def may_be_missed(tree: CheckedTree, judging: Mapping[str, Difference]) -> frozenset[str]:
+def find_optional_files(tree: CheckedTree, judging: Mapping[str, Difference]) -> frozenset[str]:
     """Return the new files that scripts name; a script may need them, or only make an exception for them."""
     new = {name for name, how in judging.items() if how == "new" and not _SETTINGS.search(name)}
     if not new:
         return frozenset()
-    return _named_in({name: text for name in sorted(tree.was) if (text := tree.old(name))}, tree) & new
+    return (
+        _paths_in_scripts({name: text for name in sorted(tree.was) if (text := tree.old(name))}, tree) & new
+    )
 
 
-def easing(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
+def easing_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
     """Return the changed judging files that may have made existing tests pass; new tests are not among them.
 
     If there was no test, return the files that run with every program or that hide an installed module.
     """
     if not any(_is_test(name, tree.old(name)) for name in tree.was):
-        hides = _hiding(tree, changed)
+        hides = _hiding_files(tree, changed)
         return {name: how for name, how in changed.items() if name in hides or is_hook(name)}
     return {
         name: how
-        for name, how in deciding(tree, changed).items()
+        for name, how in judging_files(tree, changed).items()
         if how != "new" or not _is_first_test(name, tree)
     }
 
 
-def _hiding(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
+def _hiding_files(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
     """Return the files of new modules that hide an installed module."""
     modules: dict[str, set[str]] = {}
     for root in tree.roots:
@@ -140,11 +142,11 @@ def _hiding(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
             if name.startswith(root) and (top := _top(name, root)) not in existing:
                 modules.setdefault(top, set()).add(name)
     tops = {top for top, names in modules.items() if any(n.endswith(".py") for n in names)}
-    hiding = _found_outside(tops, tree.workspace)
+    hiding = _hidden_modules(tops, tree.workspace)
     return frozenset(name for top in hiding for name in modules.get(top, ()))
 
 
-def _made_by_rules(tree: CheckedTree) -> frozenset[str]:
+def _rule_targets(tree: CheckedTree) -> frozenset[str]:
     """Return the files that make's rules build: if one exists, make skips its rule."""
     paths: set[str] = set()
     for name in filter(_MAKEFILES.search, tree.was):
@@ -187,7 +189,7 @@ class _Mentions:
         self._imported |= imported
         self._needed |= imported - optional_imports(text) if suffix == ".py" else imported
         if suffix in _CODE and suffix != ".py":
-            self._words.setdefault(_family(suffix), set()).update(_WORDS.findall(text))
+            self._words.setdefault(_list_family_keys(suffix), set()).update(_WORDS.findall(text))
 
     def has(self, name: str, *, is_new: bool = False) -> bool:
         """Return whether a text refers to a file as a module; for a new file, in a way that requires it."""
@@ -198,7 +200,7 @@ class _Mentions:
             return stem in imported or any(part in imported for part in path.parts[:-1])
         if path.suffix == ".go":
             return True  # a package's files name each other's contents, not the files
-        return stem in self._words.get(_family(path.suffix), ()) or stem in self._imported
+        return stem in self._words.get(_list_family_keys(path.suffix), ()) or stem in self._imported
 
 
 def optional_imports(text: str) -> set[str]:
@@ -223,16 +225,16 @@ def optional_imports(text: str) -> set[str]:
     return free - needed
 
 
-def _family(suffix: str) -> str:
+def _list_family_keys(suffix: str) -> str:
     if suffix in (".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx"):
         return "js"
     return "c" if suffix in (".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh", ".m") else suffix
 
 
 def _is_program(
-    name: str, changed: Mapping[str, Difference], given: tuple[CheckedTree, _Mentions, frozenset[str]]
+    name: str, changed: Mapping[str, Difference], context: tuple[CheckedTree, _Mentions, frozenset[str]]
 ) -> bool:
-    tree, mentions, named_paths = given
+    tree, mentions, named_paths = context
     suffix = PurePosixPath(name).suffix
     if suffix in _CODE and mentions.has(name, is_new=changed[name] == "new"):
         return True
@@ -243,7 +245,7 @@ def _is_program(
     return suffix in _CODE and not _refers(tree.old(name), name, tree.was)
 
 
-def _refers(text: str, name: str, there: frozenset[str]) -> bool:
+def _refers(text: str, name: str, paths_before: frozenset[str]) -> bool:
     """Return whether a file hands over to another file of the workspace, or to a test runner."""
     if mentions_runner(text):
         return True
@@ -252,12 +254,12 @@ def _refers(text: str, name: str, there: frozenset[str]) -> bool:
     return any(
         other != name
         and (other in paths or (PurePosixPath(other).suffix in _CODE and _imports(mentions, other)))
-        for other in there
+        for other in paths_before
     )
 
 
-def _imports(known: _Mentions, other: str) -> bool:
-    return PurePosixPath(other).suffix != ".go" and known.has(other)
+def _imports(mentions: _Mentions, other: str) -> bool:
+    return PurePosixPath(other).suffix != ".go" and mentions.has(other)
 
 
 def _is_first_test(name: str, tree: CheckedTree) -> bool:
@@ -288,7 +290,7 @@ def _tests_itself(name: str, text: str) -> bool:
     return name.endswith(".py") and _FRAMEWORKS.search(text) is not None
 
 
-def is_allowed(name: str, may_change: Iterable[str]) -> bool:
+def may_change_file(name: str, may_change: Iterable[str]) -> bool:
     """Return whether the person lets a file change: they named it, its folder or a matching pattern."""
     return any(
         fnmatch(name, pattern) or name == pattern.rstrip("/") or name.startswith(pattern.rstrip("/") + "/")
@@ -296,7 +298,7 @@ def is_allowed(name: str, may_change: Iterable[str]) -> bool:
     )
 
 
-def _is_asked_for(name: str, tree: CheckedTree, changed: Mapping[str, Difference]) -> bool:
+def _is_requested_by_person(name: str, tree: CheckedTree, changed: Mapping[str, Difference]) -> bool:
     """Return whether the person's own words name a file: the command names it and it did not exist yet, or
     the goal's text names it and it is not an existing test."""
     path = PurePosixPath(name)
@@ -312,11 +314,11 @@ def _is_asked_for(name: str, tree: CheckedTree, changed: Mapping[str, Difference
     return not _is_test(name, tree.old(name)) or changed[name] == "new"
 
 
-def _named_in(texts: Mapping[str, str], tree: CheckedTree) -> frozenset[str]:
-    return _named((text for name, text in texts.items() if _speaks(name, text)), tree.command)
+def _paths_in_scripts(texts: Mapping[str, str], tree: CheckedTree) -> frozenset[str]:
+    return _named_paths((text for name, text in texts.items() if _is_runnable(name, text)), tree.command)
 
 
-def _named(texts: Iterable[str], command: str) -> frozenset[str]:
+def _named_paths(texts: Iterable[str], command: str) -> frozenset[str]:
     """Return the paths that texts name, except those that they include as part of themselves."""
     paths, taken_over = set[str](), set[str]()
     for text in (*texts, command):
@@ -329,7 +331,7 @@ def _paths(text: str) -> set[str]:
     return {path.removeprefix("./") for path in _PATHS.findall(text)}
 
 
-def _speaks(name: str, text: str) -> bool:
+def _is_runnable(name: str, text: str) -> bool:
     """Return whether a file is run, rather than read by people."""
     return (
         PurePosixPath(name).suffix not in _PROSE
@@ -342,13 +344,13 @@ def _top(name: str, root: str) -> str:
     return PurePosixPath(name.removeprefix(root)).parts[0].partition(".")[0]
 
 
-def _found_outside(tops: set[str], workspace: Path) -> set[str]:
+def _hidden_modules(tops: set[str], workspace: Path) -> set[str]:
     """Return the new top-level Python modules that hide an installed one."""
     hidden = {top for top in tops if top in sys.stdlib_module_names or top.startswith("_")}
-    return hidden | _installed(sorted(top for top in tops - hidden if top.isidentifier()), workspace)
+    return hidden | _installed_modules(sorted(top for top in tops - hidden if top.isidentifier()), workspace)
 
 
-def _installed(modules: list[str], workspace: Path) -> set[str]:
+def _installed_modules(modules: list[str], workspace: Path) -> set[str]:
     """Return the modules that the interpreters of the search path have installed; these interpreters do not
     see the workspace.
 

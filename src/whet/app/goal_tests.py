@@ -45,7 +45,7 @@ def new_program(command: str, folder: Path, begun_s: float) -> str:
     if run is None:
         return ""
     folder = run_folder(command, folder)
-    return next((str(path) for path in _programs(run, folder) if changed_s(path) > begun_s), "")
+    return next((str(path) for path in _programs(run, folder) if last_change_s(path) > begun_s), "")
 
 
 def run_folder(command: str, folder: Path) -> Path:
@@ -56,7 +56,7 @@ def run_folder(command: str, folder: Path) -> Path:
     return folder
 
 
-def again(command: str, folder: Path) -> str:
+def rerunnable_part(command: str, folder: Path) -> str:
     """Return the part of a command in `folder` that runs tests and that Whet can run from there itself, or an
     empty string."""
     test_command = extract_test_run(command)
@@ -164,7 +164,7 @@ def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
         yield from (module / f"{run.runner}.py", module / run.runner / "__init__.py")
 
 
-def changed_s(path: Path) -> float:
+def last_change_s(path: Path) -> float:
     """Return when a file, or its link's target, last changed (ctime in s), or 0.0 if it does not exist."""
     try:
         return max(path.lstat().st_ctime, path.stat().st_ctime) if not path.is_dir() else 0.0

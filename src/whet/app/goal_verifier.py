@@ -16,14 +16,14 @@ from whet.contract.tools import ToolContext, ToolOutput
 from whet.regular import open_regular
 from whet.sandbox.policy import Opening
 from whet.tools.confined import Confined
-from whet.tools.shell import Shell, job
+from whet.tools.shell import Shell, command_spec
 from whet.tools.toolsets.terminal import ShellLimits
 
 if TYPE_CHECKING:
     from whet.app.services import Services
 
 _MOST_FILES = 2_000
-_SAID_CHARS = 4_000
+_OUTPUT_CHARS = 4_000
 _QUIET = re.compile(
     r"[>|]|\s-\w*q\w*q|\s-q\s+-q|--co\b|--collect-only|--no-summary|--silent|--quiet|--version|--help"
 )
@@ -33,7 +33,7 @@ _OWN_BYTECODE = {"PYTHONPYCACHEPREFIX": "/dev/null/bytecode", "PYTHONDONTWRITEBY
 _MOVING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?\s*(?:ms|s|seconds?)\b")
 
 
-def guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -> dict[str, str]:
+def hash_guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -> dict[str, str]:
     """Return the hashes of the files that a verifier names (all files of a folder in the workspace) and of
     the files in `more`.
 
@@ -56,13 +56,13 @@ def guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -> dic
     return dict(sorted(hashes.items())[:_MOST_FILES])
 
 
-def changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
+def find_changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
     """Return the verifier's files that differ from their recorded hashes."""
     root = workspace.resolve()
     return [path for path, digest in guarded.items() if _hash(root / path) != digest]
 
 
-async def verify(
+async def run_verifier(
     services: Services, workspace: Path, command: str, goal_id: str, instead: Path | None = None
 ) -> ToolOutput:
     """Run the verifier in the sandbox and return its output. `instead` is a copy of the workspace to run it
@@ -72,16 +72,18 @@ async def verify(
     owner = f"goal {goal_id}"
     if instead is not None:
         folder, source, target = instead, str(workspace), str(instead)
-        command = _moved(command, source, target)
-        environment = {name: _moved(value, source, target) for name, value in environment.items()}
+        command = _replace_folder(command, source, target)
+        environment = {name: _replace_folder(value, source, target) for name, value in environment.items()}
         owner += " as it was"
         services.confinement.get().open(owner, [Opening("read", source)])
     environment |= _OWN_BYTECODE
-    context = ToolContext(owner, "", "verify", folder, lambda text: None, _nobody)
+    context = ToolContext(owner, "", "verify", folder, lambda text: None, _give_no_answer)
     confined = Confined(services.confinement.get(), context)
-    shell_job = await confined.jailed(job(folder, command, "", ("", False, False), (limits, environment)))
+    shell_job = await confined.jailed(
+        command_spec(folder, command, "", ("", False, False), (limits, environment))
+    )
     output = await Shell(services.processes.get(), limits).run(shell_job, limits.timeout_s, context.output)
-    return confined.explained(shell_job, output)
+    return confined.explain_failure(shell_job, output)
 
 
 def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
@@ -99,36 +101,36 @@ def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
     return counts is not None and counts.passed > 0 and not counts.failed
 
 
-def said_by(output: ToolOutput) -> str:
+def output_end(output: ToolOutput) -> str:
     """Return the end of a verifier's output, as the model reads it."""
-    return output.text[-_SAID_CHARS:]
+    return output.text[-_OUTPUT_CHARS:]
 
 
-def mark_of(said: str) -> str:
+def output_hash(text: str) -> str:
     """Return a hash of an output without durations and addresses: an equal hash means nothing new."""
-    return hashlib.sha256(_MOVING.sub("", said).encode("utf-8", "replace")).hexdigest()[:16]
+    return hashlib.sha256(_MOVING.sub("", text).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-async def _nobody(question: str, choices: Sequence[str]) -> str | None:
+async def _give_no_answer(question: str, choices: Sequence[str]) -> str | None:
     await asyncio.sleep(0)
     return None
 
 
-def _moved(text: str, here: str, there: str) -> str:
+def _replace_folder(text: str, source: str, target: str) -> str:
     """Replace paths below one folder by paths below another in a text."""
-    return re.sub(re.escape(here) + r"(?![\w.-])", lambda found: there, text)
+    return re.sub(re.escape(source) + r"(?![\w.-])", lambda found: target, text)
 
 
-def _files(place: Path) -> list[Path]:
-    if place.is_file():
-        return [place]
-    if not place.is_dir():
+def _files(root: Path) -> list[Path]:
+    if root.is_file():
+        return [root]
+    if not root.is_dir():
         return []
     hidden = (".", "__pycache__")
     return [
         path
-        for path in sorted(place.rglob("*"))
-        if path.is_file() and not any(part.startswith(hidden) for part in path.relative_to(place).parts)
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not any(part.startswith(hidden) for part in path.relative_to(root).parts)
     ][:_MOST_FILES]
 
 

@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from whet.contract.errors import ConfigError
-from whet.contract.texts import plural, short, typed_number
+from whet.contract.texts import parse_typed_number, plural, short
 
 if TYPE_CHECKING:
     from whet.app.goals import GoalReport, GoalWish
@@ -19,7 +19,7 @@ USAGE = (
 )
 _VALUED = ("--verify", "--budget", "--steps", "--guard", "--may-change")
 _OPTION = re.compile(rf"(?:^|(?<=\s))(?:{'|'.join(_VALUED)})(?=[=\s]|$)")
-_SAID_CHARS = 600
+_TEXT_CHARS = 600
 _SHOWN_CHARS = 60
 _BY_VERIFIER = (
     "This is a goal. When your turn ends, Whet runs `{verify}` and goes on until it passes; what it prints"
@@ -33,17 +33,17 @@ _BY_CLAIMS = (
 _TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
 
 
-def message_of(goal: GoalRow) -> str:
+def round_message(goal: GoalRow) -> str:
     """Return the message that begins a round. Text that no person typed (instructions, verifier output, the
     agent's claims) is put in a tag, so that nothing is learned from it as the person's wish."""
     if goal.round == 0:
         instructions = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
-        return f"{goal.text}\n\n{_tagged(instructions)}"
+        return f"{goal.text}\n\n{_put_in_tag(instructions)}"
     reason = f"`{goal.verify}` did not pass:\n{goal.said}" if goal.verify else goal.said
-    return f"{_tagged(f'The goal is not reached yet. {reason}')}\n\nGo on: {goal.text}"
+    return f"{_put_in_tag(f'The goal is not reached yet. {reason}')}\n\nGo on: {goal.text}"
 
 
-def _tagged(text: str) -> str:
+def _put_in_tag(text: str) -> str:
     return f"<goal-check>\n{_TAG.sub('&lt;', text)}\n</goal-check>"
 
 
@@ -66,7 +66,7 @@ def parse_goal(text: str) -> GoalWish:
     # command.
     first = _OPTION.search(text)
     text_parts = (
-        [_unquoted(text[: first.start()].strip())] if first is not None else [_unquoted(text.strip())]
+        [_strip_quotes(text[: first.start()].strip())] if first is not None else [_strip_quotes(text.strip())]
     )
     try:
         words = shlex.split(text[first.start() :]) if first is not None else []
@@ -83,7 +83,7 @@ def parse_goal(text: str) -> GoalWish:
         if not value:
             raise ConfigError(f"{name} needs a value", hint=USAGE)
         options.setdefault(name, []).append(value)
-    steps = typed_number(steps_text := options.get("--steps", ["0"])[-1])
+    steps = parse_typed_number(steps_text := options.get("--steps", ["0"])[-1])
     if steps is None:
         raise ConfigError(f"--steps takes a number, not {steps_text[:40]!r}", hint=USAGE)
     if not (goal_text := " ".join(text_parts).strip()):
@@ -98,7 +98,7 @@ def parse_goal(text: str) -> GoalWish:
     )
 
 
-def _unquoted(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     inner = text[1:-1]
     return (
         inner
@@ -107,21 +107,21 @@ def _unquoted(text: str) -> str:
     )
 
 
-def told(done: GoalReport) -> str:
+def result_text(done: GoalReport) -> str:
     """Return the result of a goal as text: its state, the effects of its calls, and the reason if it was not
     reached."""
     goal = done.goal
     spent = f", ${done.spent_usd:.2f}" if done.spent_usd else ""
-    lines = [f"goal {goal.state}: {goal.text}", taken(done) + spent]
+    lines = [f"goal {goal.state}: {goal.text}", progress_text(done) + spent]
     if done.receipt.parts:
         lines.append(done.receipt.line)
-    lines += shown_by(done)
+    lines += claim_lines(done)
     if goal.state != "achieved":
-        lines += [detail for detail in (goal.note, goal.said[-_SAID_CHARS:]) if detail]
+        lines += [detail for detail in (goal.note, goal.said[-_TEXT_CHARS:]) if detail]
     return "\n".join(lines)
 
 
-def shown_by(done: GoalReport) -> list[str]:
+def claim_lines(done: GoalReport) -> list[str]:
     """Return one line for each claim that proves a goal without a verifier."""
     return [
         f"shown by {claim.kind} {short(claim.call, _SHOWN_CHARS)}: “{short(claim.shows, _SHOWN_CHARS)}”"
@@ -129,7 +129,7 @@ def shown_by(done: GoalReport) -> list[str]:
     ]
 
 
-def taken(done: GoalReport) -> str:
+def progress_text(done: GoalReport) -> str:
     """Return how many rounds and steps a goal took, and how its verifier ended."""
     counts = ((done.goal.round, "round"), (done.steps, "step"))
     parts = [plural(number, word) for number, word in counts]

@@ -16,11 +16,11 @@ import msgspec
 
 from whet.agent.session import Session, TurnLimits
 from whet.app import goal_verifier
-from whet.app.following import follow, run_to_rest
-from whet.app.goal_claims import GoalClaim, refusals
-from whet.app.goal_judge import GoalJudge, borne_out, goal_calls, seen_now
-from whet.app.goal_roles import is_allowed
-from whet.app.goal_words import message_of
+from whet.app.following import run_followups, run_with_followups
+from whet.app.goal_claims import GoalClaim, find_refusals
+from whet.app.goal_judge import GoalJudge, accepted_claims, add_current_state, goal_calls
+from whet.app.goal_roles import may_change_file
+from whet.app.goal_words import round_message
 from whet.app.recording import Recordings
 from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
 from whet.clock import iso
@@ -31,7 +31,7 @@ from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.store import facts, goals, sessions, wallet
 from whet.store.database import StateDatabase
 from whet.store.goals import GoalRow, GoalState
-from whet.store.jobs import Queued
+from whet.store.jobs import QueuedJob
 from whet.tools.signature import tool
 
 if TYPE_CHECKING:
@@ -76,11 +76,13 @@ def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
         tool's name; `shows` is copied from its result, for an edit names the file, for what was sent or noted
         is copied from that. Every pointer is checked."""
         goal, session_calls = await database.read(
-            lambda db: (goals.of_session(db, ctx.session_id), goal_calls(db, ctx.session_id))
+            lambda db: (goals.find_last_goal(db, ctx.session_id), goal_calls(db, ctx.session_id))
         )
         if goal is None:
             raise ToolError("there is no goal here")
-        if why := refusals(claims, await seen_now(recordings, ctx.workspace, goal, session_calls)):
+        if why := find_refusals(
+            claims, await add_current_state(recordings, ctx.workspace, goal, session_calls)
+        ):
             return ToolOutput("Not finished:\n" + "\n".join(why), error_kind="failed")
         return ToolOutput("Accepted. End your turn now.")
 
@@ -114,7 +116,7 @@ class GoalRunner:
         goal_extras = self._extras(extras)
         if session_id:
             return await self.opener.open_session(session_id, extras=goal_extras)
-        title = sessions.title_of(wish.text)
+        title = sessions.make_title(wish.text)
         return await self.opener.new_session(
             title=title, whose=Principal(tools=goal_extras.tools), extras=goal_extras
         )
@@ -122,14 +124,16 @@ class GoalRunner:
     async def begin(self, wish: GoalWish, session: Session) -> GoalRow:
         """Store a goal in this session, which must have no open goal. Raises StoreBusy."""
         services = self.services
-        hashes = goal_verifier.guarded_files(wish.verify, session.workspace)
-        guarded = {name: digest for name, digest in hashes.items() if not is_allowed(name, wish.may_change)}
+        hashes = goal_verifier.hash_guarded_files(wish.verify, session.workspace)
+        guarded = {
+            name: digest for name, digest in hashes.items() if not may_change_file(name, wish.may_change)
+        }
         goal = GoalRow(
             id=services.clock.new_id(),
             session=session.id,
             text=wish.text,
             verify=wish.verify,
-            guarded=guarded | goal_verifier.guarded_files("", session.workspace, wish.guard),
+            guarded=guarded | goal_verifier.hash_guarded_files("", session.workspace, wish.guard),
             budget_usd=wish.budget_usd,
             max_steps=wish.steps,
             state="running",
@@ -156,7 +160,7 @@ class GoalRunner:
             self.services.models.open_wallet(self.services.database, self.services.clock)
         try:
             while goal.state in goals.OPEN:
-                goal = await self._round(goal, session)
+                goal = await self._run_round(goal, session)
                 if goal.state == "paused":
                     break
         except BaseException:
@@ -164,7 +168,7 @@ class GoalRunner:
             raise
         return goal
 
-    async def _round(self, goal: GoalRow, session: Session) -> GoalRow:
+    async def _run_round(self, goal: GoalRow, session: Session) -> GoalRow:
         limits = await self._limits(goal, session)
         if isinstance(limits, str):
             return await self._end(goal, "budget", limits)
@@ -185,8 +189,8 @@ class GoalRunner:
         key = session.log.live.key
         steps, spent = await self.services.database.read(
             lambda db: (
-                goals.steps_taken(db, key, goal.first_turn),
-                wallet.spent(db, ("goal", goal.id))[0],
+                goals.count_steps(db, key, goal.first_turn),
+                wallet.read_spending(db, ("goal", goal.id))[0],
             )
         )
         if goal.max_steps and steps >= goal.max_steps:
@@ -201,20 +205,20 @@ class GoalRunner:
         """Run the round's turn or resume it. Return None if it has already ended."""
         if goal.asked > goal.round:
             try:
-                return await run_to_rest(self.opener.helpers, session, None, self.emit)
+                return await run_with_followups(self.opener.helpers, session, None, self.emit)
             except NotFound:
-                return await follow(self.opener.helpers, session, self.emit, None)
+                return await run_followups(self.opener.helpers, session, self.emit, None)
 
-        def asked(connection: apsw.Connection) -> Sequence[Queued]:
-            goals.ask(connection, goal)
+        def record_request(connection: apsw.Connection) -> Sequence[QueuedJob]:
+            goals.note_round_message(connection, goal)
             return ()
 
-        message = session.user_message(message_of(goal))
-        return await run_to_rest(self.opener.helpers, session, message, self.emit, asked)
+        message = session.user_message(round_message(goal))
+        return await run_with_followups(self.opener.helpers, session, message, self.emit, record_request)
 
-    async def _keep(self, goal: GoalRow, said: str, *, passed: bool) -> GoalRow:
+    async def _keep(self, goal: GoalRow, text: str, *, passed: bool) -> GoalRow:
         """Store the result of a round."""
-        mark = goal_verifier.mark_of(said)
+        mark = goal_verifier.output_hash(text)
         stalled = goal.stalled + 1 if mark == goal.mark else 0
         state: GoalState = "achieved" if passed else "running"
         note = ""
@@ -224,13 +228,13 @@ class GoalRunner:
             goal,
             round=goal.round + 1,
             state=state,
-            said=said,
+            said=text,
             stalled=stalled,
             mark=mark,
             note=note,
             ended="" if state in goals.OPEN else iso(self.services.clock.now()),
         )
-        await self.services.database.write(lambda db: goals.judge(db, judged))
+        await self.services.database.write(lambda db: goals.store_judgement(db, judged))
         stored = await self._stored(goal)
         if stored.state not in goals.OPEN:
             GoalJudge(self.services).forget(stored)
@@ -242,7 +246,7 @@ class GoalRunner:
 
     async def _end(self, goal: GoalRow, state: GoalState, note: str) -> GoalRow:
         at = iso(self.services.clock.now())
-        await self.services.database.write(lambda db: goals.end(db, goal.id, state, note, at))
+        await self.services.database.write(lambda db: goals.end_goal(db, goal.id, state, note, at))
         if state not in goals.OPEN:
             GoalJudge(self.services).forget(goal)
         self.emit(Notice(f"goal: {state} ({note})"))
@@ -255,9 +259,9 @@ class GoalRunner:
 def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
     """Return a report of a goal, computed from its calls."""
     key = sessions.key_of(connection, goal.session)
-    usd, tokens = wallet.spent(connection, ("goal", goal.id))
-    done = facts.summed(facts.of_session(connection, key, since_turn=goal.first_turn))
+    usd, tokens = wallet.read_spending(connection, ("goal", goal.id))
+    done = facts.sum_up(facts.list_session_facts(connection, key, since_turn=goal.first_turn))
     if goal.verify and goal.state == "achieved":
         done = msgspec.structs.replace(done, state="none")  # the verifier ran after all of it
-    steps = goals.steps_taken(connection, key, goal.first_turn)
-    return GoalReport(goal, done, steps, usd, tokens, borne_out(connection, goal))
+    steps = goals.count_steps(connection, key, goal.first_turn)
+    return GoalReport(goal, done, steps, usd, tokens, accepted_claims(connection, goal))

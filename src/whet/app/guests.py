@@ -24,9 +24,9 @@ class GuestGate:
     """Refuses a guest's commands if no sandbox confines them, else asks `gate`. `status` describes the
     sandbox of this worker."""
 
-    def __init__(self, gate: Gate, standing: Callable[[], EngineStatus]) -> None:
+    def __init__(self, gate: Gate, status: Callable[[], EngineStatus]) -> None:
         self._gate = gate
-        self._standing = standing
+        self._standing = status
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Decide, as the Gate contract requires."""

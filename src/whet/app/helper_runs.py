@@ -21,7 +21,7 @@ import msgspec
 from whet.agent.interruption import finish_shielded
 from whet.agent.session import InboxEntry, Session
 from whet.app import helper_turns, worktrees
-from whet.app.helper_turns import line_of, result_of
+from whet.app.helper_turns import activity_line, result_of
 from whet.clock import iso
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import ToolError, WhetError
@@ -30,7 +30,7 @@ from whet.contract.tools import ToolContext, ToolOutput
 from whet.store import claims, helper_rows, sessions
 from whet.store.database import StateDatabase
 from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
-from whet.store.jobs import Queued
+from whet.store.jobs import QueuedJob
 
 if TYPE_CHECKING:
     from whet.app.services import Services
@@ -43,7 +43,7 @@ _MOST_WAIT_S = 3_600.0
 
 
 @dataclass(slots=True)
-class HelperAtWork:
+class RunningHelper:
     """A helper that runs in this process. `session` is set once it has begun; `lines` are the last lines of
     its activity."""
 
@@ -78,7 +78,7 @@ class HelperRuns:
         self._listeners = listeners
         self._owner = claims.owner_name(services.clock.new_id())
         self._places = asyncio.Semaphore(services.settings.agent.delegate_parallel)
-        self._at_work: dict[str, HelperAtWork] = {}
+        self._at_work: dict[str, RunningHelper] = {}
         self._parents: set[str] = set()
 
     async def delegate(self, parent: ToolContext, wish: HelperWish) -> ToolOutput:
@@ -94,16 +94,16 @@ class HelperRuns:
                 f"[{row.name} works in the background; its result comes by itself. See process]"
             )
         if row.state == "open":
-            await self._services.database.append(lambda db: helper_rows.hold(db, row.id, self._owner))
+            await self._services.database.append(lambda db: helper_rows.set_owner(db, row.id, self._owner))
             try:
-                await self._work(HelperAtWork(row), parent)
+                await self._work(RunningHelper(row), parent)
             except WhetError as error:
                 await self._end(row, "failed", error.message, self._owner)
             except BaseException as error:
                 reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "crashed"
                 await finish_shielded(self._end(row, reason, "its call was cut off", self._owner))
                 raise
-        return await self.with_edits(await self.stored(row.id), result_of)
+        return await self.merge_edits(await self.stored(row.id), result_of)
 
     async def order(self, parent_id: str, call: str, wish: HelperWish) -> HelperRow:
         """Store a new helper, or return the one that was stored for this call before."""
@@ -126,7 +126,7 @@ class HelperRuns:
         """Run a stored helper in the background of this process, unless it already runs here."""
         self._parents.add(row.parent)
         if row.id not in self._at_work:
-            at_work = self._at_work[row.id] = HelperAtWork(row)
+            at_work = self._at_work[row.id] = RunningHelper(row)
             at_work.task = asyncio.create_task(self._in_background(at_work, buffers))
             at_work.task.add_done_callback(lambda task: self._seen(at_work, task))
 
@@ -139,11 +139,11 @@ class HelperRuns:
                 self.begin(row)
             elif row.merge is not None and not (row.merge.done or row.merge.conflicts):
                 try:
-                    await self.with_edits(row, result_of)
+                    await self.merge_edits(row, result_of)
                 except ToolError as error:
                     log.warning("%s: its edits are half merged: %s", row.name, error.message)
 
-    def at_work(self, row: HelperRow) -> HelperAtWork | None:
+    def running_helper(self, row: HelperRow) -> RunningHelper | None:
         """Return a helper that runs in this process, or None."""
         return self._at_work.get(row.id)
 
@@ -153,31 +153,31 @@ class HelperRuns:
 
     async def of(self, parent_id: str) -> list[HelperRow]:
         """Return a session's helpers, in the order in which they were requested."""
-        return await self._services.database.read(lambda db: helper_rows.of_parent(db, parent_id))
+        return await self._services.database.read(lambda db: helper_rows.list_helpers(db, parent_id))
 
     def runs_for(self, parent_id: str) -> bool:
         """Return whether a helper of a session runs in this process."""
         return any(helper.row.parent == parent_id for helper in self._at_work.values())
 
-    def arrival(self, parent_id: str) -> InboxEntry | None:
+    def next_result(self, parent_id: str) -> InboxEntry | None:
         """Return the next result that was not delivered to a session, with the write that marks it as
         delivered, or None."""
         if parent_id not in self._parents:
             return None
-        row = self._services.database.read_now(lambda db: helper_rows.ready(db, parent_id))
+        row = self._services.database.read_now(lambda db: helper_rows.find_next_result(db, parent_id))
         if row is None:
             return None
         at = iso(self._services.clock.now())
 
-        def delivered(connection: apsw.Connection) -> Sequence[Queued]:
+        def mark_delivered(connection: apsw.Connection) -> Sequence[QueuedJob]:
             helper_rows.deliver(connection, row.id, at)
             return ()
 
-        return InboxEntry(helper_turns.message_of(row), delivered, helper_turns.told(row))
+        return InboxEntry(helper_turns.result_message(row), mark_delivered, helper_turns.end_notice(row))
 
-    async def next_arrival(self, parent_id: str) -> InboxEntry | None:
+    async def wait_for_result(self, parent_id: str) -> InboxEntry | None:
         """Wait for the next result of a session; None if no helper of the session runs here."""
-        while (entry := self.arrival(parent_id)) is None:
+        while (entry := self.next_result(parent_id)) is None:
             tasks = [
                 helper.task
                 for helper in self._at_work.values()
@@ -203,10 +203,10 @@ class HelperRuns:
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def _in_background(self, at_work: HelperAtWork, buffers: Buffers | None) -> None:
+    async def _in_background(self, at_work: RunningHelper, buffers: Buffers | None) -> None:
         row, services = at_work.row, self._services
         while not await services.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
-            if not await self._is_left_open(row.id):
+            if not await self._wait_for_owner(row.id):
                 return
         services.database.keep_claims()
         try:
@@ -214,9 +214,9 @@ class HelperRuns:
         except WhetError as error:
             await self._end(row, "failed", error.message, self._owner)
         finally:
-            services.database.submit(lambda db: helper_rows.leave(db, row.id, self._owner))
+            services.database.submit(lambda db: helper_rows.release(db, row.id, self._owner))
 
-    async def _is_left_open(self, helper_id: str) -> bool:
+    async def _wait_for_owner(self, helper_id: str) -> bool:
         """Wait until no other program runs a helper, such as one that is being killed. Return False if the
         helper has ended."""
         while (row := await self.stored(helper_id)).state == "open":
@@ -225,19 +225,19 @@ class HelperRuns:
             await asyncio.sleep(_LOOK_EVERY_S)
         return False
 
-    def _seen(self, at_work: HelperAtWork, task: asyncio.Task[None]) -> None:
+    def _seen(self, at_work: RunningHelper, task: asyncio.Task[None]) -> None:
         """Handle the end of a helper's task, including a crash."""
         self._at_work.pop(at_work.row.id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s crashed", at_work.row.name, exc_info=error)
-            ended = helper_turns.ended(at_work.row, "crashed", "", type(error).__name__, self._now())
-            self._services.database.submit(lambda db: helper_rows.end(db, ended, self._owner))
+            ended = helper_turns.end_row(at_work.row, "crashed", "", type(error).__name__, self._now())
+            self._services.database.submit(lambda db: helper_rows.end_helper(db, ended, self._owner))
         if not task.cancelled():
             for tell in self._listeners:
                 tell(at_work.row)
 
     async def _work(
-        self, at_work: HelperAtWork, parent: ToolContext | None, buffers: Buffers | None = None
+        self, at_work: RunningHelper, parent: ToolContext | None, buffers: Buffers | None = None
     ) -> None:
         """Run a helper's turns until it has ended."""
         services, row = self._services, at_work.row
@@ -245,7 +245,7 @@ class HelperRuns:
             services.models.open_wallet(services.database, services.clock)
 
         def show(event: Event) -> None:
-            if line := line_of(event):
+            if line := activity_line(event):
                 at_work.said.append(line)
                 if parent is not None:
                     parent.output(line + "\n")
@@ -256,7 +256,7 @@ class HelperRuns:
             at_work.session = child
             services.gate.adopt(child.id, row.parent)
             watcher = services.plugins.sessions if services.plugins is not None else None
-            await helper_turns.run(child, row, self.stored, show, parent, watcher)
+            await helper_turns.run_helper(child, row, self.stored, show, parent, watcher)
 
     async def _folder(self, row: HelperRow) -> Path | None:
         """Return the helper's own working tree, created if necessary, or None if it works in its parent's."""
@@ -268,25 +268,27 @@ class HelperRuns:
         tree = row.tree or (await self.stored(row.id)).tree
         if tree is None:
             trees_folder = services.home.whole.with_name(f"{services.home.whole.name}-worktrees")
-            tree = planned = await asyncio.to_thread(worktrees.plan, workspace, row.id, trees_folder)
-            await services.database.append(lambda db: helper_rows.keep_tree(db, row.id, planned))
-        return await asyncio.to_thread(worktrees.make, tree, row.id, workspace)
+            tree = planned = await asyncio.to_thread(worktrees.plan_tree, workspace, row.id, trees_folder)
+            await services.database.append(lambda db: helper_rows.store_tree(db, row.id, planned))
+        return await asyncio.to_thread(worktrees.check_out_tree, tree, row.id, workspace)
 
     async def _session(self, row: HelperRow, folder: Path | None, buffers: Buffers | None) -> Session:
-        existing = await self._services.database.read(lambda db: sessions.existing(db, {row.session}))
+        existing = await self._services.database.read(
+            lambda db: sessions.filter_existing_ids(db, {row.session})
+        )
         return await self._open_helper(
             row, folder, None if folder is not None else buffers, is_there=bool(existing)
         )
 
-    async def with_edits(
-        self, row: HelperRow, told: Callable[[HelperRow, MergePlan | None], ToolOutput]
+    async def merge_edits(
+        self, row: HelperRow, write_result: Callable[[HelperRow, MergePlan | None], ToolOutput]
     ) -> ToolOutput:
         """Merge the edits of a helper from its own working tree, and return its result."""
         tree = row.tree
         is_over = row.merge is not None and bool(row.merge.done or row.merge.conflicts)
         if tree is None or is_over or row.reason not in ("answered", "budget"):
-            return told(row, row.merge)
-        return await _merge_tree(self._services.database, row, tree, told)
+            return write_result(row, row.merge)
+        return await _merge_tree(self._services.database, row, tree, write_result)
 
     async def wait(self, row: HelperRow, limit_s: float) -> HelperRow:
         """Wait for a helper's end, at most `limit_s`, and return its row then."""
@@ -303,8 +305,8 @@ class HelperRuns:
     async def _end(self, row: HelperRow, reason: str, error: str, owner: str = "") -> None:
         """End a helper without an answer, unless another process than `owner` runs it; an empty owner means
         any."""
-        ended = helper_turns.ended(row, reason, "", error, self._now())
-        await self._services.database.append(lambda db: helper_rows.end(db, ended, owner))
+        ended = helper_turns.end_row(row, reason, "", error, self._now())
+        await self._services.database.append(lambda db: helper_rows.end_helper(db, ended, owner))
 
     async def stored(self, helper_id: str) -> HelperRow:
         """Return a helper's row as stored."""
@@ -329,7 +331,7 @@ async def _merge_tree(
         return earlier_plans[0]
 
     def store_plan(plan: MergePlan) -> None:
-        work = database.append(lambda db: helper_rows.keep_merge(db, row.id, plan))
+        work = database.append(lambda db: helper_rows.store_merge(db, row.id, plan))
         asyncio.run_coroutine_threadsafe(work, loop).result()
 
     plan = await asyncio.to_thread(worktrees.merge, tree, row.id, read_earlier, store_plan)

@@ -17,18 +17,18 @@ import msgspec
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, TurnObserver
 from whet.clock import Clock, iso
-from whet.contract.answers import misfit
+from whet.contract.answers import find_json_mismatch
 from whet.contract.events import Emit, EndReason, Event, Notice, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.foreign_regex import RegexTooSlow, regex_matches
 from whet.store import helper_rows
 from whet.store.helper_rows import HelperRow, MergePlan
-from whet.store.jobs import AtEnd, Queued
+from whet.store.jobs import AtEnd, QueuedJob
 from whet.store.transcript import TurnRecord
 from whet.tools.output import clean
 
-LEFT_OUT = frozenset({"asks", "delegates", "notes", "skills", "owner"})
+EXCLUDED_TAGS = frozenset({"asks", "delegates", "notes", "skills", "owner"})
 """Tags of the tools that a helper does not have."""
 _MOST_TURNS = 5
 _TAG = re.compile(r"<(?=/?helper\b)", re.IGNORECASE)
@@ -38,11 +38,11 @@ _STOPPED = "The program stopped while you worked. Look at how far you are, and g
 class Watcher(Protocol):
     """Is notified about child sessions; never raises."""
 
-    async def child_began(self, parent_id: str, child_id: str, task: str) -> None:
+    async def before_child(self, parent_id: str, child_id: str, task: str) -> None:
         """Called when a child session begins."""
         ...
 
-    async def child_ended(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
+    async def after_child(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
         """Called when a child session has ended; `end` is None if it was cancelled or crashed."""
         ...
 
@@ -60,30 +60,30 @@ class HelperObserver(TurnObserver):
         )
         now, error = iso(self._clock.now()), turn.error
 
-        def work(connection: apsw.Connection) -> Sequence[Queued]:
-            row = helper_rows.of_session(connection, session.id)
+        def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
+            row = helper_rows.find_by_session(connection, session.id)
             if row is None or row.state != "open" or reason == "cancelled":
                 return ()
             why = (
-                misfit(answer, row.wish.schema, _fits_pattern)
+                find_json_mismatch(answer, row.wish.schema, _fits_pattern)
                 if reason == "answered" and row.wish.schema
                 else ""
             )
             if not why:
-                helper_rows.end(connection, ended(row, reason, answer, error, now))
+                helper_rows.end_helper(connection, end_row(row, reason, answer, error, now))
             elif turn.number >= _MOST_TURNS:
-                helper_rows.end(
-                    connection, ended(row, "failed", answer, f"its answer does not fit: {why}", now)
+                helper_rows.end_helper(
+                    connection, end_row(row, "failed", answer, f"its answer does not fit: {why}", now)
                 )
             return ()
 
         return work
 
 
-async def run(
+async def run_helper(
     child: Session,
     row: HelperRow,
-    stored: Callable[[str], Awaitable[HelperRow]],
+    read_row: Callable[[str], Awaitable[HelperRow]],
     show: Emit,
     parent: ToolContext | None,
     watcher: Watcher | None,
@@ -91,15 +91,15 @@ async def run(
     """Run a helper's turns until its row has ended. The transcript is stored as it grows."""
     end: TurnEnd | None = None
     if watcher is not None:
-        await watcher.child_began(row.parent, child.id, row.wish.task)
+        await watcher.before_child(row.parent, child.id, row.wish.task)
     try:
-        while (row := await stored(row.id)).state == "open":
+        while (row := await read_row(row.id)).state == "open":
             around = parent.paused if parent is not None else nullcontext
             end = await run_turn(child, _message(child, row), show, around=around)
     finally:
         await child.context.aclose()
         if watcher is not None:
-            await watcher.child_ended(row.parent, child.id, end)
+            await watcher.after_child(row.parent, child.id, end)
         await child.log.details.end("completed")
 
 
@@ -108,7 +108,7 @@ def title_of(task: str) -> str:
     return task.strip().splitlines()[0][:60] if task.strip() else ""
 
 
-def ended(row: HelperRow, reason: str, answer: str, error: str, at: str) -> HelperRow:
+def end_row(row: HelperRow, reason: str, answer: str, error: str, at: str) -> HelperRow:
     """Return a helper's row with its end filled in."""
     return msgspec.structs.replace(row, state="ended", reason=reason, answer=answer, error=error, ended=at)
 
@@ -116,7 +116,7 @@ def ended(row: HelperRow, reason: str, answer: str, error: str, at: str) -> Help
 def result_of(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
     """Return the result of the call that waited for a helper."""
     footer = f"[helper session {row.session}: {row.reason}]"
-    edits = _edits(row, merged)
+    edits = _edits_text(row, merged)
     if row.reason == "answered":
         text = "\n\n".join(part for part in (row.answer, edits, footer) if part)
         return ToolOutput(text, error_kind="failed" if merged is not None and merged.conflicts else "")
@@ -124,15 +124,15 @@ def result_of(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
     return ToolOutput(text, error_kind="cancelled" if row.reason == "cancelled" else "failed")
 
 
-def ended_line(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
+def ended_output(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
     """Return the output of looking at a helper that has ended; its result is a separate message."""
     line = f"[{row.name} has ended: {row.reason}; its result is a message of its own]"
-    edits = _edits(row, merged or row.merge)
+    edits = _edits_text(row, merged or row.merge)
     conflicts = merged is not None and bool(merged.conflicts)
     return ToolOutput("\n".join(filter(None, (edits, line))), error_kind="failed" if conflicts else "")
 
 
-def message_of(row: HelperRow) -> Message:
+def result_message(row: HelperRow) -> Message:
     """Return a background helper's result as a message to its parent, tagged as not typed by a person."""
     text = "\n\n".join(filter(None, (row.answer, row.error)))
     edits = ""
@@ -142,12 +142,12 @@ def message_of(row: HelperRow) -> Message:
     return Message(role="user", content=f"{head}\n{_TAG.sub('&lt;', text)}{edits}\n</helper>")
 
 
-def told(row: HelperRow) -> str:
+def end_notice(row: HelperRow) -> str:
     """Return the line that a person sees when a background helper has ended."""
     return f"{row.name} has ended: {row.reason} ({title_of(row.wish.task)})"
 
 
-def line_of(event: Event) -> str:
+def activity_line(event: Event) -> str:
     """Return an event of a helper as a line to show, or an empty string if the event is not shown."""
     if isinstance(event, ToolStarted):
         return f"{event.name} {event.arguments[:120]}"
@@ -163,7 +163,7 @@ def _message(child: Session, row: HelperRow) -> Message | None:
     if not child.log.messages:
         return Message(role="user", content=_task(row))
     if row.wish.schema and child.log.messages[-1].is_final:
-        why = misfit(child.last_answer, row.wish.schema, _fits_pattern)
+        why = find_json_mismatch(child.last_answer, row.wish.schema, _fits_pattern)
         again = f"That does not fit the schema: {why}. Answer again, with the JSON alone." if why else ""
         return Message(role="user", content=again or _STOPPED)
     return Message(role="user", content=_STOPPED)
@@ -188,7 +188,7 @@ def _task(row: HelperRow) -> str:
     return "\n\n".join(parts)
 
 
-def _edits(row: HelperRow, merged: MergePlan | None) -> str:
+def _edits_text(row: HelperRow, merged: MergePlan | None) -> str:
     if row.tree is None:
         return ""
     if merged is None:

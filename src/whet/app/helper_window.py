@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whet.app.helper_runs import HelperRuns
-from whet.app.helper_turns import ended_line, title_of
+from whet.app.helper_turns import ended_output, title_of
 from whet.contract.delegation import ProcessAction
 from whet.contract.errors import ToolError
 from whet.contract.tools import ToolContext, ToolOutput
@@ -15,8 +15,8 @@ _MOST_WAIT_S = 3_600.0
 class HelperWindow:
     """Handles the helpers of a program's sessions for the sessions that started them."""
 
-    def __init__(self, desk: HelperRuns) -> None:
-        self._desk = desk
+    def __init__(self, helpers: HelperRuns) -> None:
+        self._desk = helpers
 
     async def listed(self, context: ToolContext) -> list[str]:
         """Return a line for each background helper of a session."""
@@ -36,7 +36,7 @@ class HelperWindow:
 
     def shown(self, row: HelperRow) -> list[str]:
         """Return the last lines of a helper's activity, as far as it ran in this process, and its state."""
-        at_work = self._desk.at_work(row)
+        at_work = self._desk.running_helper(row)
         return [*(at_work.said if at_work is not None else ()), f"[{self.line(row)}]"]
 
     async def look_after(
@@ -47,17 +47,17 @@ class HelperWindow:
         if action == "write":
             return self._steer(row, text)
         if action == "kill":
-            return ended_line(await self._desk.stop(row), None)
+            return ended_output(await self._desk.stop(row), None)
         if action == "wait":
             row = await self._desk.wait(row, min(timeout_s, _MOST_WAIT_S) if timeout_s > 0 else _MOST_WAIT_S)
             if row.state == "ended":
-                return await self._desk.with_edits(row, ended_line)
+                return await self._desk.merge_edits(row, ended_output)
         if row.state == "ended":
-            return ended_line(row, None)
+            return ended_output(row, None)
         return ToolOutput("\n".join(self.shown(row)))
 
     def _steer(self, row: HelperRow, text: str) -> ToolOutput:
-        at_work = self._desk.at_work(row)
+        at_work = self._desk.running_helper(row)
         if at_work is None or at_work.session is None:
             raise ToolError(f"it takes no message now: {self.line(row)}")
         at_work.session.steer(text)
@@ -67,7 +67,7 @@ class HelperWindow:
         """Return how far a helper is, in this process or another."""
         if row.state == "ended":
             return f"has ended ({row.reason})"
-        at_work = self._desk.at_work(row)
+        at_work = self._desk.running_helper(row)
         if at_work is None:
             return "runs in another program" if row.owner and not self._desk.is_left(row) else "rests"
         return "works" if at_work.session is not None else "waits for a place"

@@ -77,10 +77,10 @@ async def run_hook(
         raise
     except (OSError, ToolError, ValueError) as error:
         return HookVerdict(trouble=f"the hook {name} could not be run: {error}")
-    return _judged(name, hook, code, out.strip(), err.strip())
+    return _read_verdict(name, hook, code, out.strip(), err.strip())
 
 
-def _judged(name: str, hook: HookSettings, code: int | None, out: str, err: str) -> HookVerdict:
+def _read_verdict(name: str, hook: HookSettings, code: int | None, out: str, err: str) -> HookVerdict:
     if code is None:
         return HookVerdict(trouble=f"the hook {name} passed its limit of {hook.timeout_s:g} s")
     if code == BLOCKS:
@@ -101,11 +101,11 @@ def _judged(name: str, hook: HookSettings, code: int | None, out: str, err: str)
 
 
 def _run(
-    hook: HookSettings, given: bytes, workspace: Path, make_jail: MakeJail, running: list[int]
+    hook: HookSettings, stdin: bytes, workspace: Path, make_jail: MakeJail, running: list[int]
 ) -> tuple[int | None, str, str]:
     """Return the exit code (None after a timeout) and the text of both outputs. Blocks."""
     with tempfile.TemporaryFile() as into, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        into.write(given)
+        into.write(stdin)
         into.seek(0)
         started = _start(hook.command, workspace, make_jail(), (into, out, err))
         running.append(started.pid)

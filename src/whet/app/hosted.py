@@ -17,7 +17,7 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry, Session, TurnObserver, receipt_of
-from whet.app.people import Switchboard
+from whet.app.people import PersonRouter
 from whet.app.services import Services
 from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
 from whet.app.session_pool import SessionPool, SessionSlot
@@ -28,7 +28,7 @@ from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import Person
 from whet.contract.tools import Tool
 from whet.store import accepted, sessions
-from whet.store.jobs import AtEnd, nothing
+from whet.store.jobs import AtEnd, queue_nothing
 from whet.store.transcript import TurnRecord
 
 Busy = Literal["steer", "queue", "refuse"]
@@ -42,7 +42,7 @@ def no_begin() -> None:
 
 def no_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
     """Add nothing to a turn's last transaction."""
-    return nothing
+    return queue_nothing
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Receipt(msgspec.Struct, frozen=True):
     be sent to it. `row` is the message's number among the accepted messages, if it is one of them.
     """
 
-    stored: AtEnd = nothing
+    stored: AtEnd = queue_nothing
     ended: Callable[[TurnRecord, EndReason, str], AtEnd] = no_end
     begun: Callable[[], None] = no_begin
     row: int = 0
@@ -63,7 +63,7 @@ class Receipt(msgspec.Struct, frozen=True):
 NO_RECEIPT = Receipt()
 
 
-def plain(session_id: str) -> SessionExtras:
+def no_extras(session_id: str) -> SessionExtras:
     """Add nothing to a session."""
     return NO_EXTRAS
 
@@ -90,12 +90,12 @@ class SessionHost:
     def __init__(
         self,
         opener: SessionOpener,
-        people: Switchboard,
+        people: PersonRouter,
         *,
         idle_after_s: float = 60.0,
         max_open: int = 200,
         max_turns: int = 200,
-        furnish: Callable[[str], SessionExtras] = plain,
+        furnish: Callable[[str], SessionExtras] = no_extras,
     ) -> None:
         self.opener = opener
         self.services: Services = opener.services
@@ -215,7 +215,7 @@ class SessionHost:
                 if text is not None:
                     incoming = InboxEntry(session.user_message(text, images), receipt.stored)
                 if text and not session.log.session.title:
-                    await session.log.details.set_title(sessions.title_of(text))
+                    await session.log.details.set_title(sessions.make_title(text))
                 return await self._run(slot, session, incoming, emit)
             finally:
                 del self._receipts.by_session[session_id]
@@ -311,11 +311,11 @@ class SessionHost:
         self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
     ) -> TurnEnd:
         began_s = session.clock.monotonic_s()
-        message, receipt = (None, nothing) if incoming is None else (incoming.message, incoming.receipt)
+        message, receipt = (None, queue_nothing) if incoming is None else (incoming.message, incoming.receipt)
         turn = slot.turn = asyncio.create_task(run_turn(session, message, emit, receipt=receipt))
         self._receipts.by_session.get(session.id, NO_RECEIPT).begun()
         try:
-            return await end_of(turn, session, began_s, emit)
+            return await wait_for_end(turn, session, began_s, emit)
         finally:
             slot.turn = None
 
@@ -340,14 +340,14 @@ def _message(session: Session, text: str, images: Sequence[ImagePart]) -> Messag
     return msgspec.structs.replace(session.user_message(text, images), note="")
 
 
-async def end_of(turn: asyncio.Task[TurnEnd], session: Session, began_s: float, emit: Emit) -> TurnEnd:
+async def wait_for_end(turn: asyncio.Task[TurnEnd], session: Session, began_s: float, emit: Emit) -> TurnEnd:
     """Wait for a turn's end and return it; a cancelled turn has an end too. If the caller is cancelled, the
     turn is cancelled."""
     try:
         await asyncio.wait({turn})
     except asyncio.CancelledError:
         turn.cancel()
-        await _settled(turn)
+        await _wait_for_task(turn)
         raise
     if not turn.cancelled():
         return turn.result()
@@ -358,7 +358,7 @@ async def end_of(turn: asyncio.Task[TurnEnd], session: Session, began_s: float, 
     return end
 
 
-async def _settled(turn: asyncio.Task[TurnEnd]) -> None:
+async def _wait_for_task(turn: asyncio.Task[TurnEnd]) -> None:
     """Wait until a cancelled turn has stored its end, however often the waiter is cancelled meanwhile."""
     while not turn.done():
         try:

@@ -16,7 +16,7 @@ import msgspec
 
 from whet import log
 from whet.config.paths import Home
-from whet.config.secrets import keep_secret
+from whet.config.secrets import store_secret
 from whet.contract.texts import from_json
 from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
@@ -29,7 +29,7 @@ _WAIT_S = 300.0
 _MOST_BYTES = 100_000
 
 
-class _Made(msgspec.Struct, frozen=True):
+class _KeyReply(msgspec.Struct, frozen=True):
     key: str
 
 
@@ -52,14 +52,14 @@ async def log_in(
         show(f"{site}/auth?{urlencode(query)}")
         code = await listener.code(wait_s)
     key = await _exchange(site, {"code": code, "code_verifier": verifier, "code_challenge_method": "S256"})
-    keep_secret(home, VARIABLE, key)
+    store_secret(home, VARIABLE, key)
     return VARIABLE
 
 
-async def _exchange(site: str, given: dict[str, str]) -> str:
+async def _exchange(site: str, payload: dict[str, str]) -> str:
     client = HttpClient(Limits(silence_s=30.0))
     headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "whet"}
-    request = Request("POST", f"{site}/api/v1/auth/keys", headers, msgspec.json.encode(given))
+    request = Request("POST", f"{site}/api/v1/auth/keys", headers, msgspec.json.encode(payload))
     try:
         async with client.exchange(request) as answer:
             body = await answer.read(_MOST_BYTES)
@@ -68,7 +68,7 @@ async def _exchange(site: str, given: dict[str, str]) -> str:
                 raise LoginFailed(
                     f"OpenRouter gave no key (HTTP {answer.status}): {text}", hint="log in again"
                 )
-        key = from_json(body, _Made).key
+        key = from_json(body, _KeyReply).key
         log.protect([key])
     except HttpFailed as error:
         raise LoginFailed(f"OpenRouter could not be reached: {error}", hint="check the network") from error

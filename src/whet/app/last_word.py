@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from whet.agent.session import InboxEntry, Session, receipt_of
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelReply, StreamItem
-from whet.contract.texts import tagged
+from whet.contract.texts import wrap_in_tag
 from whet.plugins.calls import fields_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST = 3
 """How often the hooks may continue one turn."""
 
 
-class LastWord:
+class PreVerify:
     """The `pre_verify` hooks of one session. `session` returns the session while a turn runs."""
 
     def __init__(self, hooks: Hooks, facts: Mapping[str, str], session: Callable[[], Session | None]) -> None:
@@ -55,29 +55,29 @@ class LastWord:
             "task_id": session.id,
             "turn_id": turn.id,
             "model": session.model.model,
-            "coding": _is_code(session),
+            "coding": _is_repository(session),
             "attempt": self._attempts,
             "final_response": answer,
             "changed_paths": sorted(file.path for file in receipt.files),
         }
         for reply in await self._hooks.tell("pre_verify", **facts):
-            if message := _wish(reply):
+            if message := _continue_message(reply):
                 self._attempts += 1
                 notice = f"a plugin has the turn go on: {message}"
                 # tagged, so that it is not mistaken for the person's own words later
-                session.inbox.add(InboxEntry(Message("user", tagged("plugin", message)), notice=notice))
+                session.inbox.add(InboxEntry(Message("user", wrap_in_tag("plugin", message)), notice=notice))
                 return
 
 
-def _wish(said: object) -> str:
+def _continue_message(reply: object) -> str:
     """Return the message with which a hook continues the turn, or "" if it lets the turn end."""
-    fields = fields_of(said)
+    fields = fields_of(reply)
     if fields.get("action") != "continue" and fields.get("decision") != "block":
         return ""
     message = fields.get("message") or fields.get("reason")
     return message.strip() if isinstance(message, str) else ""
 
 
-def _is_code(session: Session) -> bool:
+def _is_repository(session: Session) -> bool:
     folder = session.workspace
     return any((parent / ".git").exists() for parent in (folder, *folder.parents))

@@ -65,9 +65,9 @@ class LearningServices:
 
     def reader_of(self, profile: str) -> MemoryReader:
         """Return the reader for a person's sessions, "" for the owner's."""
-        return self.desk_of(profile).reader if profile else self.reader
+        return self.service_of(profile).reader if profile else self.reader
 
-    def desk_of(self, profile: str) -> LearningService:
+    def service_of(self, profile: str) -> LearningService:
         """Return a person's learning service, "" for the owner's. Each person has notes and skills that no
         other person sees.
 
@@ -85,7 +85,7 @@ class LearningServices:
 
     def tools(self) -> list[Tool]:
         """Create the tools of memory and skills."""
-        return [*MemoryTools(self.of_call), *SkillTools(self.of_call)]
+        return [*MemoryTools(self.service_for_call), *SkillTools(self.service_for_call)]
 
     def trust(self, tools: Iterable[Tool]) -> None:
         """Register the available tools: results of local tools without the tag "untrusted" also count as
@@ -102,13 +102,13 @@ class LearningServices:
     def bind(self, session_id: str, origin: Origin, profile: str) -> None:
         """Record a session's writes with `origin` (a review's, with its job and the reviewed session), in the
         service of the person `profile`, "" for the owner."""
-        self._bound[session_id] = (self.desk_of(profile), origin)
+        self._bound[session_id] = (self.service_of(profile), origin)
 
     def release(self, session_id: str) -> None:
         """Forget a session's binding."""
         self._bound.pop(session_id, None)
 
-    def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[LearningService, Origin]:
+    def service_for_call(self, ctx: ToolContext, tool_name: str) -> tuple[LearningService, Origin]:
         """Return the learning service and the origin of a tool call."""
         fallback = (self.desk, Origin("foreground", platform=self._platform))
         service, origin = self._bound.get(ctx.session_id, fallback)
@@ -196,11 +196,11 @@ class RecollectionObserver(TurnObserver):
         entries = await asyncio.to_thread(self._entries)
         if not entries:
             return message
-        from whet.app.recollection import beside  # noqa: PLC0415 - only where something is learned
+        from whet.app.recollection import recall_notes  # noqa: PLC0415 - only where something is learned
 
         shown_notes = "\n".join(row.note for row in session.log.messages)
         recalled = await asyncio.to_thread(
-            beside, self._reader, session.id, entries, message.text, shown_notes, self._most
+            recall_notes, self._reader, session.id, entries, message.text, shown_notes, self._most
         )
         return (
             msgspec.structs.replace(message, note=f"{message.note}\n{recalled}".strip())
@@ -210,4 +210,6 @@ class RecollectionObserver(TurnObserver):
 
     def _entries(self) -> list[NoteEntry]:
         """Return the present notes of both files."""
-        return [entry for path in notes.FILES.values() for entry in notes.entries(self._reader.text(path))]
+        return [
+            entry for path in notes.FILES.values() for entry in notes.parse_entries(self._reader.text(path))
+        ]

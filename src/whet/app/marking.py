@@ -22,7 +22,7 @@ from whet.contract.protocols import Gate, ModelLink, Provider
 from whet.contract.receipts import TurnReceipt
 from whet.log import mask
 from whet.review import wording
-from whet.review.judge import OnceParts, ask_once, asked_aside, refused_by
+from whet.review.judge import QuestionParts, ask_once, make_side_session, read_refused_numbers
 from whet.store import facts
 from whet.store.database import StateDatabase
 
@@ -57,19 +57,19 @@ class MarkingObserver(TurnObserver):
         if end.reason != "answered" or session.log.session.kind != "chat":
             return
         key, turn = session.log.live.key, session.log.live.last_turn
-        receipt, answer_sentences = receipt_of(session, turn), sentences(end.text)
+        receipt, answer_sentences = receipt_of(session, turn), split_sentences(end.text)
         if receipt is None or not answer_sentences:
             return
         marked, why_not = await self._asked(session, end.turn_id, receipt, answer_sentences)
         if marked or why_not:
             await self._parts.database.write(
-                lambda db: facts.keep_marks(
+                lambda db: facts.store_marks(
                     db, (key, turn), [answer_sentences[number - 1] for number in marked], why_not
                 )
             )
 
     async def _asked(
-        self, session: Session, turn_id: str, receipt: TurnReceipt, said: list[str]
+        self, session: Session, turn_id: str, receipt: TurnReceipt, answer_sentences: list[str]
     ) -> tuple[list[int], str]:
         """Return the numbers of the marked sentences, or the reason why the model could not be asked."""
         parts, parent = self._parts, session.log.session
@@ -78,15 +78,17 @@ class MarkingObserver(TurnObserver):
         except WhetError as error:
             return [], error.message
         async with aclosing(provider):
-            prompt = wording.prompt("marks.md")
-            child = asked_aside(parent, parent.id, provider, f"marks-{turn_id}", prompt)
+            prompt = wording.read_prompt("marks.md")
+            child = make_side_session(parent, parent.id, provider, f"marks-{turn_id}", prompt)
             link = parts.capped(provider.open(prompt, [], child.id), child.id)
-            call_parts = OnceParts(parts.database, parts.clock, parts.gate)
-            answer, why_not = await ask_once(call_parts, child, link, _question(receipt, said))
-        return [number for number in refused_by(answer) if 0 < number <= len(said)], why_not
+            call_parts = QuestionParts(parts.database, parts.clock, parts.gate)
+            answer, why_not = await ask_once(call_parts, child, link, _question(receipt, answer_sentences))
+        return [
+            number for number in read_refused_numbers(answer) if 0 < number <= len(answer_sentences)
+        ], why_not
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Return the sentences of an answer without code and list marks, forty at most."""
     pieces: list[str] = []
     for line in _FENCED.sub("", text).splitlines():
@@ -94,9 +96,9 @@ def sentences(text: str) -> list[str]:
     return [piece[:_SENTENCE_CHARS] for piece in pieces if len(piece) >= _SHORTEST][:_MOST]
 
 
-def _question(receipt: TurnReceipt, said: list[str]) -> str:
+def _question(receipt: TurnReceipt, answer_sentences: list[str]) -> str:
     """Return the receipt and each sentence as a line of JSON, so that no sentence can pass for another
     number."""
     lines: list[object] = [{"receipt": [receipt.line, *receipt.rows[:_ROWS]]}]
-    lines += [{"number": number, "sentence": sentence} for number, sentence in enumerate(said, 1)]
+    lines += [{"number": number, "sentence": sentence} for number, sentence in enumerate(answer_sentences, 1)]
     return mask("\n".join(json.dumps(line, ensure_ascii=False) for line in lines))

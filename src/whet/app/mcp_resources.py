@@ -23,7 +23,7 @@ _ABOUT = {"memory": "What Whet remembers of the work.", "user": "What Whet remem
 _URI = re.compile(r"whet://(?:memory/(?P<notes>memory|user)|skills/(?P<skill>[^/]+)(?:/(?P<file>.+))?)")
 
 
-async def listed(desk: LearningService) -> dict[str, Any]:
+async def list_resources(learning: LearningService) -> dict[str, Any]:
     """Return the answer to resources/list: both notes files and each usable skill."""
     rows = [
         {"uri": f"whet://memory/{name}", "name": name, "description": description, "mimeType": _MARKDOWN}
@@ -36,34 +36,34 @@ async def listed(desk: LearningService) -> dict[str, Any]:
             "description": mask(skill.description),
             "mimeType": _MARKDOWN,
         }
-        for skill in await desk.skills.infos()
+        for skill in await learning.skills.infos()
         if not skill.problem
     ]
     return {"resources": rows}
 
 
-async def prompts(desk: LearningService) -> dict[str, Any]:
+async def list_prompts(learning: LearningService) -> dict[str, Any]:
     """Return the answer to prompts/list: each usable skill, with an argument for the task."""
     task = {"name": "task", "description": "What to do with it.", "required": False}
     rows = [
         {"name": skill.name, "description": mask(skill.description), "arguments": [task]}
-        for skill in await desk.skills.infos()
+        for skill in await learning.skills.infos()
         if not skill.problem
     ]
     return {"prompts": rows}
 
 
-async def prompt(desk: LearningService, params: Mapping[str, Any]) -> dict[str, Any]:
+async def get_prompt(learning: LearningService, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to prompts/get: the skill's text as a user message. Raises BadCall."""
     arguments: object = params.get("arguments") or {}
     task: object = cast("dict[str, object]", arguments).get("task", "") if isinstance(arguments, dict) else ""
-    text = mask(await _viewed(desk, str(params.get("name")), "", INVALID_PARAMS))
+    text = mask(await _view_skill(learning, str(params.get("name")), "", INVALID_PARAMS))
     if isinstance(task, str) and task.strip():
         text = f"{text}\n\nTask: {task.strip()}"
     return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
 
-async def read(desk: LearningService, uri: object) -> dict[str, Any]:
+async def read_resource(learning: LearningService, uri: object) -> dict[str, Any]:
     """Return the answer to resources/read. Raises BadCall."""
     match = _URI.fullmatch(uri) if isinstance(uri, str) else None
     if match is None:
@@ -71,21 +71,23 @@ async def read(desk: LearningService, uri: object) -> dict[str, Any]:
             RESOURCE_NOT_FOUND, f"there is no resource {str(uri)[:200]!r}; resources/list names all"
         )
     text = await (
-        _notes(desk, match["notes"])
+        _notes(learning, match["notes"])
         if match["notes"]
-        else _viewed(desk, match["skill"], match["file"] or "", RESOURCE_NOT_FOUND)
+        else _view_skill(learning, match["skill"], match["file"] or "", RESOURCE_NOT_FOUND)
     )
     return {"contents": [{"uri": uri, "mimeType": _MARKDOWN, "text": mask(text)}]}
 
 
-async def _notes(desk: LearningService, target: str) -> str:
-    return next(notes_file.text for notes_file in await desk.reader.notes() if notes_file.target == target)
+async def _notes(learning: LearningService, target: str) -> str:
+    return next(
+        notes_file.text for notes_file in await learning.reader.notes() if notes_file.target == target
+    )
 
 
-async def _viewed(desk: LearningService, skill: str, file: str, code: int) -> str:
+async def _view_skill(learning: LearningService, skill: str, file: str, code: int) -> str:
     origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
     try:
-        outcome = await desk.skills.view(skill, file, origin, "mcp")
+        outcome = await learning.skills.view(skill, file, origin, "mcp")
     except WhetError as error:
         raise BadCall(code, mask(error.message)) from error
     if not outcome.ok:

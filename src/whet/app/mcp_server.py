@@ -20,9 +20,9 @@ from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.contract.tools import clip
 from whet.log import mask
-from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, hello, text_result
+from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, answer_initialize, text_result
 from whet.store import sessions
-from whet.store.search import around, find
+from whet.store.search import find, read_messages_around
 from whet.tools.toolsets.skills import SKILL_VIEW
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -88,15 +88,15 @@ class OwnMcpServer:
     async def answer(self, call: RpcCall) -> dict[str, Any]:
         """Return the result of a call. Raises BadCall."""
         if call.method == "initialize":
-            return hello(call.params, "whet", "resources", "prompts")
+            return answer_initialize(call.params, "whet", "resources", "prompts")
         if call.method == "tools/list":
             return {"tools": self.tools}
         if call.method.startswith("resources/"):
             return await self._resources(call)
         if call.method == "prompts/list":
-            return await mcp_resources.prompts(self._learning.desk)
+            return await mcp_resources.list_prompts(self._learning.desk)
         if call.method == "prompts/get":
-            return await mcp_resources.prompt(self._learning.desk, call.params)
+            return await mcp_resources.get_prompt(self._learning.desk, call.params)
         if call.method != "tools/call":
             raise BadCall(METHOD_NOT_FOUND, f"there is no method {call.method!r}")
         name, arguments = call.tool
@@ -112,20 +112,20 @@ class OwnMcpServer:
         learning = self._learning.desk
         match call.method:
             case "resources/list":
-                return await mcp_resources.listed(learning)
+                return await mcp_resources.list_resources(learning)
             case "resources/templates/list":
                 return {"resourceTemplates": []}
             case "resources/read":
-                return await mcp_resources.read(learning, call.params.get("uri"))
+                return await mcp_resources.read_resource(learning, call.params.get("uri"))
             case _:
                 raise BadCall(METHOD_NOT_FOUND, f"there is no method {call.method!r}")
 
-    async def _run(self, name: str, given: dict[str, Any], call: RpcCall) -> dict[str, Any]:
+    async def _run(self, name: str, arguments: dict[str, Any], call: RpcCall) -> dict[str, Any]:
         match name:
             case "search_sessions":
-                return await self._search(_text(given, "query"), _number(given, "limit", 10))
+                return await self._search(_text(arguments, "query"), _number(arguments, "limit", 10))
             case "read_session":
-                return await self._read(_text(given, "session_id"), _number(given, "seq", 1))
+                return await self._read(_text(arguments, "session_id"), _number(arguments, "seq", 1))
             case "read_memory":
                 notes = await self._learning.desk.reader.notes()
                 texts = [
@@ -134,15 +134,15 @@ class OwnMcpServer:
                 ]
                 return text_result(mask("\n\n".join(texts)))
             case "list_skills":
-                return text_result(await self._learning.desk.skills.listed(_text(given, "query", "")))
+                return text_result(await self._learning.desk.skills.listed(_text(arguments, "query", "")))
             case "read_skill":
                 origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
                 outcome = await self._learning.desk.skills.view(
-                    _text(given, "name"), _text(given, "file_path", ""), origin, "mcp"
+                    _text(arguments, "name"), _text(arguments, "file_path", ""), origin, "mcp"
                 )
                 return text_result(outcome.text, is_error=not outcome.ok)
             case _:
-                return await self._ask(_text(given, "message"), _text(given, "session_id", ""), call)
+                return await self._ask(_text(arguments, "message"), _text(arguments, "session_id", ""), call)
 
     async def _search(self, query: str, limit: int) -> dict[str, Any]:
         hits = await find(self._database, query, min(max(limit, 1), _MOST_HITS), profile="")
@@ -157,12 +157,12 @@ class OwnMcpServer:
             }
             for hit in hits
         ]
-        return _structured({"hits": rows})
+        return _structured_result({"hits": rows})
 
     async def _read(self, session_id: str, seq: int) -> dict[str, Any]:
         def read(db: apsw.Connection) -> list[tuple[int, Message]]:
-            _check_owners(db, session_id)
-            return around(db, session_id, max(seq, 1), 4, 8)
+            _check_readable(db, session_id)
+            return read_messages_around(db, session_id, max(seq, 1), 4, 8)
 
         rows = await self._database.read(read)
         lines = [f"[{number}] {row.role}: {clip(row.text, _MESSAGE_CHARS)}" for number, row in rows]
@@ -172,7 +172,7 @@ class OwnMcpServer:
         if not message.strip():
             raise BadCall(INVALID_PARAMS, "message is empty")
         if session_id:
-            await self._database.read(lambda db: _check_owners(db, session_id))
+            await self._database.read(lambda db: _check_readable(db, session_id))
         else:
             session_id = await self._hosted.new_session(source="mcp")
         end = await self._hosted.submit(session_id, message, emit=_progress(call))
@@ -186,10 +186,10 @@ class OwnMcpServer:
         }
         if end.error:
             facts["error"] = mask(end.error)
-        return {**_structured(facts), "isError": end.reason in ("failed", "refused", "crashed")}
+        return {**_structured_result(facts), "isError": end.reason in ("failed", "refused", "crashed")}
 
 
-def _check_owners(db: apsw.Connection, session_id: str) -> None:
+def _check_readable(db: apsw.Connection, session_id: str) -> None:
     """Raise NotFound unless the session is a non-private conversation of the owner."""
     row = sessions.get(db, session_id)
     if row.private or row.kind != "chat" or sessions.profile_of(db, session_id):
@@ -212,19 +212,19 @@ def _progress(call: RpcCall) -> Emit:
     return emit
 
 
-def _structured(value: dict[str, Any]) -> dict[str, Any]:
+def _structured_result(value: dict[str, Any]) -> dict[str, Any]:
     return {**text_result(msgspec.json.encode(value).decode()), "structuredContent": value}
 
 
-def _text(given: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = given.get(name, default)
+def _text(arguments: dict[str, Any], name: str, default: str | None = None) -> str:
+    value = arguments.get(name, default)
     if not isinstance(value, str):
         raise BadCall(INVALID_PARAMS, f"{name} must be text")
     return value
 
 
-def _number(given: dict[str, Any], name: str, default: int) -> int:
-    value = given.get(name, default)
+def _number(arguments: dict[str, Any], name: str, default: int) -> int:
+    value = arguments.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadCall(INVALID_PARAMS, f"{name} must be a whole number")
     return value

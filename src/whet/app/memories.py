@@ -38,14 +38,16 @@ _SKILLS = "on_skill_lifecycle"
 _DONE = {"create": "created", "delete": "deleted", "undo": "undone"}
 
 
-class ChangeTeller:
+class ChangeNotifier:
     """Notifies about each learned change that becomes active, on the event loop on which it was created."""
 
-    def __init__(self, desk: LearningService, tell: Callable[[LedgerRow], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self, learning: LearningService, tell: Callable[[LedgerRow], Coroutine[Any, Any, None]]
+    ) -> None:
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._pending: set[Future[None]] = set()
-        desk.listeners.append(self._hear)
+        learning.listeners.append(self._hear)
 
     async def settled(self, limit_s: float | None) -> None:
         """Wait until every pending notification was delivered, up to `limit_s` (None: each within its own
@@ -64,9 +66,9 @@ class MemoryObserver(TurnObserver):
     """Asks external memories before each turn of the observed sessions, passes them the turn afterwards, and
     notifies them about learned changes. Create it on the event loop."""
 
-    def __init__(self, memories: Memories, desk: LearningService) -> None:
+    def __init__(self, memories: Memories, learning: LearningService) -> None:
         self._memories = memories
-        self._teller = ChangeTeller(desk, self._changed)
+        self._teller = ChangeNotifier(learning, self._changed)
 
     async def _changed(self, row: LedgerRow) -> None:
         target = row.item if row.kind == "memory" else f"skill:{row.item}"
@@ -77,14 +79,14 @@ class MemoryObserver(TurnObserver):
         """Add the memories' recollections to a message."""
         await self._teller.settled(_SETTLE_S)  # so that changes learned a moment ago are known in this turn
         turn = session.log.live.last_turn + 1
-        await self._memories.turn_began(turn, message.text, model=session.model.model)
+        await self._memories.notify_turn_start(turn, message.text, model=session.model.model)
         recalled = await self._memories.prefetch(message.text, session.id)
         note = "\n\n".join(filter(None, (message.note, recalled)))
         return msgspec.structs.replace(message, note=note) if recalled else message
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Pass the turn's messages to the memories."""
-        if user_text := session.log.live.last_words():
+        if user_text := session.log.live.last_user_text():
             rows = [to_dict(row) for row in session.log.messages]
             await self._memories.sync_turn(user_text, end.text, session.id, rows)
 
@@ -94,7 +96,7 @@ class MemoryObserver(TurnObserver):
         await self._memories.shutdown()
 
 
-def skill_teller(hooks: Hooks, desk: LearningService) -> ChangeTeller | None:
+def notify_skill_changes(hooks: Hooks, learning: LearningService) -> ChangeNotifier | None:
     """Notify the plugins' hooks about each skill that is created, changed or removed. Return None if there
     are no such hooks."""
     if not hooks.has(_SKILLS):
@@ -116,22 +118,22 @@ def skill_teller(hooks: Hooks, desk: LearningService) -> ChangeTeller | None:
             reuse_after_patch=None,
         )
 
-    return ChangeTeller(desk, tell)
+    return ChangeNotifier(learning, tell)
 
 
 @asynccontextmanager
-async def joined(plugins: LoadedPlugins | None, desk: LearningService) -> AsyncGenerator[None]:
+async def connect_plugins(plugins: LoadedPlugins | None, learning: LearningService) -> AsyncGenerator[None]:
     """Connect plugins to a learning service: offer their skills and notify their memories about changes.
 
     At the end, wait for pending notifications and close the plugins.
     """
     observer: MemoryObserver | None = None
-    skills: ChangeTeller | None = None
+    skills: ChangeNotifier | None = None
     try:
         if plugins is not None:
-            offer_skills(plugins, desk)
-            observer = MemoryObserver(plugins.memories, desk) if plugins.memories else None
-            skills = skill_teller(plugins.hooks, desk)
+            offer_skills(plugins, learning)
+            observer = MemoryObserver(plugins.memories, learning) if plugins.memories else None
+            skills = notify_skill_changes(plugins.hooks, learning)
         yield
     finally:
         if skills is not None:
@@ -142,12 +144,12 @@ async def joined(plugins: LoadedPlugins | None, desk: LearningService) -> AsyncG
             plugins.close()
 
 
-def homes_plugins(home: Home, settings: Settings) -> LoadedPlugins | None:
+def load_home_plugins(home: Home, settings: Settings) -> LoadedPlugins | None:
     """Load the plugins that a home enables, for a process that asks no model; None if there are none."""
     return plugin_parts.load(PluginNeeds(home, settings, Path.cwd(), (), plugin_parts.no_model))
 
 
-def offer_skills(plugins: LoadedPlugins, desk: LearningService) -> None:
+def offer_skills(plugins: LoadedPlugins, learning: LearningService) -> None:
     """Add the plugins' skills to the library, with the plugin's description or else the skill's own."""
     for skill in plugins.skills:
         description = skill.description
@@ -156,4 +158,4 @@ def offer_skills(plugins: LoadedPlugins, desk: LearningService) -> None:
             description = description or skill_format.name_and_description(text)[1]
         except WhetError:
             continue  # the library reports the problem when the skill is read
-        desk.library.offer(skill.name, skill.folder, f"plugin {skill.plugin}", description)
+        learning.library.offer(skill.name, skill.folder, f"plugin {skill.plugin}", description)

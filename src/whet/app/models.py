@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whet.clock import Clock
-from whet.config.key_hosts import beside
+from whet.config.key_hosts import derive_second_model
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import EngineOffer
@@ -23,7 +23,7 @@ from whet.contract.errors import BudgetReached, ProviderError, WireError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
-from whet.providers.connect import ServerProvider, connect, connect_one, judged_by, learn_windows
+from whet.providers.connect import ServerProvider, connect, connect_one, learn_windows, set_judge
 from whet.review.order import Runtime
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ class Dialer:
             self._fallback,
             self._secrets,
             patience_s=self._patience_s,
-            others=self._plugged,
+            others=self._open_plugin_provider,
         )
-        return judged_by(provider, self.plugins.judge) if self.plugins else provider
+        return set_judge(provider, self.plugins.judge) if self.plugins else provider
 
     def connect_alone(self, model: ModelSettings) -> Provider:
         """Connect to `model` without a fallback. Raises ConfigError if that is impossible."""
-        provider = self._plugged(model) or connect_one(self._reached(model), self._secrets)
-        return judged_by(provider, self.plugins.judge) if self.plugins else provider
+        provider = self._open_plugin_provider(model) or connect_one(self._reached(model), self._secrets)
+        return set_judge(provider, self.plugins.judge) if self.plugins else provider
 
     def close(self) -> None:
         """Stop the practice server if it was started."""
@@ -101,7 +101,7 @@ class Dialer:
             self._practice.stop()
             self._practice = None
 
-    def _plugged(self, model: ModelSettings) -> Provider | None:
+    def _open_plugin_provider(self, model: ModelSettings) -> Provider | None:
         offer = self.plugins.providers.get(model.provider) if self.plugins else None
         return offer.open(model, self._secrets) if offer is not None else None
 
@@ -190,7 +190,7 @@ class Models:
         caller closes it. Raises ConfigError."""
         judge_settings = self._settings.judge
         return self._dialer.connect_alone(
-            beside(self.settings, judge_settings) if judge_settings.model else self.settings
+            derive_second_model(self.settings, judge_settings) if judge_settings.model else self.settings
         )
 
     @property
@@ -228,7 +228,7 @@ class Models:
         self._answering[session_id] = model
         return self._others[model]
 
-    def answering(self, session_id: str) -> Provider:
+    def provider_of(self, session_id: str) -> Provider:
         """Return the provider that answers a session now."""
         return self._others.get(self._answering.get(session_id, ""), self.provider)
 
@@ -249,7 +249,7 @@ class Models:
 
             if isinstance(provider, FallbackProvider):
                 has_switched = answering == provider.second.info
-                model = beside(model, self._settings.fallback) if has_switched else model
+                model = derive_second_model(model, self._settings.fallback) if has_switched else model
                 provider = provider.second if has_switched else provider.first
         key = provider.wiring.keys.current.name if isinstance(provider, ServerProvider) else ""
         return Runtime(model, key)

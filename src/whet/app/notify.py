@@ -71,9 +71,9 @@ class NotifierGroup(TurnObserver):
 class NotifiedPerson:
     """Asks `person`, and notifies them that a question waits."""
 
-    def __init__(self, person: Person, bell: NotifierGroup, settings: NotifySettings) -> None:
+    def __init__(self, person: Person, notifiers: NotifierGroup, settings: NotifySettings) -> None:
         self.person = person
-        self._bell = bell
+        self._bell = notifiers
         self._settings = settings
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:

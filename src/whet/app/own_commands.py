@@ -20,14 +20,14 @@ import msgspec
 from whet.app.slash import SlashCommand
 from whet.config import front_matter
 from whet.contract.errors import ConfigError
-from whet.contract.texts import flat, short, unclosing
+from whet.contract.texts import escape_closing_tag, flat, short
 from whet.regular import read_regular
 
 _MOST_BYTES = 100_000
 _MOST_FILES = 500
 _ABOUT_CHARS = 60
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,3}")
-_PLACE = re.compile(r"\$(?:ARGUMENTS\b|\{ARGUMENTS\}|([1-9])(?!\d))")
+_PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS\b|\{ARGUMENTS\}|([1-9])(?!\d))")
 
 
 class _Sender(Protocol):
@@ -44,43 +44,43 @@ class PromptCommand(msgspec.Struct, frozen=True):
     path: Path
     inside: Path | None = None
 
-    def message(self, rest: str) -> str:
+    def message(self, arguments: str) -> str:
         """Return the message for `/name arguments`. Raises ConfigError."""
-        body = unclosing("command", _filled(_parts(self.path, self.inside)[1], rest))
-        return f"/{self.name} {rest}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
+        body = escape_closing_tag("command", _fill_placeholders(_parts(self.path, self.inside)[1], arguments))
+        return f"/{self.name} {arguments}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
 
     def as_slash(self) -> SlashCommand[Any]:
         """Return it as an entry of the command table."""
 
-        async def run(chat: _Sender, rest: str) -> None:
-            chat.send(self.message(rest))
+        async def run(chat: _Sender, arguments: str) -> None:
+            chat.send(self.message(arguments))
 
         return SlashCommand(self.name, self.description, run, argument=self.argument_hint, remote=True)
 
 
-def prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
+def list_prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
     """Return the commands of a home (None: skip it) and of a workspace, sorted by name. The description of a
     broken file is its error."""
     commands: dict[str, PromptCommand] = {}
     home_folders = [(root / "commands", None)] if root else []
     for folder, inside in (*home_folders, (workspace / ".whet" / "commands", workspace)):
         for name, path in _files(folder, inside):
-            commands.setdefault(name, _described(name, path, inside))
+            commands.setdefault(name, _read_command(name, path, inside))
     return [commands[name] for name in sorted(commands)]
 
 
-def prompt_command(name: str, root: Path | None, workspace: Path) -> PromptCommand | None:
+def find_prompt_command(name: str, root: Path | None, workspace: Path) -> PromptCommand | None:
     """Return the command of that name, or None."""
     if not _NAME.fullmatch(name):
         return None
-    return next((command for command in prompt_commands(root, workspace) if command.name == name), None)
+    return next((command for command in list_prompt_commands(root, workspace) if command.name == name), None)
 
 
-def expanded(text: str, root: Path | None, workspace: Path) -> str:
+def expand_command(text: str, root: Path | None, workspace: Path) -> str:
     """Return the message for a text that calls a prompt file; any other text is returned unchanged."""
     name, _, arguments = text[1:].partition(" ") if text.startswith("/") else ("", "", "")
     name, more, below = name.partition("\n")
-    command = prompt_command(name.lower(), root, workspace) if name else None
+    command = find_prompt_command(name.lower(), root, workspace) if name else None
     return command.message((arguments if not more else below).strip()) if command else text
 
 
@@ -106,7 +106,7 @@ def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
             yield name, path
 
 
-def _described(name: str, path: Path, inside: Path | None) -> PromptCommand:
+def _read_command(name: str, path: Path, inside: Path | None) -> PromptCommand:
     try:
         values, body = _parts(path, inside)
     except ConfigError as error:
@@ -131,27 +131,27 @@ def _parts(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
     if not text.startswith("---\n"):
         return {}, text.strip()
     try:
-        head, body = front_matter.split(text, str(path))
-        return front_matter.fields(head), body.strip()
+        head, body = front_matter.split_front_matter(text, str(path))
+        return front_matter.read_fields(head), body.strip()
     except ConfigError as error:
         raise ConfigError(f"the front matter of {path} can't be read: {error.message}") from error
 
 
-def _filled(body: str, rest: str) -> str:
+def _fill_placeholders(body: str, arguments: str) -> str:
     """Replace the placeholders by the arguments, once: inserted text is not scanned again."""
     try:
-        words = shlex.split(rest)
+        words = shlex.split(arguments)
     except ValueError:  # an apostrophe is not a quotation mark
-        words = rest.split()
+        words = arguments.split()
     used = False
 
-    def put(match: re.Match[str]) -> str:
+    def replace_match(match: re.Match[str]) -> str:
         nonlocal used
         used = True
         if match[1] is None:
-            return rest
+            return arguments
         number = int(match[1])
         return words[number - 1] if number <= len(words) else ""
 
-    text = _PLACE.sub(put, body)
-    return text if used or not rest else f"{text}\n\n{rest}"
+    text = _PLACEHOLDER.sub(replace_match, body)
+    return text if used or not arguments else f"{text}\n\n{arguments}"

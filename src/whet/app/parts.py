@@ -17,7 +17,7 @@ import msgspec
 from whet.app.models import Dialer
 from whet.app.services import LatePart
 from whet.clock import Clock
-from whet.config.key_hosts import search_server
+from whet.config.key_hosts import find_search_server
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings, WalletSettings
 from whet.contract.delegation import BackgroundHelpers, HelperWish
@@ -96,31 +96,31 @@ def open_tracing(settings: Settings, source: str, database: StateDatabase) -> Tr
     return Tracing(settings.traces.url, source, database)
 
 
-def built_in(base: BaseParts, launch: LaunchArguments) -> Registry:
+def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
     """Create Whet's own tools, in the order in which every session sends them."""
     settings = launch.settings.tools
 
     async def act(context: ToolContext, request: WarmRequest) -> dict[str, Any]:
         from whet.app import warm_tool  # noqa: PLC0415 - it brings the mining modules
 
-        return await warm_tool.act(base.warm_starts, context, request)
+        return await warm_tool.run_request(base.warm_starts, context, request)
 
     async def spawn(parent: ToolContext, wish: HelperWish) -> ToolOutput:
         return await base.helpers.get().delegate(parent, wish)
 
-    def look_after() -> BackgroundHelpers:
+    def make_window() -> BackgroundHelpers:
         from whet.app.helper_window import HelperWindow  # noqa: PLC0415 - few sessions have helpers
 
         return HelperWindow(base.helpers.get())
 
-    engine = searching(launch)
+    engine = search_engine(launch)
     return Registry(
         (
             *FileTools(base.pool),
             *ShellTools(
                 base.processes,
                 ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars),
-                helpers=look_after,
+                helpers=make_window,
             ),
             *WebTools(base.pool, WebLimits(allow_private=settings.web_allow_private)),
             *(SearchTools(engine) if engine else ()),
@@ -134,7 +134,7 @@ def built_in(base: BaseParts, launch: LaunchArguments) -> Registry:
     )
 
 
-def searching(launch: LaunchArguments) -> SearchEngineOf | None:
+def search_engine(launch: LaunchArguments) -> SearchEngineOf | None:
     """Return a function that opens the engine of web_search with its key, or None if the settings name no
     engine."""
     search_settings = launch.settings.search
@@ -144,7 +144,7 @@ def searching(launch: LaunchArguments) -> SearchEngineOf | None:
     def engine() -> SearchEngine:
         from whet.tools.engines import SearchEngine  # noqa: PLC0415 - an HTTP client, for who searches
 
-        server = search_server(search_settings)
+        server = find_search_server(search_settings)
         if not search_settings.provider or not server.url:
             raise ToolError("search.base_url is not set", hint="whet config set search.base_url http://...")
         key = next((launch.secrets[name] for name in server.keys if launch.secrets.get(name)), "")
@@ -192,7 +192,9 @@ def has_caps(wallet: WalletSettings) -> bool:
     return bool(usd or wallet.daily_tokens or wallet.session_tokens)
 
 
-def capped(provider: Provider, database: StateDatabase, clock: Clock, wallet: WalletSettings) -> Provider:
+def cap_review_calls(
+    provider: Provider, database: StateDatabase, clock: Clock, wallet: WalletSettings
+) -> Provider:
     """Check a review's calls against the caps, if there are any."""
     if not has_caps(wallet):
         return provider
@@ -208,7 +210,7 @@ def learn_prices(home: Home, clock: Clock) -> None:
         catalog.learn_prices(path, clock.now().date().isoformat())
 
 
-def chosen(registry: Registry, settings: Settings, plugins: PluginParts | None) -> Registry:
+def select_tools(registry: Registry, settings: Settings, plugins: PluginParts | None) -> Registry:
     """Return the tools that the settings select, including plugins' tools. Raises ConfigError."""
     loaded = None if plugins is None else plugins.loaded
     added = loaded.toolsets if loaded else []
@@ -240,7 +242,7 @@ def own_ports(settings: Settings) -> tuple[int, ...]:
     return (*_OWN_PORTS, port) if port else _OWN_PORTS
 
 
-def sealed_service(settings: Settings, home: Home) -> ServiceBoundary | None:
+def protected_service(settings: Settings, home: Home) -> ServiceBoundary | None:
     """Return the files and ports of a confirmation service on this machine, which no call may touch; None if
     there is no service. A profile may use the service of the home above it."""
     homes = tuple(dict.fromkeys((home.root, home.whole)))
@@ -286,7 +288,7 @@ def remote_names(settings: Settings) -> list[str]:
     return [name for name in settings.tools.disabled if name.startswith(_REMOTE_PREFIX)]
 
 
-def with_remote(registry: Registry, servers: Servers) -> Registry:
+def add_remote_tools(registry: Registry, servers: Servers) -> Registry:
     """Return the registry with the servers' currently known tools after all others."""
     local_tools = [tool for tool in registry.by_name.values() if "mcp" not in tool.tags]
     return Registry([*local_tools, *servers.tools()])

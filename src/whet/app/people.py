@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from whet.contract.protocols import Answer, ApprovalRequest, Person, Reply
 
 
-class Switchboard:
+class PersonRouter:
     """A Person that represents many: a question goes to the person connected to its session.
 
     A child session's questions go to its parent's person. If no one is connected, the question is not
@@ -31,7 +31,7 @@ class Switchboard:
 
     def at(self, session_id: str) -> Person:
         """Return a Person for a session; each question goes to the person who is connected at that time."""
-        return _At(self._there, session_id)
+        return _SessionPerson(self._there, session_id)
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask the person of the request's session."""
@@ -43,11 +43,11 @@ class Switchboard:
         return None
 
 
-class _At:
+class _SessionPerson:
     """The person at one session."""
 
-    def __init__(self, there: dict[str, Person], session_id: str) -> None:
-        self._there = there
+    def __init__(self, connected: dict[str, Person], session_id: str) -> None:
+        self._there = connected
         self._session_id = session_id
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:

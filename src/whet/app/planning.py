@@ -70,12 +70,12 @@ async def set_planning(services: Services, session_id: str, on: bool) -> None:
     await services.database.write(lambda db: sessions.set_planning(db, session_id, on))
 
 
-async def state_of(services: Services, session_id: str) -> PlanState:
+async def read_plan(services: Services, session_id: str) -> PlanState:
     """Return a session's plan: the list of this process if the session is open here, else the stored one."""
 
     def read(db: apsw.Connection) -> PlanState:
         items = services.todo_lists.get(session_id)
-        done, stored = _done(db, session_id)
+        done, stored = _read_step_effects(db, session_id)
         steps = tuple(
             PlanStep(item.content, item.status or "pending", done.get(item.id, ""))
             for item in items or stored
@@ -93,7 +93,7 @@ def set_steps(services: Services, session_id: str, lines: list[str]) -> None:
     services.todo_lists.update(session_id, items, merge=False)
 
 
-async def approve(services: Services, session_id: str) -> str:
+async def approve_plan(services: Services, session_id: str) -> str:
     """End plan mode, so that the session may carry out its plan (actions still ask as usual). Return the
     message for the model."""
     await set_planning(services, session_id, False)
@@ -103,51 +103,51 @@ async def approve(services: Services, session_id: str) -> str:
     )
 
 
-async def command(services: Services, session_id: str, rest: str) -> PlanReply:
+async def run_command(services: Services, session_id: str, argument: str) -> PlanReply:
     """Run the /plan command. Raises ConfigError."""
-    word, _, more = rest.partition("\n")
+    word, _, more = argument.partition("\n")
     if word == "steps":
         set_steps(services, session_id, more.splitlines())
-    elif rest == "go":
-        return PlanReply("The plan is carried out.", await approve(services, session_id))
-    elif rest == "off":
+    elif argument == "go":
+        return PlanReply("The plan is carried out.", await approve_plan(services, session_id))
+    elif argument == "off":
         await set_planning(services, session_id, False)
         return PlanReply("Planning has ended; nothing was approved.")
-    elif rest:
+    elif argument:
         await set_planning(services, session_id, True)
-        return PlanReply("It only reads until you approve its plan: /plan go.", rest)
-    now = await state_of(services, session_id)
+        return PlanReply("It only reads until you approve its plan: /plan go.", argument)
+    now = await read_plan(services, session_id)
     head = "planning" if now.planning else "not planning"
     return PlanReply("\n".join([*(now.lines or ["there are no steps"]), f"({head}; {USAGE})"]))
 
 
-def _done(connection: apsw.Connection, session_id: str) -> tuple[dict[str, str], list[TodoItem]]:
+def _read_step_effects(connection: apsw.Connection, session_id: str) -> tuple[dict[str, str], list[TodoItem]]:
     """Return the effects of the calls made while each step was in progress, by the step's id, and the list as
     the model last wrote it."""
     key = sessions.key_of(connection, session_id)
     names = connection.execute("SELECT DISTINCT name FROM tool_calls WHERE session = ?", (key,))
     if not any("tasks" in tags_of(name) for (name,) in names):
         return {}, []
-    fact_rows = facts.of_session(connection, key)
-    undone = calls.undone_turns(connection, key)
+    fact_rows = facts.list_session_facts(connection, key)
+    undone = calls.list_undone_turns(connection, key)
     lists, by_step, at = TodoLists(), dict[str, list[FactRow]](), 0
-    stored = [item for item in calls.of_session(connection, key) if isinstance(item, StoredCall)]
+    stored = [item for item in calls.stream_calls(connection, key) if isinstance(item, StoredCall)]
     todo_arguments: list[str] = []
     for call in stored:
         if call.turn in undone or "tasks" not in tags_of(call.name) or call.error_kind:
             continue
         while at < len(fact_rows) and fact_rows[at].seq < call.seq:
-            _count(fact_rows[at], lists.get(session_id), by_step)
+            _add_to_steps(fact_rows[at], lists.get(session_id), by_step)
             at += 1
         todo_arguments.append(call.arguments)
         lists.restore(session_id, todo_arguments)
     for row in fact_rows[at:]:
-        _count(row, lists.get(session_id), by_step)
-    done = {step: " · ".join(facts.summed(rows).parts) for step, rows in by_step.items()}
+        _add_to_steps(row, lists.get(session_id), by_step)
+    done = {step: " · ".join(facts.sum_up(rows).parts) for step, rows in by_step.items()}
     return done, lists.get(session_id)
 
 
-def _count(row: FactRow, items: list[TodoItem], by_step: dict[str, list[FactRow]]) -> None:
+def _add_to_steps(row: FactRow, items: list[TodoItem], by_step: dict[str, list[FactRow]]) -> None:
     for item in items:
         if item.status == "in_progress":
             by_step.setdefault(item.id, []).append(row)

@@ -31,7 +31,7 @@ class IncomingHooks:
 
     async def passed(self, update: Incoming) -> Incoming | None:
         """Return a message as the hooks leave it, or None if a hook drops it."""
-        facts = {"event": _event_of(update), "gateway": self._gateway, "session_store": None}
+        facts = {"event": make_event(update), "gateway": self._gateway, "session_store": None}
         for reply in await self._hooks.tell(HOOK, **facts):
             fields = fields_of(reply)
             match fields.get("action"):
@@ -61,7 +61,7 @@ class IncomingHooks:
         await self._hooks.tell(OBSERVED, platform=location.channel, event_type=kind, payload=payload)
 
 
-def _event_of(update: Incoming) -> ChatEvent:
+def make_event(update: Incoming) -> ChatEvent:
     location = update.place
     source = ChatSource(
         PlatformName(location.channel),

@@ -70,7 +70,7 @@ def load(needs: PluginNeeds) -> LoadedPlugins | None:
 
     side_calls: list[SideCallHooks] = []
     host = PluginHost(
-        ask_model=_asker(needs, loop, side_calls) if (loop := _loop()) else None,
+        ask_model=_make_asker(needs, loop, side_calls) if (loop := _running_loop()) else None,
         offers=OFFERS,
         taken_tools=needs.taken_tools,
         taken_engines=("compressor", "none"),
@@ -83,7 +83,7 @@ def load(needs: PluginNeeds) -> LoadedPlugins | None:
 
 
 @contextmanager
-def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]) -> Generator[Provider]:
+def temporary_provider(home: Home, settings: Settings, secrets: Mapping[str, str]) -> Generator[Provider]:
     """Connect to the model without a running App, e.g. to list models.
 
     Plugins are loaded only if the provider's name is not one of ours. A practice server lives as long as
@@ -101,7 +101,7 @@ def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]
             dialer.plugins.close()
 
 
-def bell(plugins: LoadedPlugins | None, settings: NotifySettings) -> NotifierGroup | None:
+def make_notifier_group(plugins: LoadedPlugins | None, settings: NotifySettings) -> NotifierGroup | None:
     """Return the group of the plugins' notifiers, or None if no plugin has one."""
     if plugins is None or not plugins.notifiers:
         return None
@@ -113,34 +113,34 @@ def no_model(model: ModelSettings) -> Provider:
     raise ProviderError("no model is asked here")
 
 
-def _loop() -> asyncio.AbstractEventLoop | None:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
 
 
-def _asker(
-    needs: PluginNeeds, loop: asyncio.AbstractEventLoop, told: Sequence[SideCallHooks]
+def _make_asker(
+    needs: PluginNeeds, loop: asyncio.AbstractEventLoop, side_calls: Sequence[SideCallHooks]
 ) -> Callable[[ModelRequest], str]:
     def ask(request: ModelRequest) -> str:
         """Answer on the plugin's thread, which blocks; the loop's own thread must not."""
-        if _loop() is loop:
+        if _running_loop() is loop:
             raise RuntimeError("call_llm waits, so it can't be called from an async function")
         limit_s = request.timeout_s or _LIMIT_S
         return asyncio.run_coroutine_threadsafe(
-            _within(limit_s, _answer(needs, request, told)), loop
+            _await_within(limit_s, _answer(needs, request, side_calls)), loop
         ).result()
 
     return ask
 
 
-async def _within(limit_s: float, work: Awaitable[str]) -> str:
+async def _await_within(limit_s: float, work: Awaitable[str]) -> str:
     async with asyncio.timeout(limit_s):
         return await work
 
 
-async def _answer(needs: PluginNeeds, request: ModelRequest, told: Sequence[SideCallHooks]) -> str:
+async def _answer(needs: PluginNeeds, request: ModelRequest, side_calls: Sequence[SideCallHooks]) -> str:
     system, messages = _split(request)
     model = needs.settings.model
     model_settings = msgspec.structs.replace(
@@ -150,7 +150,11 @@ async def _answer(needs: PluginNeeds, request: ModelRequest, told: Sequence[Side
     )
     async with aclosing(needs.connect(model_settings)) as provider:
         link = provider.open(system, (), "plugin")
-        stream = told[0].stream(request.task or "plugin", link, messages) if told else link.stream(messages)
+        stream = (
+            side_calls[0].stream(request.task or "plugin", link, messages)
+            if side_calls
+            else link.stream(messages)
+        )
         async for item in stream:
             if isinstance(item, ModelReply):
                 return item.message.text

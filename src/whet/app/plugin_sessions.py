@@ -18,8 +18,8 @@ import msgspec
 
 from whet.agent.session import Session, TurnObserver
 from whet.app import plugin_parts
-from whet.app.last_word import LastWord
-from whet.app.memories import ChangeTeller, MemoryObserver, offer_skills, skill_teller
+from whet.app.last_word import PreVerify
+from whet.app.memories import ChangeNotifier, MemoryObserver, notify_skill_changes, offer_skills
 from whet.app.notify import NotifiedPerson, NotifierGroup
 from whet.app.plugin_dispatch import IncomingHooks
 from whet.app.plugin_parts import PluginNeeds
@@ -29,14 +29,14 @@ from whet.contract.errors import ToolError
 from whet.contract.events import Compaction, TurnEnd
 from whet.contract.messages import Message, ToolCall, to_dict
 from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Person, StreamItem
-from whet.contract.texts import tagged
+from whet.contract.texts import wrap_in_tag
 from whet.contract.tools import Tool, ToolContext
-from whet.lanes import tell_loop
+from whet.lanes import call_in_loop
 from whet.memory.desk import LearningService
 from whet.plugins import model_calls, tool_hooks
 from whet.plugins.dispatch import Post
 from whet.plugins.hermes import SessionAccess
-from whet.plugins.sections import rendered
+from whet.plugins.sections import render_sections
 from whet.plugins.shims import tool_error
 from whet.store.transcript import Transcript
 
@@ -115,7 +115,7 @@ class HookObserver(TurnObserver):
         return {**self._facts, "task_id": session.id, "turn_id": turn_id, "model": self._model()}
 
 
-class _Served(msgspec.Struct, frozen=True):
+class _OpenSession(msgspec.Struct, frozen=True):
     observer: HookObserver
     log: Transcript
 
@@ -155,7 +155,7 @@ class PluginSessions:
         self._open: dict[str, tuple[Hooks, HookObserver]] = {}
         self._hosts: dict[str, Transcript] = {}
         self._tasks: dict[str, str] = {}
-        self._served: dict[str, _Served] = {}
+        self._served: dict[str, _OpenSession] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         if plugins.names is not None:
             plugins.names.session = SessionAccess(self._dispatch, self._inject)
@@ -166,7 +166,7 @@ class PluginSessions:
         gate: Gate,
         tools: Mapping[str, Tool],
         *,
-        left: str = "",
+        previous_id: str = "",
         model: Callable[[], str],
         person: Person,
     ) -> HookedParts:
@@ -181,64 +181,65 @@ class PluginSessions:
         facts = {"session_id": row.id, "conversation_id": row.conversation_id, "platform": self.platform}
         plugin_tools = {tool.name for tool in self._plugins.tools}
         within = [
-            tool_hooks.scoped(tool, scope) if name in plugin_tools else tool for name, tool in tools.items()
+            tool_hooks.run_in_scope(tool, scope) if name in plugin_tools else tool
+            for name, tool in tools.items()
         ]
 
-        async def compacted(done: Compaction) -> None:
+        async def notify_compaction(done: Compaction) -> None:
             await hooks.tell("on_compaction", **facts, **msgspec.structs.asdict(done))
 
-        host.compacted = compacted
+        host.compacted = notify_compaction
         is_main = row.kind == "chat" and not row.private
         if self._plugins.memories and is_main:
-            await self.begin_memories(row.id, row.workspace, left)
+            await self.begin_memories(row.id, row.workspace, previous_id)
             self._hosts[row.id] = host.log
             host.before_compaction = self._plugins.memories.before_compaction
-        if left:
-            await self.leave(left, reason="reset")
+        if previous_id:
+            await self.leave(previous_id, reason="reset")
             await hooks.tell(
-                "on_session_reset", **facts, old_session_id=left, new_session_id=row.id, reason="reset"
+                "on_session_reset", **facts, old_session_id=previous_id, new_session_id=row.id, reason="reset"
             )
         observer = HookObserver(hooks, facts, model)
         self._open[row.id] = (hooks, observer)
         await hooks.tell("on_session_start", **facts, model=model())
         self._loop = asyncio.get_running_loop()
-        self._served[row.id] = _Served(observer, host.log)
+        self._served[row.id] = _OpenSession(observer, host.log)
         calls = model_calls.ModelCallHooks(hooks, facts, lambda: turn_id_of(host.log))
         return HookedParts(
             tool_hooks.HookedGate(gate, hooks, self._plugins.take_news, missing=self._missing(person)),
-            dict(zip(tools, tool_hooks.hooked_tools(within, hooks), strict=True)),
+            dict(zip(tools, tool_hooks.add_hooks(within, hooks), strict=True)),
             observer,
-            self._around(hooks, calls, LastWord(hooks, facts, lambda: observer.session)),
+            self._around(hooks, calls, PreVerify(hooks, facts, lambda: observer.session)),
         )
 
     def _around(
-        self, hooks: Hooks, calls: model_calls.ModelCallHooks, last_word: LastWord
+        self, hooks: Hooks, calls: model_calls.ModelCallHooks, last_word: PreVerify
     ) -> Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]] | None:
         """Return the wrapper around each request to the model, or None if no plugin needs one."""
         if not hooks.has("pre_verify"):
             return calls.stream if hooks.has(*model_calls.NAMES) else None
         return lambda link, messages: last_word.stream(calls.stream(link, messages))
 
-    async def command_typed(self, command: str, typed: str, rest: str, session_id: str) -> None:
+    async def notify_command(self, command: str, typed: str, arguments: str, session_id: str) -> None:
         """Notify the hooks that a slash command is about to run; `typed` is the name as typed."""
         facts = {"session_key": session_id, "session_id": session_id, "platform": self.platform}
         facts |= {"surface": "gateway" if self.platform == "gateway" else "cli", "command": command}
-        await self._plugins.hooks.tell("pre_command", **facts, alias_used=typed, args_raw=rest)
+        await self._plugins.hooks.tell("pre_command", **facts, alias_used=typed, args_raw=arguments)
 
-    async def begin_memories(self, session_id: str, workspace: str, left: str) -> None:
+    async def begin_memories(self, session_id: str, workspace: str, previous_id: str) -> None:
         """Begin a person's session in the memories; a second call does nothing."""
         memories = self._plugins.memories
-        if (former := self._hosts.pop(left, None)) is not None:
-            await memories.session_ended(_rows(former))
+        if (former := self._hosts.pop(previous_id, None)) is not None:
+            await memories.notify_session_end(_rows(former))
         facts = {
             "hermes_home": os.environ.get("HERMES_HOME", ""),
             "platform": self.platform,
             "agent_context": "primary",
             "agent_identity": "default",
             "agent_workspace": workspace,
-            "parent_session_id": left,
+            "parent_session_id": previous_id,
         }
-        await memories.enter(session_id, facts, left=left)
+        await memories.enter(session_id, facts, previous_id=previous_id)
 
     def _dispatch(self, session_id: str, name: str, arguments: dict[str, Any]) -> str:
         """Run a tool of a session through its gate, for plugin code on its own thread."""
@@ -254,7 +255,7 @@ class PluginSessions:
         session = served.observer.session if served else None
         if session is None or loop is None:
             return False
-        return tell_loop(loop, session.inbox.put, session.user_message(tagged("plugin", text)))
+        return call_in_loop(loop, session.inbox.put, session.user_message(wrap_in_tag("plugin", text)))
 
     def _missing(self, person: Person) -> str:
         """Return why nothing may run if no one is present and a plugin failed to load: that plugin may be a
@@ -275,12 +276,12 @@ class PluginSessions:
             return
         log = self._hosts.pop(session_id, None)
         if log is not None and self._plugins.memories:
-            await self._plugins.memories.session_ended(_rows(log))
+            await self._plugins.memories.notify_session_end(_rows(log))
         facts = {"session_id": session_id, "task_id": session_id, "platform": self.platform}
         await hooks.tell("on_session_end", **facts, **(observer.last or _NO_TURN), reason=reason)
         await hooks.tell("on_session_finalize", **facts, reason=reason)
 
-    async def child_began(self, parent_id: str, child_id: str, task: str) -> None:
+    async def before_child(self, parent_id: str, child_id: str, task: str) -> None:
         """Notify the parent's hooks that a delegated task begins."""
         self._tasks[child_id] = task
         await self._tell(
@@ -293,13 +294,13 @@ class PluginSessions:
             child_goal=task,
         )
 
-    async def child_ended(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
+    async def after_child(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
         """Notify the parent's hooks of the end of a delegated task; `end` is None if it was cancelled or
         crashed."""
         await self.leave(child_id)
         task = self._tasks.pop(child_id, "")
         if self._plugins.memories and parent_id in self._hosts:
-            await self._plugins.memories.delegated(task, end.text if end else "", child_id)
+            await self._plugins.memories.notify_delegation(task, end.text if end else "", child_id)
         await self._tell(
             parent_id,
             "subagent_stop",
@@ -327,7 +328,7 @@ def turn_id_of(log: Transcript) -> str:
     """Return the id of the open turn, else the id that the next turn will have."""
     if log.live.open_turn is not None:
         return log.live.open_turn.id
-    return log.writer.next_turn()
+    return log.writer.next_turn_id()
 
 
 def _history(session: Session) -> list[dict[str, Any]]:
@@ -345,39 +346,39 @@ class PluginParts(msgspec.Struct, frozen=True):
     sessions: PluginSessions
     bell: NotifierGroup | None
     memories: MemoryObserver | None
-    skills: ChangeTeller | None
+    skills: ChangeNotifier | None
     notify: NotifySettings
 
     @classmethod
-    def load(cls, needs: PluginNeeds, desk: LearningService, source: str) -> PluginParts | None:
+    def load(cls, needs: PluginNeeds, learning: LearningService, source: str) -> PluginParts | None:
         """Load the enabled plugins, offer their skills at the learning service, and notify their memories
         about its changes."""
         loaded = plugin_parts.load(needs)
         if loaded is None:
             return None
-        offer_skills(loaded, desk)
+        offer_skills(loaded, learning)
         return cls(
             loaded,
             PluginSessions(loaded, source),
-            plugin_parts.bell(loaded, needs.settings.notify),
-            MemoryObserver(loaded.memories, desk) if loaded.memories else None,
-            skill_teller(loaded.hooks, desk),
+            plugin_parts.make_notifier_group(loaded, needs.settings.notify),
+            MemoryObserver(loaded.memories, learning) if loaded.memories else None,
+            notify_skill_changes(loaded.hooks, learning),
             needs.settings.notify,
         )
 
-    async def with_prompts(
-        self, start: SessionStart, session_id: str, workspace: str, left: str, model: ModelSettings
+    async def add_prompts(
+        self, start: SessionStart, session_id: str, workspace: str, previous_id: str, model: ModelSettings
     ) -> SessionStart:
         """Add the plugins' text to the prompt of a new session. Unless it is private, the session begins in
         the memories."""
         blocks: list[str] = []
         if self.loaded.memories and not start.private:
-            await self.sessions.begin_memories(session_id, workspace, left)
+            await self.sessions.begin_memories(session_id, workspace, previous_id)
             blocks.append(await self.loaded.memories.prompt_block())
         if self.loaded.sections:
             facts = {"session_id": session_id, "model": model.model, "provider": model.provider}
             facts |= {"platform": self.sessions.platform, "profile_name": "default", "cwd": workspace}
-            blocks.append(await rendered(self.loaded.sections, facts, self.loaded.problems.append))
+            blocks.append(await render_sections(self.loaded.sections, facts, self.loaded.problems.append))
         return msgspec.structs.replace(start, prompt="\n\n".join(filter(None, (start.prompt, *blocks))))
 
     def incoming_hooks(

@@ -44,14 +44,14 @@ def tool(**options: Unpack[FunctionOptions]) -> Callable[[F], F]:
     return mark
 
 
-def with_functions(
-    registry: Registry, given: Sequence[Tool | Callable[..., object]], pool: ToolPool
+def add_functions(
+    registry: Registry, functions: Sequence[Tool | Callable[..., object]], pool: ToolPool
 ) -> Registry:
     """Return the registry with the program's tools after all others. Raises ConfigError if a name exists
     already, TypeError if a function can't be a tool."""
     added = Registry(registry.by_name.values())
-    for item in given:
-        new_tool = item if isinstance(item, Tool) else _of_function(item, pool)
+    for item in functions:
+        new_tool = item if isinstance(item, Tool) else _make_function_tool(item, pool)
         if new_tool.name in added.by_name:
             raise ConfigError(
                 f"there is a tool named {new_tool.name} already",
@@ -61,6 +61,6 @@ def with_functions(
     return added
 
 
-def _of_function(function: Callable[..., object], pool: ToolPool) -> Tool:
+def _make_function_tool(function: Callable[..., object], pool: ToolPool) -> Tool:
     options: dict[str, Any] = {"toolset": "program", "effects": {"read"}, **getattr(function, _MARK, {})}
     return make_tool(function, pool=pool, **options)

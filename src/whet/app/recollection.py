@@ -24,29 +24,38 @@ _MOST_CHARS = 400
 _FEW = 3
 
 
-def beside(
-    reader: MemoryReader, session_id: str, there: Sequence[NoteEntry], asked: str, said: str, most: int
+def recall_notes(
+    reader: MemoryReader,
+    session_id: str,
+    entries: Sequence[NoteEntry],
+    message_text: str,
+    shown_text: str,
+    most: int,
 ) -> str:
     """Return the text to add to a message: the nearest notes of `entries` that `shown_text` does not contain
     yet, or an empty string. Blocks."""
-    pool = _pool(reader.database, session_id, there, most)
-    notes = [note for note in nearest(asked, pool, most) if note not in said] if pool else []
+    pool = _candidates(reader.database, session_id, entries, most)
+    notes = (
+        [note for note in nearest_notes(message_text, pool, most) if note not in shown_text] if pool else []
+    )
     lines = "\n".join([_HEAD, *(f"- {note}" for note in notes)])
     return f"<remembered>\n{lines}\n</remembered>" if notes else ""
 
 
-def _pool(database: StateDatabase, session_id: str, there: Sequence[NoteEntry], most: int) -> list[str]:
+def _candidates(
+    database: StateDatabase, session_id: str, entries: Sequence[NoteEntry], most: int
+) -> list[str]:
     """Return the notes that may be added: not those that the hold-out keeps from the session. If there are
     only a few notes, skip those that the prompt already contains."""
-    held_out = database.read_now(lambda db: starts.held_out(db, session_id))
-    prompt, _ = database.read_now(lambda db: sessions.prefix(db, session_id))
-    statements = {entry.text: flat(entry.said) for entry in there if entry_id(entry) not in held_out}
+    held_out = database.read_now(lambda db: starts.list_held_out_names(db, session_id))
+    prompt, _ = database.read_now(lambda db: sessions.read_prefix(db, session_id))
+    statements = {entry.text: flat(entry.said) for entry in entries if entry_id(entry) not in held_out}
     if len(statements) <= most:
         statements = {text: statement for text, statement in statements.items() if flat(text) not in prompt}
     return [statement for statement in statements.values() if len(statement) <= _MOST_CHARS]
 
 
-def nearest(asked: str, pool: Sequence[str], most: int) -> list[str]:
+def nearest_notes(message_text: str, pool: Sequence[str], most: int) -> list[str]:
     """Return the notes of `pool` that a message is about, the nearest first.
 
     A note matches if it shares a word with the message that few other notes have; the rarer the word, the
@@ -55,7 +64,7 @@ def nearest(asked: str, pool: Sequence[str], most: int) -> list[str]:
     words = [set(content_words(note)) for note in pool]
     common = Counter(word for each in words for word in each)
     few = max(_FEW, len(pool) // 3)
-    rare_words = {word for word in content_words(asked) if 0 < common[word] <= few}
+    rare_words = {word for word in content_words(message_text) if 0 < common[word] <= few}
     scored = [
         (sum(math.log(1 + len(pool) / common[word]) for word in each & rare_words), -at)
         for at, each in enumerate(words)

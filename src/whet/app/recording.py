@@ -27,7 +27,7 @@ from whet.contract.tools import Tool
 from whet.lanes import ToolPool
 from whet.store import rewinds, sessions
 from whet.store.database import StateDatabase
-from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.transcript import TurnRecord
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ class Recordings:
         if not steps or not self.settings.record:
             return {}
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
-        from whet.rewind.taking_back import changed_since  # noqa: PLC0415
+        from whet.rewind.taking_back import find_changed_files  # noqa: PLC0415
 
         workspace = self.of(folder)
         if not workspace.exists:
             return {}
         try:
-            return await self.pool.run(changed_since, workspace, session_id, steps, short=short)
+            return await self.pool.run(find_changed_files, workspace, session_id, steps, short=short)
         except WorkspaceTooLarge:
             return {}
 
@@ -112,12 +112,12 @@ class Recordings:
         self._open.clear()
 
 
-def _by_command(tool: Tool) -> bool:
+def _changes_by_command(tool: Tool) -> bool:
     """Return whether the changes of a call of `tool` are known only from the record."""
     return may_change_files(tool) and "edits" not in tool.tags
 
 
-class _Begun(msgspec.Struct, frozen=True):
+class _OpenStep(msgspec.Struct, frozen=True):
     record: int
     turn: int
     step: int
@@ -138,10 +138,10 @@ class RecordingObserver(TurnObserver):
         if not session.log.messages:
             return message
         db, key = session.log.writer.db, session.log.live.key
-        turns = db.read_now(lambda connection: rewinds.untold(connection, key))
+        turns = db.read_now(lambda connection: rewinds.list_unreported_turns(connection, key))
         if not turns:
             return message
-        await db.write(lambda connection: rewinds.tell(connection, key))
+        await db.write(lambda connection: rewinds.clear_unreported_turns(connection, key))
         warning = _SET_BACK.format(turn=min(turns))
         return msgspec.structs.replace(message, note=f"{message.note}\n{warning}".strip())
 
@@ -151,12 +151,12 @@ class RecordingObserver(TurnObserver):
             return None
         workspace = self._recordings.of(session.workspace)
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
-        from whet.rewind.recorder import left_out_line  # noqa: PLC0415
+        from whet.rewind.recorder import describe_left_out  # noqa: PLC0415
         from whet.rewind.steps import begin_step  # noqa: PLC0415
 
         def begin() -> tuple[int, str, bool]:
             number, finished = begin_step(workspace, session.id, step.turn, step.step)
-            return number, left_out_line(workspace.left_out()), finished is not None
+            return number, describe_left_out(workspace.left_out()), finished is not None
 
         late = asyncio.get_running_loop().call_later(_SILENT_S, self._tell, emit, _RECORDING)
         try:
@@ -164,19 +164,19 @@ class RecordingObserver(TurnObserver):
         except WorkspaceTooLarge as error:
             self._given_up = True
             self._tell(
-                emit, f"files are not recorded here, so that steps can't be taken back: {_said(error)}"
+                emit, f"files are not recorded here, so that steps can't be taken back: {_error_line(error)}"
             )
         except (WhetError, OSError) as error:
             self._tell(
-                emit, f"this step can't be taken back, its files could not be recorded: {_said(error)}"
+                emit, f"this step can't be taken back, its files could not be recorded: {_error_line(error)}"
             )
         else:
             if finished:
                 self._tell(emit, "a rewind that was cut off has been finished")
             if line:
                 self._tell(emit, line)
-            return _Begun(
-                number, step.turn, step.step, [tool.name for tool in step.tools if _by_command(tool)]
+            return _OpenStep(
+                number, step.turn, step.step, [tool.name for tool in step.tools if _changes_by_command(tool)]
             )
         finally:
             late.cancel()
@@ -184,7 +184,7 @@ class RecordingObserver(TurnObserver):
 
     async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
         """Record the changes of the step."""
-        if not isinstance(token, _Begun):
+        if not isinstance(token, _OpenStep):
             return
         workspace = self._recordings.of(session.workspace)
         from whet.rewind.steps import end_step  # noqa: PLC0415 - imported by now
@@ -194,42 +194,42 @@ class RecordingObserver(TurnObserver):
             if token.tools:
                 await self._keep(session, token, [FileLines(*lines) for lines in changed])
         except (WhetError, OSError) as error:
-            self._tell(emit, f"what this step changed could not be recorded: {_said(error)}")
+            self._tell(emit, f"what this step changed could not be recorded: {_error_line(error)}")
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Store with the last test run the files that were changed since by something other than a call: a
         background process, a helper, a person."""
         if not turn.tool_calls or self._given_up:
-            return nothing
+            return queue_nothing
         from whet.store import facts  # noqa: PLC0415 - only after a turn with calls
 
         db, key = session.log.writer.db, session.log.live.key
-        row = db.read_now(lambda connection: facts.last_tests(connection, key, turn.number))
+        row = db.read_now(lambda connection: facts.find_last_tests(connection, key, turn.number))
         if row is None:
-            return nothing
+            return queue_nothing
         step = (row.turn, row.step)
         looking = self._recordings.changed_since(session.workspace, session.id, {step}, short=True)
         try:
             later = (await asyncio.wait_for(looking, _SILENT_S)).get(step, [])
         except (WhetError, OSError, TimeoutError) as error:
             _log.warning("whether files changed after the last test run is not known: %s", error)
-            return nothing
+            return queue_nothing
         if tuple(later[:_MOST_NAMED]) == row.facts.later:
-            return nothing
+            return queue_nothing
 
-        def keep(connection: apsw.Connection) -> Sequence[Queued]:
-            facts.keep_later(connection, key, row, later[:_MOST_NAMED])
+        def keep(connection: apsw.Connection) -> Sequence[QueuedJob]:
+            facts.store_later_changes(connection, key, row, later[:_MOST_NAMED])
             return ()
 
         return keep
 
-    async def _keep(self, session: Session, step: _Begun, changed: list[FileLines]) -> None:
+    async def _keep(self, session: Session, step: _OpenStep, changed: list[FileLines]) -> None:
         """Store the changed files with the step's last command, except those that its edits name."""
         from whet.store import facts  # noqa: PLC0415 - only where a command changed files
 
         key = session.log.live.key
         await session.log.writer.db.append(
-            lambda db: facts.keep_touched(db, (key, step.turn, step.step), step.tools, changed)
+            lambda db: facts.store_changed_files(db, (key, step.turn, step.step), step.tools, changed)
         )
 
     def _tell(self, emit: Emit, text: str) -> None:
@@ -238,7 +238,7 @@ class RecordingObserver(TurnObserver):
             emit(Notice(text))
 
 
-def forget_deleted(home: Home, database: StateDatabase, clock: Clock) -> int:
+def forget_deleted_sessions(home: Home, database: StateDatabase, clock: Clock) -> int:
     """Delete the records of deleted sessions and the examples taken from them. Return the number of recorded
     steps.
 
@@ -247,18 +247,18 @@ def forget_deleted(home: Home, database: StateDatabase, clock: Clock) -> int:
     if home.warm.is_dir():
         from whet.warm.forgetting import forget_examples  # noqa: PLC0415 - few homes delete, and seldom
 
-        forget_examples(home, lambda ids: database.read_now(lambda db: sessions.existing(db, ids)))
+        forget_examples(home, lambda ids: database.read_now(lambda db: sessions.filter_existing_ids(db, ids)))
     if not home.rewind.is_dir():
         return 0
     from whet.rewind.forgetting import forget_all_but  # noqa: PLC0415 - few homes delete, and seldom
 
     def existing(ids: set[str]) -> set[str]:
-        return database.read_now(lambda db: sessions.existing(db, ids))
+        return database.read_now(lambda db: sessions.filter_existing_ids(db, ids))
 
     return forget_all_but(home.rewind, existing, clock)
 
 
-def _said(error: WhetError | OSError) -> str:
+def _error_line(error: WhetError | OSError) -> str:
     if isinstance(error, WhetError):
         return f"{error.message} ({error.hint})" if error.hint else error.message
     return error.strerror or str(error)

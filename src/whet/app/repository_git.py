@@ -12,13 +12,15 @@ from pathlib import Path
 
 from whet.contract.errors import ToolError
 from whet.regular import read_regular_text
-from whet.searchpath import outside
+from whet.searchpath import trusted_path
 from whet.tools.shell import command_environment
 
 _TIMEOUT_S = 300
 _WHO = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
         for what, value in (("NAME", "whet"), ("EMAIL", "whet@localhost"))}  # fmt: skip
-_PLACES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
+_GIT_LOCATIONS = frozenset(
+    {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"}
+)
 _LOCKS: ContextVar[tuple[int, ...]] = ContextVar("locks that git inherits", default=())
 _SETTINGS: ContextVar[tuple[str, ...]] = ContextVar("settings by which git runs no programs", default=())
 _OFF = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "submodule.recurse=false",
@@ -75,8 +77,10 @@ def run_git_process(
     place: Path, words: tuple[str, ...], env: Mapping[str, str] | None = None, given: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git without a check of its exit code. Raises ToolError if it can't be run."""
-    usual = {name: value for name, value in command_environment(os.environ).items() if name not in _PLACES}
-    path = outside(place, *_repository_of(place))
+    usual = {
+        name: value for name, value in command_environment(os.environ).items() if name not in _GIT_LOCATIONS
+    }
+    path = trusted_path(place, *_repository_of(place))
     environment = {**usual, **_WHO, "LC_ALL": "C", "PATH": path, "GIT_ALLOW_PROTOCOL": "https", **(env or {})}
     command = ["git", *(word for setting in (*_OFF, *_SETTINGS.get()) for word in ("-c", setting)), *words]
     try:
@@ -94,11 +98,11 @@ def run_git_process(
         raise ToolError(f"git can't be run: {error}", hint="a working tree needs git") from error
 
 
-def _repository_of(place: Path) -> list[str]:
+def _repository_of(folder: Path) -> list[str]:
     """Return the repository that a second working tree belongs to."""
     try:
         return [
-            read_regular_text(place / ".git", 4_096).partition("gitdir:")[2].partition("/.git/")[0].strip()
+            read_regular_text(folder / ".git", 4_096).partition("gitdir:")[2].partition("/.git/")[0].strip()
         ]
     except OSError:
         return []

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from whet.config.paths import Home, replace
+from whet.config.paths import Home, replace_file
 from whet.config.schema import HookSettings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
 
-PLACE = Path(".whet/hooks.json")
+HOOKS_PATH = Path(".whet/hooks.json")
 _MOST_BYTES = 200_000
 _Hooks = dict[str, HookSettings]
 
@@ -30,9 +30,9 @@ class RepositoryHooks(msgspec.Struct, frozen=True):
     digest: str
 
 
-def repository_hooks(workspace: Path) -> RepositoryHooks | None:
+def read_repository_hooks(workspace: Path) -> RepositoryHooks | None:
     """Read a workspace's hooks; None if it has none. Raises ConfigError if the file can't be read."""
-    path = workspace / PLACE
+    path = workspace / HOOKS_PATH
     if not path.is_file():
         return None
     try:
@@ -42,48 +42,52 @@ def repository_hooks(workspace: Path) -> RepositoryHooks | None:
         raise ConfigError(f"{path} can't be read: {error}", hint="docs/hooks.md shows its shape") from error
     seal = hashlib.sha256(data)
     for hook in hooks.values():
-        for name in _named(hook.command):
+        for name in _named_files(hook.command):
             file = workspace / name
             if file.is_file() and file.resolve() != path.resolve():
                 seal.update(b"\0" + name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return RepositoryHooks(workspace.resolve(), hooks, seal.hexdigest())
 
 
-def is_accepted(home: Home, found: RepositoryHooks) -> bool:
+def is_accepted(home: Home, repository: RepositoryHooks) -> bool:
     """Return whether the owner has accepted exactly these hooks in this folder."""
-    return _accepted(home).get(str(found.workspace)) == found.digest
+    return _read_acceptances(home).get(str(repository.workspace)) == repository.digest
 
 
-def accept(home: Home, found: RepositoryHooks) -> None:
+def accept(home: Home, repository: RepositoryHooks) -> None:
     """Accept these hooks; they run from the next session on."""
-    acceptances = {**_accepted(home), str(found.workspace): found.digest}
+    acceptances = {**_read_acceptances(home), str(repository.workspace): repository.digest}
     home.ensure()
-    replace(_place(home), msgspec.json.format(msgspec.json.encode(acceptances)).decode() + "\n", mode=0o600)
+    replace_file(
+        _acceptances_path(home),
+        msgspec.json.format(msgspec.json.encode(acceptances)).decode() + "\n",
+        mode=0o600,
+    )
 
 
 def refuse(home: Home, workspace: Path) -> bool:
     """Withdraw an acceptance. Return False if there was none."""
-    acceptances = _accepted(home)
+    acceptances = _read_acceptances(home)
     was = acceptances.pop(str(workspace.resolve()), None) is not None
     if was:
-        replace(_place(home), msgspec.json.encode(acceptances).decode() + "\n", mode=0o600)
+        replace_file(_acceptances_path(home), msgspec.json.encode(acceptances).decode() + "\n", mode=0o600)
     return was
 
 
-def _place(home: Home) -> Path:
+def _acceptances_path(home: Home) -> Path:
     return home.root / "accepted-hooks.json"
 
 
-def _accepted(home: Home) -> dict[str, str]:
+def _read_acceptances(home: Home) -> dict[str, str]:
     try:
-        return from_json(_place(home).read_bytes(), dict[str, str])
+        return from_json(_acceptances_path(home).read_bytes(), dict[str, str])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError, UnicodeError):
         return {}  # an unreadable file accepts nothing
 
 
-def _named(command: str) -> list[str]:
+def _named_files(command: str) -> list[str]:
     try:
         words = shlex.split(command, comments=False)
     except ValueError:

@@ -17,16 +17,16 @@ import msgspec
 from whet.agent.session import TurnLimits
 from whet.app import plugin_parts
 from whet.app.learning import LearningServices
-from whet.app.memories import joined
+from whet.app.memories import connect_plugins
 from whet.app.models import Dialer
-from whet.app.parts import capped, learn_prices
+from whet.app.parts import cap_review_calls, learn_prices
 from whet.app.plugin_parts import PluginNeeds
 from whet.app.reviews import ReviewParts, ReviewRunner
 from whet.app.warm_starts import WarmStarts
 from whet.approval.gate import PolicyGate
 from whet.approval.risk import RiskScope
 from whet.clock import SystemClock
-from whet.config.key_hosts import beside
+from whet.config.key_hosts import derive_second_model
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
@@ -36,9 +36,9 @@ from whet.contract.tools import Tool
 from whet.lanes import ToolPool
 from whet.providers.connect import ServerProvider
 from whet.review.budget import Budget
-from whet.review.fork import ForkParts, usable
+from whet.review.fork import ForkParts, usable_tools
 from whet.review.judge import Checks
-from whet.review.order import Order
+from whet.review.order import ReviewJob
 from whet.review.probes import Look
 from whet.review.worker import ReviewWorker
 from whet.searchpath import find_shell
@@ -50,14 +50,14 @@ from whet.tools.toolsets.session import SessionTools
 _LIMIT_S = 20.0
 
 
-def make(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
+def make_worker(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
     """Create a worker from the parts of a process."""
     settings = needs.settings.review
     approval = msgspec.structs.replace(needs.settings.approval, mode="deny")
     warmth = WarmStarts(needs.home, needs.settings.warm, needs.database, needs.clock)
 
     async def reopen(session_id: str, link: ModelLink) -> ModelLink:
-        return (await warmth.reopened(session_id, link))[0]
+        return (await warmth.reopen_link(session_id, link))[0]
 
     parts = ForkParts(
         database=needs.database,
@@ -72,11 +72,11 @@ def make(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWo
     )
     return ReviewWorker(
         parts,
-        needs.learning.desk_of,
+        needs.learning.service_of,
         settings,
         lambda order: _connect(needs, order),
         tell,
-        Checks(looking(needs.home, needs.settings), lambda order: _judge(needs, order)),
+        Checks(make_probe(needs.home, needs.settings), lambda order: _judge(needs, order)),
     )
 
 
@@ -97,7 +97,10 @@ async def open_reviews(
         if plugins is not None:
             learning.trust(plugins.tools)
         needs = ReviewParts(home, settings, database, clock, learning, grants, pool, dialer)
-        async with joined(plugins, learning.desk), aclosing(ReviewRunner(needs, make)) as reviews:
+        async with (
+            connect_plugins(plugins, learning.desk),
+            aclosing(ReviewRunner(needs, make_worker)) as reviews,
+        ):
             yield reviews
     finally:
         pool.close()
@@ -107,37 +110,41 @@ async def open_reviews(
 
 def _tools(needs: ReviewParts) -> dict[str, Tool]:
     tools = (*FileTools(needs.pool), *needs.learning.tools(), *SessionTools(needs.database))
-    return {tool.name: tool for tool in usable(tools)}
+    return {tool.name: tool for tool in usable_tools(tools)}
 
 
-def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:
+def _connect(needs: ReviewParts, review_job: ReviewJob) -> tuple[Provider, bool]:
     """Return a job's provider, and whether it is the conversation's own with the same key or the one set for
     reviews."""
     settings = needs.settings.review
     if settings.model:
-        return _capped(needs, needs.dialer.connect_alone(beside(order.runtime.model, settings))), False
+        return _cap_calls(
+            needs, needs.dialer.connect_alone(derive_second_model(review_job.runtime.model, settings))
+        ), False
     if settings.provider or settings.base_url:
         raise ConfigError("review.provider needs review.model", hint="whet config set review.model NAME")
-    provider = needs.dialer.connect_alone(order.runtime.model)
+    provider = needs.dialer.connect_alone(review_job.runtime.model)
     if isinstance(provider, ServerProvider):
-        provider.wiring.keys.prefer(order.runtime.key_name)
-    return _capped(needs, provider), True
+        provider.wiring.keys.prefer(review_job.runtime.key_name)
+    return _cap_calls(needs, provider), True
 
 
-def _judge(needs: ReviewParts, order: Order) -> Provider | None:
+def _judge(needs: ReviewParts, review_job: ReviewJob) -> Provider | None:
     """Return the model that judges the changes of a review before they are stored, or None if none is
     configured."""
     settings = needs.settings.judge
     if not settings.model:
         return None
-    return _capped(needs, needs.dialer.connect_alone(beside(order.runtime.model, settings)))
+    return _cap_calls(
+        needs, needs.dialer.connect_alone(derive_second_model(review_job.runtime.model, settings))
+    )
 
 
-def _capped(needs: ReviewParts, provider: Provider) -> Provider:
-    return capped(provider, needs.database, needs.clock, needs.settings.wallet)
+def _cap_calls(needs: ReviewParts, provider: Provider) -> Provider:
+    return cap_review_calls(provider, needs.database, needs.clock, needs.settings.wallet)
 
 
-def looking(home: Home, settings: Settings) -> Look:
+def make_probe(home: Home, settings: Settings) -> Look:
     """Create the function that runs a probe. The sandbox is tested at the first probe."""
 
     def look(command: str, workspace: str) -> str | None:

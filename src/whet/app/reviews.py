@@ -29,11 +29,11 @@ from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.events import ReviewFinished
 from whet.contract.texts import from_json
 from whet.lanes import ToolPool
-from whet.log import start as start_log
-from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
+from whet.log import start_logging as start_log
+from whet.review.order import KINDS, Kind, ReviewJob, Runtime, queue_review, reviewable_kinds
 from whet.store import jobs, live, reviews, sessions
 from whet.store.database import StateDatabase
-from whet.store.jobs import Queued
+from whet.store.jobs import QueuedJob
 from whet.tools.registry import read_specs
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ReviewRunner:
         """The learning service that receives the reviews' changes."""
         return self._needs.learning.desk
 
-    async def ask(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> Queued:
+    async def ask(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> QueuedJob:
         """Queue a review of a session by hand, up to its last finished turn; durable on return.
 
         Raises ConfigError if reviews are off or the session has no tools for one, NotFound if there is
@@ -100,8 +100,8 @@ class ReviewRunner:
         if self.settings.writes == "off":
             raise ConfigError("reviews are off", hint="whet config set review.writes auto")
 
-        def work(connection: apsw.Connection) -> Queued:
-            return _ask(connection, needs, (session_id, focus, tuple(kinds)))
+        def work(connection: apsw.Connection) -> QueuedJob:
+            return _queue_review(connection, needs, (session_id, focus, tuple(kinds)))
 
         return await needs.database.append(work)
 
@@ -160,7 +160,7 @@ class ReviewRunner:
             return
         try:
             if needs.database.read_now(lambda db: jobs.is_due(db, _JOBS, needs.clock)):
-                start_detached(needs.home)
+                start_detached_worker(needs.home)
         except (OSError, StoreError) as error:
             log.warning("no worker could be started (%s); the next one runs what waits", error)
 
@@ -180,12 +180,16 @@ class ReviewRunner:
 
     async def _until_due_s(self) -> float | None:
         """Return the seconds until the next waiting job is due, at least one; None if no job waits."""
-        left_s = await self._needs.database.read(lambda db: jobs.due_in_s(db, _JOBS, self._needs.clock))
+        left_s = await self._needs.database.read(
+            lambda db: jobs.seconds_until_due(db, _JOBS, self._needs.clock)
+        )
         return None if left_s is None else max(left_s, 1.0)
 
 
-def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, tuple[Kind, ...]]) -> Queued:
-    session_id, focus, chosen_kinds = what
+def _queue_review(
+    connection: apsw.Connection, needs: ReviewParts, request: tuple[str, str, tuple[Kind, ...]]
+) -> QueuedJob:
+    session_id, focus, chosen_kinds = request
     session = sessions.get(connection, session_id)
     if session.private:
         raise ConfigError(
@@ -194,11 +198,11 @@ def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, 
     if session.kind != "chat":
         raise ConfigError(f"a session of kind {session.kind} is not reviewed", hint="name a chat's id")
     key = sessions.key_of(connection, session_id)
-    turn = live.last_turn(connection, key)
+    turn = live.find_last_turn(connection, key)
     if not turn:
         raise NotFound("nothing was finished in this session yet", hint="say something first")
-    offered = {spec.name for spec in read_specs(sessions.prefix(connection, session_id)[1].encode())}
-    able = kinds_for(offered)
+    offered = {spec.name for spec in read_specs(sessions.read_prefix(connection, session_id)[1].encode())}
+    able = reviewable_kinds(offered)
     kinds: tuple[Kind, ...] = tuple(
         kind for kind in KINDS if kind in able and (not chosen_kinds or kind in chosen_kinds)
     )
@@ -207,18 +211,18 @@ def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, 
             "this session was begun without the tools that a review writes with",
             hint="tools.toolsets: memory, skills",
         )
-    before = reviews.counters(connection, session.conversation_id)
-    facts = reviews.turn_facts(connection, key, turn)
+    before = reviews.get_counters(connection, session.conversation_id)
+    facts = reviews.read_turn(connection, key, turn)
     if before.runtime:
         runtime = from_json(before.runtime, Runtime)
     else:
         model = needs.settings.model
         runtime = Runtime(msgspec.structs.replace(model, provider=session.provider, model=session.model))
-    review_job = Order(session_id, turn, kinds, ("asked",), runtime, facts.context_tokens, focus)
-    return put(connection, review_job, session.conversation_id, needs.clock)
+    review_job = ReviewJob(session_id, turn, kinds, ("asked",), runtime, facts.context_tokens, focus)
+    return queue_review(connection, review_job, session.conversation_id, needs.clock)
 
 
-def start_detached(home: Home) -> None:
+def start_detached_worker(home: Home) -> None:
     """Start `whet worker` for a home: it outlives this process and its terminal and logs to a file."""
     home.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
     environ = {**os.environ, "WHET_HOME": str(home.root)}

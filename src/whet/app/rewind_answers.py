@@ -10,7 +10,7 @@ import msgspec
 from whet.app.rewinding import Outcome, StepChanges
 from whet.rewind.differences import FileDiff
 from whet.rewind.recorder import Unrecorded
-from whet.rewind.states import shown
+from whet.rewind.states import printable_path
 
 
 class RewindPoints(msgspec.Struct, frozen=True):
@@ -85,34 +85,37 @@ def points_answer(
     return RewindPoints(
         finished,
         steps,
-        [msgspec.structs.replace(unrecorded, path=shown(unrecorded.path)) for unrecorded in left_out],
+        [
+            msgspec.structs.replace(unrecorded, path=printable_path(unrecorded.path))
+            for unrecorded in left_out
+        ],
     )
 
 
-def rewind_answer(found: Outcome, clean: Callable[[str], str] = str, *, is_plan: bool) -> RewindAnswer:
+def rewind_answer(outcome: Outcome, clean: Callable[[str], str] = str, *, is_plan: bool) -> RewindAnswer:
     """Return the answer for an outcome; `clean` is applied to the person's message."""
-    files = found.files
+    files = outcome.files
     return RewindAnswer(
         is_plan,
         [
-            RestoredPath(shown(entry.path), entry.merged, entry.then is not None)
+            RestoredPath(printable_path(entry.path), entry.merged, entry.then is not None)
             for entry in files.changes
             if entry.path not in files.failed
         ],
-        [KeptPath(shown(entry.path), entry.why, entry.can_force) for entry in files.conflicts],
-        [FailedPath(shown(path), why) for path, why in files.failed.items()],
-        found.conversation,
-        clean(found.said),
+        [KeptPath(printable_path(entry.path), entry.why, entry.can_force) for entry in files.conflicts],
+        [FailedPath(printable_path(path), why) for path, why in files.failed.items()],
+        outcome.conversation,
+        clean(outcome.said),
     )
 
 
-def diff_answer(found: Sequence[FileDiff], clean: Callable[[str], str] = str) -> DiffAnswer:
+def diff_answer(diffs: Sequence[FileDiff], clean: Callable[[str], str] = str) -> DiffAnswer:
     """Return the answer for file diffs; `clean` is applied to the lines."""
     return DiffAnswer(
         [
             ChangedPath(
                 diff.path, diff.what, diff.added, diff.removed, clean(diff.note), clean("\n".join(diff.lines))
             )
-            for diff in found
+            for diff in diffs
         ]
     )

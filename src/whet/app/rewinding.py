@@ -20,10 +20,10 @@ from whet.clock import iso
 from whet.contract.errors import NotFound
 from whet.rewind import database
 from whet.rewind.database import Record
-from whet.rewind.differences import FileDiff, differences
+from whet.rewind.differences import FileDiff, list_differences
 from whet.rewind.planning import Conflict
 from whet.rewind.recorder import Unrecorded, Workspace
-from whet.rewind.taking_back import TakenBack, finish, plan, take_back
+from whet.rewind.taking_back import RewindResult, finish, plan_rewind, take_back
 from whet.sqlite.database import Work
 from whet.store import rewinds
 from whet.store.rewinds import Parts, RewindRow
@@ -31,7 +31,7 @@ from whet.store.transcript import Transcript
 
 T = TypeVar("T")
 _POINT = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?")
-_NOTHING = TakenBack((), (), {})
+_NOTHING = RewindResult((), (), {})
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -58,13 +58,13 @@ class Outcome(msgspec.Struct, frozen=True):
     """The result of a rewind, or the result that it would have. `undone_text` is the user message that was
     undone with the conversation."""
 
-    files: TakenBack
+    files: RewindResult
     conversation: bool
     said: str
     finished: bool = False
 
     @property
-    def in_the_way(self) -> list[Conflict]:
+    def forceable_conflicts(self) -> list[Conflict]:
         """Conflicts that can be forced: paths with changes of another writer. The person decides."""
         return [conflict for conflict in self.files.conflicts if conflict.can_force]
 
@@ -103,9 +103,9 @@ class Rewinding:
                     record.step,
                     record.kind,
                     record.at_ms,
-                    len(database.between(connection, record.before, record.after)),
+                    len(database.find_changed_paths(connection, record.before, record.after)),
                 )
-                for record in database.records(connection, self._log.session.id)
+                for record in database.list_records(connection, self._log.session.id)
             ]
 
         return await self._read(work, [])
@@ -120,9 +120,9 @@ class Rewinding:
         """Return the file changes of a turn, or of the whole session (0)."""
 
         def work(connection: apsw.Connection) -> list[FileDiff]:
-            records = database.records(connection, self._log.session.id)
+            records = database.list_records(connection, self._log.session.id)
             chosen = [record for record in records if record.kind == "step" and turn in (0, record.turn)]
-            return differences(connection, chosen)
+            return list_differences(connection, chosen)
 
         return await self._read(work, [])
 
@@ -141,7 +141,7 @@ class Rewinding:
         if first and row.parts != "conversation":
             family = await self._family()
             files = await self._recordings.pool.run(
-                plan, self._workspace, first, self._log.session.id, family, force=force
+                plan_rewind, self._workspace, first, self._log.session.id, family, force=force
             )
         conversation = row.parts != "files" and (undone is None or bool(undone.before))
         return Outcome(files, conversation, "")
@@ -156,7 +156,7 @@ class Rewinding:
         row = await self._row(point, parts)
         session_id = self._log.session.id
         await self._db.read(lambda db: self._log.writer.refuse_if_held(db))
-        await self._db.write(lambda db: rewinds.begin(db, session_id, row))
+        await self._db.write(lambda db: rewinds.begin_rewind(db, session_id, row))
         files = _NOTHING
         if row.parts != "conversation" and (first := await self._first(row)):
             new = Record(0, session_id, row.turn, row.step, "rewind", 0, 0, 0, row.id)
@@ -173,10 +173,10 @@ class Rewinding:
         if self._workspace.exists:
             finished = await self._recordings.pool.run(finish, self._workspace) is not None
         session_id = self._log.session.id
-        for row in await self._db.read(lambda db: rewinds.of_session(db, session_id)):
+        for row in await self._db.read(lambda db: rewinds.list_rewinds(db, session_id)):
             if row.state == "begun":
                 if await self._record_of(row.id) is None:
-                    await self._db.write(lambda db, id_=row.id: rewinds.drop(db, id_))
+                    await self._db.write(lambda db, id_=row.id: rewinds.delete_rewind(db, id_))
                 else:
                     await self._end(row)
                     finished = True
@@ -186,18 +186,18 @@ class Rewinding:
         """Rewind the conversation, if that is part of it, together with the end of the rewind."""
         undone = await self._undone(row)
         if row.parts != "files" and undone is None:
-            return True, await rewinds.rewind(self._log, row.id, row.turn, row.step)
+            return True, await rewinds.rewind_conversation(self._log, row.id, row.turn, row.step)
         if row.parts != "files" and undone is not None and undone.before:
-            await rewinds.take_back(self._log, row.id, undone)
+            await rewinds.undo_rewind(self._log, row.id, undone)
             return True, ""
-        await self._db.write(lambda db: rewinds.done(db, row.id))
+        await self._db.write(lambda db: rewinds.mark_done(db, row.id))
         return False, ""
 
     async def _row(self, point: Point | None, parts: Parts) -> RewindRow:
         clock, session_id = self._log.writer.clock, self._log.session.id
         new = RewindRow(clock.new_id(), iso(clock.now()), 0, 0, "begun", "", parts)
         if point is None:
-            done = await self._db.read(lambda db: rewinds.of_session(db, session_id))
+            done = await self._db.read(lambda db: rewinds.list_rewinds(db, session_id))
             last = next((row for row in reversed(done) if row.state == "done"), None)
             if last is None:
                 raise NotFound(
@@ -214,7 +214,7 @@ class Rewinding:
         if not row.undoes:
             return None
         session_id = self._log.session.id
-        done = await self._db.read(lambda db: rewinds.of_session(db, session_id))
+        done = await self._db.read(lambda db: rewinds.list_rewinds(db, session_id))
         return next((other for other in done if other.id == row.undoes), None)
 
     async def _first(self, row: RewindRow) -> int:
@@ -235,11 +235,11 @@ class Rewinding:
         return next((record for record in await self._records() if record.rewind == rewind_id), None)
 
     async def _records(self) -> Sequence[Record]:
-        return await self._read(lambda db: database.records(db, self._log.session.id), [])
+        return await self._read(lambda db: database.list_records(db, self._log.session.id), [])
 
     async def _family(self) -> set[str]:
         session_id = self._log.session.id
-        return await self._db.read(lambda db: rewinds.family(db, session_id))
+        return await self._db.read(lambda db: rewinds.list_family(db, session_id))
 
     async def _read(self, work: Work[T], otherwise: T) -> T:
         if not self._workspace.exists:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from whet.app.reviews import start_detached
+from whet.app.reviews import start_detached_worker
 from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import ScheduleSettings
@@ -51,7 +51,7 @@ class ScheduleWatch:
                 lambda db: jobs.is_due(db, (schedules.KIND, digests.KIND), self._clock)
             )
             if is_due and was_due:
-                start_detached(self._home)
+                start_detached_worker(self._home)
                 return False
         except (OSError, StoreError) as error:
             log.warning("no worker could be started for a schedule: %s", error)

@@ -20,7 +20,7 @@ from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warm_starts import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.host import EngineHost
-from whet.context.nested import with_nested
+from whet.context.nested import add_instructions
 from whet.context.prompt import volatile_note
 from whet.contract.origin import Origin
 from whet.contract.protocols import Gate, ModelLink
@@ -45,15 +45,15 @@ def _plan_note(gate: PolicyGate, session_id: str) -> str:
     return NOTE
 
 
-def _marking(services: Services) -> TurnObserver:
+def _make_marking_observer(services: Services) -> TurnObserver:
     from whet.app.marking import MarkingObserver, MarkingParts  # noqa: PLC0415 - only where it was asked for
 
-    def capped(link: ModelLink, session_id: str) -> ModelLink:
+    def cap_link(link: ModelLink, session_id: str) -> ModelLink:
         wallet = services.models.wallet
         return link if wallet is None else wallet.capped(link, session_id, "judge")
 
     return MarkingObserver(
-        MarkingParts(services.database, services.clock, services.gate, services.models.judge, capped)
+        MarkingParts(services.database, services.clock, services.gate, services.models.judge, cap_link)
     )
 
 
@@ -75,7 +75,7 @@ class SessionBuilder:
                 str(start.whose.workspace or services.workspace),
                 leaving.id if leaving else "",
             )
-            start = await plugins.with_prompts(
+            start = await plugins.add_prompts(
                 start, extras.session_id, workspace, old_id, services.models.settings
             )
         runner = await self.seat(leaving, foreground=start.kind == "chat")
@@ -103,7 +103,7 @@ class SessionBuilder:
     async def build(
         self,
         stored: StoredPrefix,
-        seat: EngineRunner,
+        runner: EngineRunner,
         extras: SessionExtras,
         *,
         leaving: Session | None = None,
@@ -112,31 +112,31 @@ class SessionBuilder:
         """Build a session that can take turns from a stored one: the same prefix, with the tools that exist
         now. `start` is set if it was just stored."""
         services, row = self._services, stored.log.session
-        tools = await self._tools(stored.specs, seat)
+        tools = await self._tools(stored.specs, runner)
         profile = services.database.read_now(lambda db: sessions.profile_of(db, row.id))
         if profile:
             services.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
         folder = Path(row.workspace)
         workspace = folder if row.workspace and folder.is_dir() else services.workspace
         base_link = services.models.provider.open(stored.prompt, stored.specs, row.id)
-        base_link, primed = await services.warm_starts.reopened(row.id, base_link)
+        base_link, primed = await services.warm_starts.reopen_link(row.id, base_link)
         link = SwitchableLink(base_link, row.id, lambda: services.models.wallet)
-        self._note_news(stored.specs, seat)
+        self._add_news(stored.specs, runner)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         left_host = services.contexts.host(leaving.context) if leaving else None
-        host = await self._begun(stored, seat, link, prefix, left_host, is_new=start is not None)
-        if host.seat is not seat:
+        host = await self._begun(stored, runner, link, prefix, left_host, is_new=start is not None)
+        if host.seat is not runner:
             tools = await self._tools(stored.specs, host.seat)
         gate, hooks = services.gate, None
         if services.plugins is not None:
             old_id = leaving.id if leaving else ""
             person = extras.person or services.person
             hooks = await services.plugins.sessions.enter(
-                host, gate, tools, left=old_id, model=lambda: link.info.model, person=person
+                host, gate, tools, previous_id=old_id, model=lambda: link.info.model, person=person
             )
             gate, tools, link.around = hooks.gate, hooks.tools, hooks.around
-        tools = with_nested(tools, workspace, lambda: stored.log.messages)
-        gate, tools, shell = self._hooked(gate, tools, workspace, row.id, seat)
+        tools = add_instructions(tools, workspace, lambda: stored.log.messages)
+        gate, tools, shell = self._add_shell_hooks(gate, tools, workspace, row.id, runner)
         if profile and services.database.is_team:
             gate = self._guest_gate(gate)
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
@@ -169,45 +169,45 @@ class SessionBuilder:
 
     def _arrival(self, session_id: str) -> InboxEntry | None:
         helpers = self._helpers.created
-        return None if helpers is None else helpers.arrival(session_id)
+        return None if helpers is None else helpers.next_result(session_id)
 
     def _guest_gate(self, gate: Gate) -> Gate:
         from whet.app.guests import GuestGate  # noqa: PLC0415 - only a team has guests on its workers
 
         return GuestGate(gate, lambda: self._services.confinement.get().standing())
 
-    def _hooked(
-        self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, seat: EngineRunner
+    def _add_shell_hooks(
+        self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, runner: EngineRunner
     ) -> tuple[Gate, Mapping[str, Tool], Sequence[TurnObserver]]:
         """Add the owner's shell hooks, and a repository's if they were accepted."""
         if not self._services.settings.hooks.commands and not (workspace / ".whet" / "hooks.json").is_file():
             return gate, tools, ()
-        from whet.app.shell_hooks import hooked, session_hooks  # noqa: PLC0415 - few have hooks
+        from whet.app.shell_hooks import add_hooks, load_session_hooks  # noqa: PLC0415 - few have hooks
 
-        hooks = session_hooks(self._services, workspace, session_id, seat.pass_on)
-        return (gate, tools, ()) if hooks is None else hooked(hooks, gate, tools)
+        hooks = load_session_hooks(self._services, workspace, session_id, runner.pass_on)
+        return (gate, tools, ()) if hooks is None else add_hooks(hooks, gate, tools)
 
     async def _begun(
         self,
         stored: StoredPrefix,
-        seat: EngineRunner,
+        runner: EngineRunner,
         link: SwitchableLink,
         prefix: Sequence[str],
-        left: EngineHost | None,
+        old_host: EngineHost | None,
         *,
         is_new: bool,
     ) -> EngineHost:
         """Begin a session with its engine. An engine that fails is replaced once by a new instance."""
         services = self._services
         scope = services.plugins.loaded.scope if services.plugins else no_scope
-        host = services.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
-        if await host.begin(left, carry_over=is_new) or seat.origin == "shared":
+        host = services.contexts.put(stored.log, runner, lambda: link.info, prefix, scope=scope)
+        if await host.begin(old_host, carry_over=is_new) or runner.origin == "shared":
             return host
         other = await self.seat(None, foreground=stored.log.session.kind == "chat")
-        other.notices += seat.notices
-        await seat.close(shutdown=seat.origin == "fresh")
+        other.notices += runner.notices
+        await runner.close(shutdown=runner.origin == "fresh")
         host = services.contexts.put(stored.log, other, lambda: link.info, prefix, scope=scope)
-        await host.begin(left, carry_over=is_new)
+        await host.begin(old_host, carry_over=is_new)
         return host
 
     def _observers(
@@ -237,7 +237,7 @@ class SessionBuilder:
         if services.settings.rewind.record:
             observers.append(RecordingObserver(services.recordings))
         if services.settings.judge.answers:
-            observers.insert(0, _marking(services))
+            observers.insert(0, _make_marking_observer(services))
         if services.tracing is not None:
             observers.append(services.tracing)
         return observers
@@ -249,7 +249,7 @@ class SessionBuilder:
             return None
         models, session_id = self._services.models, stored.log.session.id
         opening = SessionOpening(
-            lambda prompt: models.answering(session_id).open(prompt, stored.specs, session_id),
+            lambda prompt: models.provider_of(session_id).open(prompt, stored.specs, session_id),
             link.switch,
             stored.prompt,
             stored.specs,
@@ -264,23 +264,27 @@ class SessionBuilder:
             steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars
         )
 
-    async def _tools(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> Mapping[str, Tool]:
+    async def _tools(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> Mapping[str, Tool]:
         """Return the tools of a stored list that exist now, including the engine's own."""
         program_tools = self._services.tools.by_name
-        engine_tools = {tool.name: tool for tool in await self._services.contexts.tools(seat, program_tools)}
+        engine_tools = {
+            tool.name: tool for tool in await self._services.contexts.tools(runner, program_tools)
+        }
         by_name = {**engine_tools, **program_tools}
         tools = {spec.name: tool for spec in specs if (tool := by_name.get(spec.name))}
         if any(tool.stands_for is not None for tool in tools.values()):
             tools |= {name: tool for name, tool in program_tools.items() if "deferred" in tool.tags}
         if missing := [name for name in engine_tools if name not in tools]:
-            seat.note(f"{seat.name}: its tools ({', '.join(missing)}) come with a new session, not this one")
+            runner.note(
+                f"{runner.name}: its tools ({', '.join(missing)}) come with a new session, not this one"
+            )
         return tools
 
-    def _note_news(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> None:
+    def _add_news(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> None:
         if self._services.plugins is not None:
-            seat.notices += self._services.plugins.loaded.take_news()
+            runner.notices += self._services.plugins.loaded.take_news()
         if self._services.mcp is not None:
-            self._services.mcp.enter(specs, seat)
+            self._services.mcp.enter(specs, runner)
 
     def _row(self, start: SessionStart, specs: Sequence[ToolSpec], extras: SessionExtras) -> NewSession:
         services = self._services

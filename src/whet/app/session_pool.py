@@ -90,7 +90,7 @@ class SessionPool:
         open_count = sum(slot.session is not None for slot in self)
         resting = (slot for slot in self if not slot.users and slot.session is not None)
         for slot in [*islice(resting, max(0, open_count + 1 - self._max_open))]:
-            await self._let_go_if_unused(slot)
+            await self._release_if_idle(slot)
 
     def keep(self, session: Session) -> None:
         """Add a session that was just created."""
@@ -130,9 +130,9 @@ class SessionPool:
 
     def _expire(self, slot: SessionSlot) -> None:
         slot.expiry = None
-        self._do(self._let_go_if_unused(slot))
+        self._start_task(self._release_if_idle(slot))
 
-    async def _let_go_if_unused(self, slot: SessionSlot) -> None:
+    async def _release_if_idle(self, slot: SessionSlot) -> None:
         async with slot.lock:
             if slot.users or self._closing:
                 return
@@ -144,7 +144,7 @@ class SessionPool:
             if not slot.users and self._slots.get(slot.session_id) is slot:
                 del self._slots[slot.session_id]
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)

@@ -14,7 +14,7 @@ import msgspec
 from whet.agent.session import Session
 from whet.app.learning import Outcomes
 from whet.app.models import SwitchableLink
-from whet.app.parts import with_remote
+from whet.app.parts import add_remote_tools
 from whet.app.session_builder import SessionBuilder
 from whet.app.session_parts import (
     NO_EXTRAS,
@@ -30,7 +30,7 @@ from whet.context.prompt import system_prompt
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus, Provider
 from whet.store import sessions
-from whet.store.trail import arguments_of
+from whet.store.trail import list_arguments
 from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
 from whet.tools.toolsets.planning import TASK_LIST
@@ -87,7 +87,7 @@ class SessionOpener:
         """Offer the tools that the MCP servers list now to new sessions."""
         services = self.services
         if services.mcp is not None:
-            services.tools.offer(with_remote(services.tools.registry, services.mcp))
+            services.tools.offer(add_remote_tools(services.tools.registry, services.mcp))
 
     async def switch_model(self, session: Session, model: str) -> None:
         """Let another model of the same provider answer this session and later ones from the next request on;
@@ -103,10 +103,10 @@ class SessionOpener:
     async def _answer_by(self, provider: Provider, session: Session) -> None:
         """Let the model of `provider` answer a session from the next request on; the prefix stays."""
         services = self.services
-        prompt, tools_json = await services.database.read(lambda db: sessions.prefix(db, session.id))
+        prompt, tools_json = await services.database.read(lambda db: sessions.read_prefix(db, session.id))
         link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
         assert isinstance(session.link, SwitchableLink)  # every session that is opened here has one
-        session.link.switch((await services.warm_starts.reopened(session.id, link))[0])
+        session.link.switch((await services.warm_starts.reopen_link(session.id, link))[0])
         await session.context.status()  # inform the engine now, not at the next request
 
     async def open_session(
@@ -122,8 +122,8 @@ class SessionOpener:
         runner = await self._builder.seat(leaving, foreground=True)
         prompt, tools_json, done, has_helpers, plans = await services.database.read(
             lambda db: (
-                *sessions.prefix(db, session_id),
-                arguments_of(db, session_id, TASK_LIST),
+                *sessions.read_prefix(db, session_id),
+                list_arguments(db, session_id, TASK_LIST),
                 sessions.has_helpers(db, session_id),
                 sessions.is_planning(db, session_id),
             )
@@ -162,7 +162,7 @@ class SessionOpener:
         """Return the id of the latest conversation of this workspace. Raises NotFound."""
         source, workspace = self.services.source, str(self.services.workspace)
         row = await self.services.database.read(
-            lambda db: sessions.latest(db, source=source, workspace=workspace)
+            lambda db: sessions.find_latest(db, source=source, workspace=workspace)
         )
         if row is None:
             raise NotFound(f"no session in {workspace} to continue", hint="whet sessions list")
@@ -176,7 +176,7 @@ class SessionOpener:
         Its tools are its parent's, except the excluded tags; with the scope "read" only those that look.
         Raises ConfigError if the working tree no longer exists.
         """
-        from whet.app.helper_turns import LEFT_OUT, HelperObserver, title_of  # noqa: PLC0415 - few have helpers
+        from whet.app.helper_turns import EXCLUDED_TAGS, HelperObserver, title_of  # noqa: PLC0415 - few have helpers
 
         services, agent_settings = self.services, self.services.settings.agent
         extras = SessionExtras(row.session, buffers=buffers, observers=(HelperObserver(services.clock),))
@@ -190,7 +190,7 @@ class SessionOpener:
                 lambda db: (sessions.get(db, row.parent), sessions.profile_of(db, row.parent))
             )
             workspace = folder or (Path(parent.workspace) if parent.workspace else services.workspace)
-            tools = [tool for tool in services.tools.by_name.values() if not tool.tags & LEFT_OUT]
+            tools = [tool for tool in services.tools.by_name.values() if not tool.tags & EXCLUDED_TAGS]
             if row.wish.scope == "read":
                 tools = [tool for tool in tools if tool.effects <= {"read"} or "looks" in tool.tags]
             new = SessionStart(
@@ -212,7 +212,7 @@ class SessionOpener:
         services = self.services
         log = await Transcript.open(services.database, session_id, services.clock)
         prefix = await services.database.read(
-            lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
+            lambda db: (*sessions.read_prefix(db, session_id), sessions.read_prime(db, session_id))
         )
         return await services.contexts.peek(log, services.models.provider.info, prefix)
 

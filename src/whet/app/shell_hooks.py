@@ -15,7 +15,7 @@ import msgspec
 
 from whet.agent.session import Session, TurnObserver
 from whet.app.hook_runs import HookVerdict, run_hook
-from whet.app.repository_hooks import is_accepted, repository_hooks
+from whet.app.repository_hooks import is_accepted, read_repository_hooks
 from whet.config.schema import HookEvent, HookSettings
 from whet.contract.errors import ConfigError, ToolError, WhetError
 from whet.contract.events import ApprovalDecided, Emit, TurnEnd
@@ -151,14 +151,14 @@ class ShellHookObserver(TurnObserver):
             await self._hooks.run("Stop", reason=end.reason, text=clip(end.text, _RESPONSE_CHARS))
 
 
-def session_hooks(
+def load_session_hooks(
     services: Services, workspace: Path, session_id: str, note: Callable[[str], None]
 ) -> ShellHooks | None:
     """Return a session's hooks, the owner's first; None if there are none. `note` receives a line about hooks
     that don't run."""
     hooks = dict(services.settings.hooks.commands)
     try:
-        repository = repository_hooks(workspace)
+        repository = read_repository_hooks(workspace)
     except ConfigError as error:
         note(error.message)
         repository = None
@@ -182,7 +182,7 @@ def _fits(tools: str, name: str) -> bool:
         return True
 
 
-def hooked(
+def add_hooks(
     hooks: ShellHooks, gate: Gate, tools: Mapping[str, Tool]
 ) -> tuple[Gate, dict[str, Tool], Sequence[TurnObserver]]:
     """Return the gate, tools and observers of a session with its hooks added."""

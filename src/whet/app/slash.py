@@ -99,13 +99,13 @@ class Commands(Generic[C]):
         return iter(self._commands.values())
 
 
-async def announced(
+async def announce(
     plugins: PluginParts | None, command: SlashCommand[C], typed: tuple[str, str], session_id: str
 ) -> SlashCommand[C]:
     """Notify plugins that a command is about to run, and return it; `typed` is the name and the argument as
     typed."""
     if plugins is not None:
-        await plugins.sessions.command_typed(command.name, *typed, session_id)
+        await plugins.sessions.notify_command(command.name, *typed, session_id)
     return command
 
 
@@ -122,6 +122,6 @@ def argument_of(text: str) -> str:
     return text.partition(" ")[2].strip()
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """Return a message without its escape: a leading `//` becomes `/`."""
     return text[1:] if text.startswith("//") else text

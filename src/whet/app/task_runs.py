@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import msgspec
 
-from whet.app.helper_turns import ended_line
+from whet.app.helper_turns import ended_output
 from whet.contract.delegation import HelperScope, HelperWish
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_values
@@ -71,31 +71,31 @@ def read_tasks(path: Path, workspace: Path) -> TaskList:
 
 
 async def run_tasks(
-    opener: SessionOpener, wanted: TaskList, title: str, *, again: bool = False
+    opener: SessionOpener, task_list: TaskList, title: str, *, again: bool = False
 ) -> list[HelperRow]:
     """Run every unfinished task of a file, `agent.delegate_parallel` at a time, and return a row for each.
 
     Edits in working trees are merged in the file's order. A cancel leaves the remaining tasks to the next
     run.
     """
-    parent = await opener.services.database.read(lambda db: _parent(db, wanted.key))
+    parent = await opener.services.database.read(lambda db: _parent(db, task_list.key))
     if not parent or again:
         parent = (await opener.new_session(title=title)).id
     rows: list[HelperRow] = []
-    for task in wanted.tasks:
+    for task in task_list.tasks:
         wish = HelperWish(
             task.task, task.context, True, task.worktree, task.schema, task.budget_usd, task.steps, task.scope
         )
-        rows.append(await opener.helpers.get().order(parent, f"run {wanted.key} {task.name}", wish))
+        rows.append(await opener.helpers.get().order(parent, f"run {task_list.key} {task.name}", wish))
     for row in rows:
         if row.state == "open":
             opener.helpers.get().begin(row)
     await asyncio.gather(*(opener.helpers.get().wait(row, float("inf")) for row in rows))
-    return [await _merged(opener, row.id) for row in rows]
+    return [await _merge_edits(opener, row.id) for row in rows]
 
 
-async def _merged(opener: SessionOpener, helper_id: str) -> HelperRow:
-    await opener.helpers.get().with_edits(await opener.helpers.get().stored(helper_id), ended_line)
+async def _merge_edits(opener: SessionOpener, helper_id: str) -> HelperRow:
+    await opener.helpers.get().merge_edits(await opener.helpers.get().stored(helper_id), ended_output)
     return await opener.helpers.get().stored(helper_id)
 
 
@@ -112,13 +112,13 @@ def name_of(row: HelperRow) -> str:
     return row.call.split(" ", 2)[2]
 
 
-def is_well(row: HelperRow) -> bool:
+def is_success(row: HelperRow) -> bool:
     """Return whether a task was answered and its edits were merged without conflicts."""
     conflicts = row.merge is not None and bool(row.merge.conflicts)
     return row.reason == "answered" and not conflicts
 
 
-def seen_by_name(connection: apsw.Connection, rows: list[HelperRow]) -> dict[str, helper_rows.HelperView]:
+def views_by_name(connection: apsw.Connection, rows: list[HelperRow]) -> dict[str, helper_rows.HelperView]:
     """Return the tasks of one run by their helpers' names."""
-    views = helper_rows.seen(connection, rows[0].parent)
+    views = helper_rows.list_views(connection, rows[0].parent)
     return {view.name: view for view in views}

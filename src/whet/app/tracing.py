@@ -36,7 +36,7 @@ _Value = str | int | float
 _NS = 1_000_000
 
 
-class AskedTrace(msgspec.Struct, frozen=True):
+class RequestTrace(msgspec.Struct, frozen=True):
     """A request that began in this process. `header` (W3C trace context) names the parent of other processes'
     spans."""
 
@@ -55,18 +55,18 @@ class Tracing(TurnObserver):
         )
         self._parents: dict[str, str] = {}
 
-    def begin_request(self) -> AskedTrace:
+    def begin_request(self) -> RequestTrace:
         """Begin a request whose turn runs in another process."""
-        return AskedTrace(f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01", time.time_ns())
+        return RequestTrace(f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01", time.time_ns())
 
-    def end_request(self, asked: AskedTrace, session_id: str, end: TurnEnd) -> None:
+    def end_request(self, trace: RequestTrace, session_id: str, end: TurnEnd) -> None:
         """Send the span of an answered request."""
-        context = _context(asked.header)
+        context = _context(trace.header)
         assert context is not None  # it was created here
         kind = {"gen_ai.conversation.id": session_id, "whet.turn.id": end.turn_id}
-        self._send("request", context, None, (asked.begun_ns, time.time_ns()), kind, _failure(end.reason))
+        self._send("request", context, None, (trace.begun_ns, time.time_ns()), kind, _failure(end.reason))
 
-    def belongs_to(self, session_id: str, header: str) -> None:
+    def set_parent(self, session_id: str, header: str) -> None:
         """Make the session's next turn a child of another process's span."""
         self._parents[session_id] = header
 
@@ -75,10 +75,10 @@ class Tracing(TurnObserver):
         parent = _context(self._parents.pop(session.id, ""))
         if session.log.session.private:
             return
-        turns = await self._database.read(lambda db: spans.of_turns(db, session.id, 1))
+        turns = await self._database.read(lambda db: spans.list_turn_spans(db, session.id, 1))
         for turn in turns:
             trace_id = parent.trace_id if parent is not None else _number(end.turn_id, 16)
-            context = _made(trace_id, end.turn_id)
+            context = _make_context(trace_id, end.turn_id)
             facts: dict[str, _Value] = {
                 "gen_ai.operation.name": "invoke_agent",
                 "gen_ai.conversation.id": session.id,
@@ -92,25 +92,25 @@ class Tracing(TurnObserver):
             self._send("turn", context, parent, times, facts, _failure(end.reason))
             model = session.link.info.model
             for number, part in enumerate(turn.spans):
-                self._send_part(part, _made(trace_id, f"{end.turn_id} {number}"), context, model)
+                self._send_part(part, _make_context(trace_id, f"{end.turn_id} {number}"), context, model)
 
-    def _send_part(self, one: TurnSpan, own: SpanContext, turn: SpanContext, model: str) -> None:
-        facts: dict[str, _Value] = {"gen_ai.operation.name": _OPERATIONS[one.kind]}
-        if one.kind == "model":
+    def _send_part(self, part: TurnSpan, context: SpanContext, turn: SpanContext, model: str) -> None:
+        facts: dict[str, _Value] = {"gen_ai.operation.name": _OPERATIONS[part.kind]}
+        if part.kind == "model":
             facts["gen_ai.request.model"] = model
         else:
-            facts["gen_ai.tool.name"] = one.name
-        if one.usage is not None:
-            facts["gen_ai.usage.input_tokens"] = one.usage.prompt_tokens
-            facts["gen_ai.usage.output_tokens"] = one.usage.output_tokens
-        name = f"{_OPERATIONS[one.kind]} {model if one.kind == 'model' else one.name}"
-        times = one.begun_ms * _NS, max(one.begun_ms, one.ended_ms) * _NS
-        self._send(name, own, turn, times, facts, one.error_kind)
+            facts["gen_ai.tool.name"] = part.name
+        if part.usage is not None:
+            facts["gen_ai.usage.input_tokens"] = part.usage.prompt_tokens
+            facts["gen_ai.usage.output_tokens"] = part.usage.output_tokens
+        name = f"{_OPERATIONS[part.kind]} {model if part.kind == 'model' else part.name}"
+        times = part.begun_ms * _NS, max(part.begun_ms, part.ended_ms) * _NS
+        self._send(name, context, turn, times, facts, part.error_kind)
 
     def _send(
         self,
         name: str,
-        own: SpanContext,
+        context: SpanContext,
         parent: SpanContext | None,
         times: tuple[int, int],
         facts: Mapping[str, _Value],
@@ -120,7 +120,7 @@ class Tracing(TurnObserver):
         attributes = {**facts, "error.type": failure} if failure else facts
         span = ReadableSpan(
             name,
-            own,
+            context,
             parent,
             self._resource,
             attributes,
@@ -144,7 +144,7 @@ def _number(text: str, size: int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:size], "big") or 1
 
 
-def _made(trace_id: int, text: str) -> SpanContext:
+def _make_context(trace_id: int, text: str) -> SpanContext:
     return SpanContext(trace_id, _number(text, 8), is_remote=False, trace_flags=TraceFlags(1))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet.sandbox.nofollow import content, parent_of, put
+from whet.sandbox.nofollow import create_entry, parent_of, read_content
 from whet.sandbox.policy import PROTECTED
 
 _MAX_GROUP_FILES = 500
@@ -134,15 +134,15 @@ def _copy(file: LeftFile, place: Path, workspace: Path) -> bool:
             parent_of(f"{workspace}/{file.path}", str(workspace), make=True) as (folder, _),
         ):
             if stat.S_ISDIR(file.mode):
-                put(folder, name, file.mode, None)
+                create_entry(folder, name, file.mode, None)
                 return True
-            data = content(source, name, file.mode, file.size + 1)
+            data = read_content(source, name, file.mode, file.size + 1)
             if data is None or (stat.S_ISREG(file.mode) and len(data) != file.size):
                 return False
             with contextlib.suppress(FileNotFoundError):
                 state = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 is_same = stat.S_IFMT(state.st_mode) == stat.S_IFMT(file.mode)
-                return is_same and content(folder, name, state.st_mode, file.size + 1) == data
+                return is_same and read_content(folder, name, state.st_mode, file.size + 1) == data
             _put_new(folder, name, file, data)
     except OSError:
         return False
@@ -152,12 +152,12 @@ def _copy(file: LeftFile, place: Path, workspace: Path) -> bool:
 def _put_new(folder: int, name: str, file: LeftFile, data: bytes) -> None:
     """Write a file whole under a name that is free. Raises OSError."""
     if stat.S_ISLNK(file.mode):
-        put(folder, name, file.mode, data)
+        create_entry(folder, name, file.mode, data)
         return
     half = f".{name}.whet-half"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(half, dir_fd=folder)
-    put(folder, half, file.mode, data)
+    create_entry(folder, half, file.mode, data)
     try:
         os.utime(half, ns=(file.stamp[0], file.stamp[0]), dir_fd=folder, follow_symlinks=False)
         os.link(half, name, src_dir_fd=folder, dst_dir_fd=folder)

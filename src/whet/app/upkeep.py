@@ -18,7 +18,7 @@ _STORE_CACHE_BYTES = 6_000_000
 
 
 @asynccontextmanager
-async def kept_small() -> AsyncGenerator[None]:
+async def limit_memory() -> AsyncGenerator[None]:
     """Keep the process small inside this context.
 
     The page caches of all SQLite connections together stay below 6 MB. Every 30 s the garbage collector
@@ -26,7 +26,7 @@ async def kept_small() -> AsyncGenerator[None]:
     the system.
     """
     before_bytes = apsw.soft_heap_limit(_STORE_CACHE_BYTES)
-    task = asyncio.create_task(_tidy())
+    task = asyncio.create_task(_free_memory())
     try:
         yield
     finally:
@@ -35,15 +35,15 @@ async def kept_small() -> AsyncGenerator[None]:
         apsw.soft_heap_limit(before_bytes)
 
 
-async def _tidy() -> None:
-    trim = _trimmer()
+async def _free_memory() -> None:
+    trim = _make_trimmer()
     while True:
         gc.collect()
         trim()
         await asyncio.sleep(_EVERY_S)
 
 
-def _trimmer() -> Callable[[], object]:
+def _make_trimmer() -> Callable[[], object]:
     """Return a function that returns free memory to the system; without glibc it does nothing.
 
     Sessions come and go on many threads, and glibc keeps the memory that each of them freed.

@@ -31,7 +31,7 @@ from whet.contract.protocols import (
 from whet.contract.tools import ToolSpec
 from whet.store import wallet
 from whet.store.database import StateDatabase
-from whet.store.wallet import Asked, Cap, Reserved
+from whet.store.wallet import Cap, PlannedCall, Reservation
 
 _CHARS_PER_TOKEN = 2.5
 _PREFIX_TOKENS = 12_000
@@ -50,18 +50,18 @@ class Wallet:
         self._unpriced_told = False
         self._largest: dict[str, int] = {}
 
-    def capped(self, link: ModelLink, session_id: str, what: str) -> ModelLink:
+    def capped(self, link: ModelLink, session_id: str, purpose: str) -> ModelLink:
         """Return a link whose requests count against the caps."""
-        return _WalletLink(link, self, session_id, what)
+        return _WalletLink(link, self, session_id, purpose)
 
     async def stream(
-        self, link: ModelLink, messages: Sequence[Message], session_id: str, what: str
+        self, link: ModelLink, messages: Sequence[Message], session_id: str, purpose: str
     ) -> AsyncIterator[StreamItem]:
         """Stream as the link does; each attempt is reserved before it is sent and settled after it.
 
         Raises BudgetReached before a request for which a cap has no room, and in the midst of an answer that
         grows past what is left. Raises ProviderError."""
-        call = _Call(self, lambda: (self.expect(link.info, messages, session_id, what), link.info))
+        call = _Call(self, lambda: (self.expect(link.info, messages, session_id, purpose), link.info))
         await call.reserve()
         try:
             stream = cast("AsyncGenerator[StreamItem, None]", link.stream(messages))
@@ -75,7 +75,7 @@ class Wallet:
             await call.end()
             raise
 
-    async def reserve(self, asked: Asked) -> Reserved:
+    async def reserve(self, asked: PlannedCall) -> Reservation:
         """Reserve what a call may cost; `near` are the lines for the person. Raises BudgetReached."""
         reserved = await self._reserve(asked)
         if asked.usd is None and self._has_usd_cap() and not self._unpriced_told:
@@ -87,48 +87,48 @@ class Wallet:
             return msgspec.structs.replace(reserved, near=(*reserved.near, notice))
         return reserved
 
-    async def widen(self, reserved: Reserved, more: Asked) -> None:
+    async def widen(self, reserved: Reservation, more: PlannedCall) -> None:
         """Reserve more for an answer that is longer than expected. Raises BudgetReached."""
         caps = self._caps()
         await self._database.append(lambda db: wallet.widen(db, reserved.id, more, caps))
 
-    async def settle(self, reserved: Reserved, usd: float | None, tokens: int) -> None:
+    async def settle(self, reserved: Reservation, usd: float | None, tokens: int) -> None:
         """Put what an attempt cost in place of what was reserved."""
         await self._database.append(lambda db: wallet.settle(db, reserved.id, usd, tokens))
 
-    async def settle_cut(self, reserved: Reserved, asked: Asked, chars: int) -> None:
+    async def settle_cut(self, reserved: Reservation, asked: PlannedCall, chars: int) -> None:
         """Settle an attempt that was ended after so many characters of its answer."""
-        await self._database.append(lambda db: wallet.settle_cancelled(db, reserved.id, asked, chars))
+        await self._database.append(lambda db: wallet.settle_cancelled_call(db, reserved.id, asked, chars))
 
-    def settle_later(self, reserved: Reserved, asked: Asked, chars: int) -> None:
+    def settle_later(self, reserved: Reservation, asked: PlannedCall, chars: int) -> None:
         """Settle a cancelled attempt without waiting for it."""
-        self._database.submit(lambda db: wallet.settle_cancelled(db, reserved.id, asked, chars))
+        self._database.submit(lambda db: wallet.settle_cancelled_call(db, reserved.id, asked, chars))
 
     def learn_output(self, model: str, tokens: int) -> None:
         """Remember how long an answer was: later calls of this process reserve at least as much."""
         self._largest[model] = max(tokens, self._largest.get(model, 0))
 
-    async def _reserve(self, asked: Asked) -> Reserved:
+    async def _reserve(self, request: PlannedCall) -> Reservation:
         day = self._day()
         caps, near = self._caps(), self._settings.near
-        is_unpriced = asked.usd is None and self._has_usd_cap()
+        is_unpriced = request.usd is None and self._has_usd_cap()
 
-        def work(connection: apsw.Connection) -> Reserved:
-            scopes = wallet.scopes_of(connection, asked.session, day)
-            if is_unpriced or (asked.usd is None and any(name in ("goal", "helper") for name, _ in scopes)):
+        def work(connection: apsw.Connection) -> Reservation:
+            scopes = wallet.list_scopes(connection, request.session, day)
+            if is_unpriced or (request.usd is None and any(name in ("goal", "helper") for name, _ in scopes)):
                 scopes.append(("unpriced", day))
-            return wallet.reserve(connection, asked, scopes, caps, near)
+            return wallet.reserve(connection, request, scopes, caps, near)
 
         return await self._database.append(work)
 
-    def expect(self, info: ModelInfo, messages: Sequence[Message], session_id: str, what: str) -> Asked:
+    def expect(self, info: ModelInfo, messages: Sequence[Message], session_id: str, what: str) -> PlannedCall:
         """Return the most that a call may cost."""
         prompt = _PREFIX_TOKENS + sum(map(_tokens, messages))
         if info.window_tokens:
             prompt = min(prompt, info.window_tokens)
         output = max(info.max_output_tokens, self._largest.get(info.model, 0))
         usd = _most_usd(info, prompt, output)
-        return Asked(session_id, what, info.model, usd, prompt + output, iso(self._clock.now()), prompt)
+        return PlannedCall(session_id, what, info.model, usd, prompt + output, iso(self._clock.now()), prompt)
 
     def _caps(self) -> dict[str, Cap]:
         settings = self._settings
@@ -155,10 +155,10 @@ class Wallet:
 class _Call:
     """One request and its attempts: what is reserved for the present one, and how much of its answer came."""
 
-    def __init__(self, wallet: Wallet, expect: Callable[[], tuple[Asked, ModelInfo]]) -> None:
+    def __init__(self, wallet: Wallet, expect: Callable[[], tuple[PlannedCall, ModelInfo]]) -> None:
         self._wallet = wallet
         self._expect = expect
-        self._reserved: Reserved | None = None
+        self._reserved: Reservation | None = None
         self._asked, self._info = expect()
         self._notices: list[str] = []
         self._begin()
@@ -258,10 +258,10 @@ def _tokens(message: Message) -> int:
 class WalletProvider:
     """A provider whose links all count against the caps, for programs without sessions: reviews."""
 
-    def __init__(self, provider: Provider, wallet: Wallet, what: str) -> None:
+    def __init__(self, provider: Provider, wallet: Wallet, purpose: str) -> None:
         self._provider = provider
         self._wallet = wallet
-        self._what = what
+        self._what = purpose
 
     @property
     def info(self) -> ModelInfo:
@@ -285,10 +285,10 @@ class WalletProvider:
 class _WalletLink:
     """A link that counts against the caps."""
 
-    def __init__(self, link: ModelLink, wallet: Wallet, session_id: str, what: str) -> None:
+    def __init__(self, link: ModelLink, wallet: Wallet, session_id: str, purpose: str) -> None:
         self._link = link
         self._wallet = wallet
-        self._whose = session_id, what
+        self._whose = session_id, purpose
 
     @property
     def info(self) -> ModelInfo:

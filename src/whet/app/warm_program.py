@@ -32,31 +32,31 @@ def build_warm(
 ) -> Built:
     """Mine the stored sessions and write the template `name`; `scope` narrows them. Raises WhetError."""
     options = BuildOptions(name=name, description=description, tags=tuple(tags), with_changes=with_changes)
-    with _desk(home) as templates:
+    with _open_templates(home) as templates:
         return templates.build(options, scope or MiningScope())
 
 
 def list_warm(*, home: Path | None = None) -> list[Listed]:
     """Return every template with its measured effect. Raises WhetError."""
-    with _desk(home) as templates:
+    with _open_templates(home) as templates:
         return templates.listed()
 
 
 def load_warm(name: str, *, home: Path | None = None, apply_to: Path | None = None) -> Template:
     """Return a template. With `apply_to`, the next session in that folder starts with it; this is durable on
     return. Raises WhetError."""
-    with _desk(home) as templates:
+    with _open_templates(home) as templates:
         return templates.load(name) if apply_to is None else templates.apply(name, str(apply_to.resolve()))
 
 
 def delete_warm(name: str, *, home: Path | None = None) -> None:
     """Remove a template. Raises WhetError."""
-    with _desk(home) as templates:
+    with _open_templates(home) as templates:
         templates.delete(name)
 
 
 @contextmanager
-def _desk(folder: Path | None) -> Generator[WarmTemplates]:
+def _open_templates(folder: Path | None) -> Generator[WarmTemplates]:
     home, clock = Home(folder) if folder is not None else find_home(), SystemClock()
     home.ensure()
     load_secrets(home, os.environ)  # so that the redaction knows their values

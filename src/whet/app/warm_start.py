@@ -25,14 +25,14 @@ from whet.store.starts import ContextItem
 from whet.store.warm import TemplateState, WarmStart
 from whet.warm.outline import outline
 from whet.warm.prime import PrimedLink, encode_prime, make_prime
-from whet.warm.select import Situation, pick, rank
-from whet.warm.template import Example, Template, every, load
+from whet.warm.select import Situation, pick_examples, rank_templates
+from whet.warm.template import Example, Template, iter_templates, load
 
 HOLDOUT_MAX = 0.5
 _WHY = re.compile(r"(?s)Before it, .* had failed \((?:exit -?\d+|[a-z]+(?: [a-z]+){0,3})\)\.")
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class TemplateChoice(msgspec.Struct, frozen=True):
     """A template, the examples that the session gets, and lines for the person."""
 
     template: Template | None = None
@@ -40,25 +40,25 @@ class Chosen(msgspec.Struct, frozen=True):
     news: tuple[str, ...] = ()
 
 
-async def start(
-    warmth: WarmStarts, session: Session, wanted: WarmWish, opening: SessionOpening, text: str
+async def start_warm(
+    warmth: WarmStarts, session: Session, wish: WarmWish, opening: SessionOpening, text: str
 ) -> None:
     """Start a session with the examples that fit its first message. Durable on return; a second call does
     nothing."""
     try:
-        row = await warmth.database.read(lambda db: warm.start_of(db, session.id))
+        row = await warmth.database.read(lambda db: warm.read_start(db, session.id))
         if row is not None or session.log.messages:
             return
-        chosen = await _choose(warmth, session, wanted, opening, text)
+        chosen = await _choose(warmth, session, wish, opening, text)
         if chosen.template is None or not chosen.examples:
-            _tell(opening, chosen.news)
+            _show_lines(opening, chosen.news)
             return
-        held_out = wanted.chosen_by in ("auto", "default") and is_held_out(
+        held_out = wish.chosen_by in ("auto", "default") and is_held_out(
             session.id, chosen.template.hash, warmth.settings.holdout
         )
-        await _open(warmth, session, wanted, opening, chosen, held_out=held_out)
+        await _write_start(warmth, session, wish, opening, chosen, held_out=held_out)
     except WhetError as error:
-        _tell(opening, (f"started cold: {error.message}",))
+        _show_lines(opening, (f"started cold: {error.message}",))
 
 
 def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
@@ -67,20 +67,20 @@ def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
 
 
 async def _choose(
-    warmth: WarmStarts, session: Session, wanted: WarmWish, opening: SessionOpening, text: str
-) -> Chosen:
-    if wanted.name == AUTO:
+    warmth: WarmStarts, session: Session, wish: WarmWish, opening: SessionOpening, text: str
+) -> TemplateChoice:
+    if wish.name == AUTO:
         templates = [
             candidate
-            for candidate in await asyncio.to_thread(lambda: list(every(warmth.home)))
+            for candidate in await asyncio.to_thread(lambda: list(iter_templates(warmth.home)))
             if isinstance(candidate, Template)
         ]
     else:
-        templates = [load(warmth.home, wanted.name)]
+        templates = [load(warmth.home, wish.name)]
     sources = list(dict.fromkeys(id_ for candidate in templates for id_ in candidate.source_session_ids))
 
     def look(db: apsw.Connection) -> tuple[dict[str, TemplateState], tuple[set[str], set[str]]]:
-        return warm.states(db), warm.hidden_sources(db, sources)
+        return warm.list_states(db), warm.find_hidden_sources(db, sources)
 
     states, (private, gone) = await warmth.database.read(look)
     situation = Situation(
@@ -92,59 +92,61 @@ async def _choose(
         gone=gone,
         last_wins={hash_: state.last_win for hash_, state in states.items()},
     )
-    if wanted.name != AUTO:
-        return _named(templates[0], situation, states.get(templates[0].hash), wanted)
+    if wish.name != AUTO:
+        return _choose_by_name(templates[0], situation, states.get(templates[0].hash), wish)
     news: list[str] = []
-    for template, _ in rank(templates, situation):
+    for template, _ in rank_templates(templates, situation):
         if off := states.get(template.hash, TemplateState()).off_reason:
             news.append(f"warm template {template.name} is switched off: {off}")
             continue
-        if examples := pick(template, situation):
-            return Chosen(template, examples, tuple(news))
-    return Chosen(news=tuple(news))
+        if examples := pick_examples(template, situation):
+            return TemplateChoice(template, examples, tuple(news))
+    return TemplateChoice(news=tuple(news))
 
 
-def _named(template: Template, situation: Situation, state: TemplateState | None, wanted: WarmWish) -> Chosen:
-    if state is not None and state.off_reason and wanted.chosen_by == "default":
-        return Chosen(news=(f"warm template {template.name} is switched off: {state.off_reason}",))
-    examples = pick(template, situation)
+def _choose_by_name(
+    template: Template, situation: Situation, state: TemplateState | None, wish: WarmWish
+) -> TemplateChoice:
+    if state is not None and state.off_reason and wish.chosen_by == "default":
+        return TemplateChoice(news=(f"warm template {template.name} is switched off: {state.off_reason}",))
+    examples = pick_examples(template, situation)
     if not examples:
-        return Chosen(
+        return TemplateChoice(
             news=(
                 f"started cold: every example of {template.name} is stale (whet warm show {template.name})",
             )
         )
-    return Chosen(template, examples)
+    return TemplateChoice(template, examples)
 
 
-async def _open(
+async def _write_start(
     warmth: WarmStarts,
     session: Session,
-    wanted: WarmWish,
+    wish: WarmWish,
     opening: SessionOpening,
-    chosen: Chosen,
+    chosen: TemplateChoice,
     *,
     held_out: bool,
 ) -> None:
     template = chosen.template
     assert template is not None
     arm = "held_out" if held_out else "warm"
-    row = WarmStart(template.name, template.hash, arm, wanted.chosen_by, len(chosen.examples))
+    row = WarmStart(template.name, template.hash, arm, wish.chosen_by, len(chosen.examples))
     now = iso(warmth.clock.now())
     items = [_item(template, example) for example in chosen.examples]
-    by_chance = wanted.chosen_by in ("auto", "default") and warmth.settings.holdout > 0
+    by_chance = wish.chosen_by in ("auto", "default") and warmth.settings.holdout > 0
 
     def record(db: apsw.Connection) -> None:
-        warm.record(db, session.id, row, now)
+        warm.record_start(db, session.id, row, now)
         shown_items, held_items = ((), items) if held_out else (items, ())
         starts.record_items(db, session.id, shown_items, held_items, randomised=by_chance)
 
     if held_out:
         await warmth.database.write(record)
-        _tell(opening, chosen.news)
+        _show_lines(opening, chosen.news)
         return
     # Redacted a second time: a secret here may not have been recognised as one when the example was stored.
-    examples = [redacted(example) for example in chosen.examples]
+    examples = [redact_example(example) for example in chosen.examples]
     prime = make_prime(template.hash, examples, redact(template.system_prompt_addendum))
     prompt = f"{opening.prompt}\n\n{prime.addendum}"
 
@@ -164,7 +166,7 @@ def _item(template: Template, example: Example) -> ContextItem:
     return ContextItem("example", template.name, example.hash, f"{example.tool_name} {arguments}")
 
 
-def redacted(example: Example) -> Example:
+def redact_example(example: Example) -> Example:
     """Return an example redacted by the present rules, whatever applied when it was stored."""
     mined = bool(example.session_id)
     arguments = msgspec.json.decode(redact(msgspec.json.encode(example.arguments).decode()))
@@ -178,6 +180,6 @@ def redacted(example: Example) -> Example:
     )
 
 
-def _tell(opening: SessionOpening, news: Sequence[str]) -> None:
+def _show_lines(opening: SessionOpening, news: Sequence[str]) -> None:
     if news:
         opening.use_link(PrimedLink(opening.open_link(opening.prompt), (), news))

@@ -52,28 +52,28 @@ class WarmStarts(msgspec.Struct, frozen=True):
     database: StateDatabase
     clock: Clock
 
-    async def wanted(self, asked: str, workspace: str) -> WarmWish:
+    async def wanted(self, requested: str, workspace: str) -> WarmWish:
         """Return the start of a new session: the one requested now, the one that `load` requested before, or
         the setting.
 
         Raises NotFound or ConfigError if the requested template can't be read.
         """
-        if asked:
-            if asked not in (OFF, AUTO):
+        if requested:
+            if requested not in (OFF, AUTO):
                 from whet.warm.template import load  # noqa: PLC0415 - a cold session does without
 
-                load(self.home, asked)
-            return WarmWish(asked, "auto" if asked == AUTO else "name")
-        next_name = self.database.read_now(lambda db: starts.next_of(db, workspace))
+                load(self.home, requested)
+            return WarmWish(requested, "auto" if requested == AUTO else "name")
+        next_name = self.database.read_now(lambda db: starts.read_next(db, workspace))
         if next_name:
             await self.database.write(lambda db: starts.forget_next(db, workspace))
             return WarmWish(next_name, "next")
         return WarmWish(self.settings.default, "default")
 
-    async def reopened(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
+    async def reopen_link(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
         """Return a stored session's link with the examples that it was started with, and the examples as
         text."""
-        text = self.database.read_now(lambda db: sessions.prime_of(db, session_id))
+        text = self.database.read_now(lambda db: sessions.read_prime(db, session_id))
         if not text:
             return link, ""
         from whet.warm.prime import PrimedLink, decode_prime  # noqa: PLC0415 - a cold session does without
@@ -84,18 +84,18 @@ class WarmStarts(msgspec.Struct, frozen=True):
 class WarmStartObserver(TurnObserver):
     """Lets the first message of a new session decide its start, before the message is stored."""
 
-    def __init__(self, warmth: WarmStarts, wanted: WarmWish, opening: SessionOpening) -> None:
+    def __init__(self, warmth: WarmStarts, wish: WarmWish, opening: SessionOpening) -> None:
         self._warmth = warmth
-        self._wanted = wanted
+        self._wanted = wish
         self._opening: SessionOpening | None = opening
 
     async def before(self, session: Session, message: Message) -> Message:
         """Start the session at its first message; errors start it cold."""
         if self._opening is not None:
             opening, self._opening = self._opening, None
-            from whet.app.warm_start import start  # noqa: PLC0415 - a cold session does without
+            from whet.app.warm_start import start_warm  # noqa: PLC0415 - a cold session does without
 
-            await start(self._warmth, session, self._wanted, opening, message.text)
+            await start_warm(self._warmth, session, self._wanted, opening, message.text)
         return message
 
 

@@ -18,15 +18,15 @@ from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.contract.tools import ToolSpec
-from whet.memory.effects import Effect, by_session, effects
+from whet.memory.effects import Effect, compare_items, sum_by_session
 from whet.stats import Interval
 from whet.store import outcomes, starts, warm
 from whet.store.database import StateDatabase
 from whet.warm import template as templates
-from whet.warm.compose import BuildOptions, Composed, compose
+from whet.warm.compose import BuildOptions, Composition, compose
 from whet.warm.label import label_all
-from whet.warm.mine import Mined, MiningScope, mine
-from whet.warm.proof import keep_verdict, uplift
+from whet.warm.mine import MiningResult, MiningScope, mine
+from whet.warm.proof import measure_uplift, update_verdict
 from whet.warm.rates import Rates, measure
 from whet.warm.template import Broken, Template, staleness
 
@@ -77,7 +77,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         templates.path_of(self.home, options.name)
         now = self.clock.now()
 
-        def work(connection: apsw.Connection) -> tuple[Mined, Composed]:
+        def work(connection: apsw.Connection) -> tuple[MiningResult, Composition]:
             mined = mine(connection, choice, progress)
             return mined, compose(connection, mined, options, now)
 
@@ -89,27 +89,27 @@ class WarmTemplates(msgspec.Struct, frozen=True):
     def listed(self) -> list[Listed]:
         """Return a row for every template with its measured effect, and switch off templates that do harm."""
         rows: list[Listed] = []
-        for template in templates.every(self.home):
+        for template in templates.iter_templates(self.home):
             if isinstance(template, Broken):
                 rows.append(Listed(name=template.name, state="broken", problem=template.reason))
             else:
-                rows.append(self._listed(template))
+                rows.append(self._make_row(template))
         return rows
 
-    def _listed(self, one: Template) -> Listed:
+    def _make_row(self, template: Template) -> Listed:
         now = iso(self.clock.now())
-        effect = self.database.read_now(lambda db: uplift(db, one.hash))
-        state = self.database.read_now(lambda db: warm.states(db).get(one.hash))
+        effect = self.database.read_now(lambda db: measure_uplift(db, template.hash))
+        state = self.database.read_now(lambda db: warm.list_states(db).get(template.hash))
         if effect.verdict == "hurts" and not (state and state.off_reason):
-            self.database.write_now(lambda db: keep_verdict(db, one.hash, one.name, now))
-            state = self.database.read_now(lambda db: warm.states(db).get(one.hash))
+            self.database.write_now(lambda db: update_verdict(db, template.hash, template.name, now))
+            state = self.database.read_now(lambda db: warm.list_states(db).get(template.hash))
         off = state.off_reason if state else ""
         return Listed(
-            name=one.name,
-            description=one.description,
-            examples=len(one.examples),
-            tags=one.tags,
-            created_at=one.created_at,
+            name=template.name,
+            description=template.description,
+            examples=len(template.examples),
+            tags=template.tags,
+            created_at=template.created_at,
             warm_sessions=effect.warm_sessions,
             held_out_sessions=effect.held_out_sessions,
             uplift=effect.interval if effect.verdict != "too few" else None,
@@ -125,7 +125,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
     def stale(self, template: Template, tools: dict[str, ToolSpec] | None, now: datetime) -> list[str]:
         """Return for each example the reason why it would be skipped, or an empty string."""
         private, gone = self.hidden(template)
-        state = self.database.read_now(lambda db: warm.states(db).get(template.hash))
+        state = self.database.read_now(lambda db: warm.list_states(db).get(template.hash))
         reasons: list[str] = []
         for example in template.examples:
             if example.session_id in private:
@@ -140,8 +140,8 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         """Return for each example how sessions went with it and without it; None if no session had it."""
 
         def read(db: apsw.Connection) -> list[Effect]:
-            turns = outcomes.turn_outcomes(db)
-            return effects(outcomes.item_uses(db, ("example",)), by_session(turns))
+            turns = outcomes.list_turn_outcomes(db)
+            return compare_items(outcomes.list_item_uses(db, ("example",)), sum_by_session(turns))
 
         by_item = {(effect.item.name, effect.item.hash): effect for effect in self.database.read_now(read)}
         return [by_item.get((template.name, example.hash)) for example in template.examples]
@@ -149,7 +149,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
     def hidden(self, template: Template) -> tuple[set[str], set[str]]:
         """Return the template's sessions that are private, and those that no longer exist."""
         ids = list(dict.fromkeys(e.session_id for e in template.examples if e.session_id))
-        return self.database.read_now(lambda db: warm.hidden_sources(db, ids))
+        return self.database.read_now(lambda db: warm.find_hidden_sources(db, ids))
 
     def apply(self, name: str, workspace: str) -> Template:
         """Start the next new session in `workspace` with a template; durable on return."""
@@ -162,9 +162,9 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         templates.delete(self.home, name)
         self.database.write_now(lambda db: starts.forget_next(db, "", name))
 
-    def bring_in(self, source: Path, name: str) -> Template:
+    def import_file(self, source: Path, name: str) -> Template:
         """Import a template from a file. Raises ConfigError."""
-        return templates.bring_in(self.home, source, name, self.clock.now())
+        return templates.import_file(self.home, source, name, self.clock.now())
 
     def export(self, name: str, target: Path | None) -> str:
         """Return a template as JSON, and write it to `target` if given. Raises ConfigError."""
@@ -172,7 +172,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         if target is not None:
             if target.exists():
                 raise ConfigError(f"{target} exists", hint="name another file")
-            paths.replace(target, text, mode=0o600)
+            paths.replace_file(target, text, mode=0o600)
         return text
 
     def label(self, progress: Progress = silent, *, again: bool = False) -> tuple[int, int]:

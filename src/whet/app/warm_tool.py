@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from whet.app.warm_start import redacted
+from whet.app.warm_start import redact_example
 from whet.app.warm_starts import WarmStarts
 from whet.app.warm_templates import WarmTemplates
 from whet.contract.errors import WhetError
@@ -25,15 +25,15 @@ from whet.warm.prime import make_prime
 _PREVIEW_MESSAGES, _PREVIEW_CHARS = 6, 200
 
 
-async def act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
+async def run_request(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
     """Run the model's request on a thread and return the result; an error is part of the result."""
     try:
-        return await asyncio.to_thread(_act, warmth, ctx, request)
+        return await asyncio.to_thread(_run, warmth, ctx, request)
     except WhetError as error:
         return {"error": f"{error.message.rstrip('.')}. {error.hint}".strip()}
 
 
-def _act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
+def _run(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
     warm_templates = WarmTemplates(warmth.home, warmth.database, warmth.clock)
     if request.action == "list":
         return _list(warm_templates)
@@ -45,20 +45,20 @@ def _act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str
     return _load(warm_templates, ctx, request)
 
 
-def _list(desk: WarmTemplates) -> dict[str, Any]:
-    rows = desk.listed()
+def _list(warm_templates: WarmTemplates) -> dict[str, Any]:
+    rows = warm_templates.listed()
     templates = [{**msgspec.to_builtins(row), "example_count": row.examples} for row in rows]
     count = len(rows)
     message = f"{plural(count, 'template')}." if count else "There is no template yet: build one."
     return {"templates": templates, "count": count, "message": message}
 
 
-def _build(desk: WarmTemplates, request: WarmRequest) -> dict[str, Any]:
+def _build(warm_templates: WarmTemplates, request: WarmRequest) -> dict[str, Any]:
     options = BuildOptions(name=request.name, description=request.description, tags=request.tags)
     scope = MiningScope(
         min_messages=request.min_messages, max_sessions=request.max_sessions, source=request.source_filter
     )
-    built = desk.build(options, scope)
+    built = warm_templates.build(options, scope)
     count = len(built.template.examples)
     return {
         "name": built.template.name,
@@ -73,12 +73,12 @@ def _build(desk: WarmTemplates, request: WarmRequest) -> dict[str, Any]:
     }
 
 
-def _load(desk: WarmTemplates, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
-    template = desk.load(request.name)
+def _load(warm_templates: WarmTemplates, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
+    template = warm_templates.load(request.name)
     if request.apply:
-        desk.apply(request.name, str(ctx.workspace))
+        warm_templates.apply(request.name, str(ctx.workspace))
     examples = [
-        redacted(stored_example)
+        redact_example(stored_example)
         for stored_example in template.examples[: template.max_examples]
         if stored_example.result_success
     ]

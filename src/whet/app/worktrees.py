@@ -22,10 +22,10 @@ import msgspec
 
 from whet.app.repository_git import last_error_line, lock_repository, run_git, run_git_process
 from whet.app.tree_leftovers import Leftovers, bring, find_leftovers
-from whet.contract.changes import TextChange, hash_of
+from whet.contract.changes import TextChange, hash_bytes
 from whet.contract.errors import ToolError
 from whet.regular import read_regular_text
-from whet.sandbox.nofollow import parent_of, put
+from whet.sandbox.nofollow import create_entry, parent_of
 from whet.store.helper_rows import MergePlan, WorkingTree
 from whet.tools.output import clean
 
@@ -33,16 +33,16 @@ _TRIES = 5
 _SHOWN_CHARS = 4_000
 _LARGE_BYTES = 1_000_000
 _CHANGED = "what a command that still runs has changed since"
-_WHOLE = ".whole"
+_COMPLETE = ".whole"
 _REF = "refs/whet/helpers/"
 _NOTHING = ("0" * 40, "0" * 64)
 
-Keep = Callable[[MergePlan], None]
-Stored = Callable[[], MergePlan | None]
+StorePlan = Callable[[MergePlan], None]
+ReadPlan = Callable[[], MergePlan | None]
 """`StorePlan` stores how far a merge is, durable on return; `ReadPlan` reads it."""
 
 
-def plan(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
+def plan_tree(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
     """Return the working tree that a helper will have, based on the present workspace; nothing is checked
     out. Raises ToolError if the workspace is not in a repository."""
     top = run_git(workspace, "rev-parse", "--show-toplevel").strip()
@@ -51,10 +51,10 @@ def plan(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
     return WorkingTree(str(folder / helper_id / repository.name), top, base)
 
 
-def make(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
+def check_out_tree(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
     """Check out a working tree, unless it exists, and return the helper's workspace in it."""
     folder = Path(tree.place)
-    marker = folder.parent / _WHOLE
+    marker = folder.parent / _COMPLETE
     with lock_repository(Path(tree.repository)) as repository:
         if not marker.exists():  # it does not exist, or a kill interrupted its checkout
             shutil.rmtree(folder, ignore_errors=True)
@@ -68,20 +68,20 @@ def make(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
     return inside
 
 
-def merge(tree: WorkingTree, helper_id: str, stored: Stored, keep: Keep) -> MergePlan:
+def merge(tree: WorkingTree, helper_id: str, read_plan: ReadPlan, store_plan: StorePlan) -> MergePlan:
     """Merge a helper's edits into its parent's workspace, or return the conflicting files.
 
     An interrupted merge is completed; if another call has finished it meanwhile, that one is returned.
     Raises ToolError if git fails.
     """
     with lock_repository(Path(tree.repository)) as repository:
-        current = stored()
+        current = read_plan()
         if current is not None and (current.done or current.conflicts):
             return current
         for _ in range(_TRIES):
             if current is None or not _fits(current, repository):
-                current = _worked_out(tree, helper_id)
-                keep(current)
+                current = _compute_merge(tree, helper_id)
+                store_plan(current)
             if current.conflicts or _write(current, repository, helper_id):
                 break
             current = None
@@ -89,11 +89,11 @@ def merge(tree: WorkingTree, helper_id: str, stored: Stored, keep: Keep) -> Merg
             current = MergePlan(conflicts=("the workspace",), note="its files changed while they were merged")
         assert current is not None  # each round sets it
         if current.conflicts:
-            keep(current)
+            store_plan(current)
             return current
         brought, kept = _bring_leftovers(tree, helper_id)
         ended = msgspec.structs.replace(current, done=True, brought=brought, kept=kept)
-        keep(ended)
+        store_plan(ended)
         if not kept:
             _forget(tree, helper_id)
     return ended
@@ -137,14 +137,14 @@ def _forget(tree: WorkingTree, helper_id: str) -> None:
     run_git(repository, "update-ref", "-d", _REF + helper_id, fails=True)
 
 
-def text_changes(found: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
+def text_changes(merge_plan: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
     """Return the file changes of a merge, as people see them."""
     repository, changes = Path(tree.repository), list[TextChange]()
-    for path, will in found.will.items():
-        old, new = _text(repository, found.was[path]), _text(repository, will)
+    for path, will in merge_plan.will.items():
+        old, new = _text(repository, merge_plan.was[path]), _text(repository, will)
         note = "" if (old or new) is not None else "binary"
         changes.append(
-            TextChange(path, str(repository / path), old, new, hash_of((old or "").encode()), note)
+            TextChange(path, str(repository / path), old, new, hash_bytes((old or "").encode()), note)
         )
     return tuple(changes)
 
@@ -174,7 +174,7 @@ def _clear_half_made(repository: Path, ours: Path) -> None:
             shutil.rmtree(half, ignore_errors=True)
 
 
-def _worked_out(tree: WorkingTree, helper_id: str) -> MergePlan:
+def _compute_merge(tree: WorkingTree, helper_id: str) -> MergePlan:
     """Merge a helper's state into the workspace's, as objects only."""
     repository = Path(tree.repository)
     theirs = _snapshot(repository, helper_id, tree.base, Path(tree.place))
@@ -191,12 +191,12 @@ def _worked_out(tree: WorkingTree, helper_id: str) -> MergePlan:
     parts = result.stdout.decode("utf-8", "surrogateescape").split("\0")
     if result.returncode == 1:
         names = tuple(dict.fromkeys(parts[1 : parts.index("", 1)]))
-        return MergePlan(patch_id, conflicts=names, note=_conflict(repository, parts[0], names))
-    was, will = _changed(repository, ours, parts[0])
+        return MergePlan(patch_id, conflicts=names, note=_conflict_text(repository, parts[0], names))
+    was, will = _diff_trees(repository, ours, parts[0])
     return MergePlan(patch_id, was, will, note=_stat(repository, ours, parts[0]))
 
 
-def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None = None) -> str:
+def _snapshot(repository: Path, name: str, parent: str = "", work_tree: Path | None = None) -> str:
     """Store the contents of a working tree as a commit, without touching its index, its branch or its ignored
     files.
 
@@ -208,11 +208,11 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
     environment = {
         "GIT_INDEX_FILE": str(index),
         "GIT_DIR": str(folder),
-        "GIT_WORK_TREE": str(place or repository),
+        "GIT_WORK_TREE": str(work_tree or repository),
     }
     Path(f"{index}.lock").unlink(missing_ok=True)  # left by a killed git
     try:
-        if place is not None:
+        if work_tree is not None:
             run_git(repository, "read-tree", parent, env=environment)
         elif (folder / "index").is_file():
             # copied with its time, by which git knows which files to read again
@@ -222,11 +222,11 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
         inner = (entry.partition("\t")[2] for entry in listed if entry.startswith("160000 "))
         # A repository that lies in the tree is none of its files; git would carry its name alone.
         listed = run_git(
-            place or repository, "ls-files", "--others", "--exclude-standard", "-z", ":/", env=environment
+            work_tree or repository, "ls-files", "--others", "--exclude-standard", "-z", ":/", env=environment
         )
         nested = (name.rstrip("/") for name in listed.split("\0") if name.endswith("/"))
         excluded = (f":(top,exclude,literal){name}" for name in (*inner, *nested))
-        run_git(place or repository, "add", "--all", "--", ":/", *excluded, env=environment)
+        run_git(work_tree or repository, "add", "--all", "--", ":/", *excluded, env=environment)
         tree_id = run_git(repository, "write-tree", env=environment).strip()
     finally:
         index.unlink(missing_ok=True)
@@ -237,7 +237,7 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
     ).strip()
 
 
-def _changed(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], dict[str, str]]:
+def _diff_trees(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return each file that a merge changes, with its mode and object before and after."""
     listed = run_git(repository, "diff-tree", "-r", "-z", "--no-renames", "--raw", ours, merged).split("\0")
     was: dict[str, str] = {}
@@ -249,12 +249,15 @@ def _changed(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], 
     return was, will
 
 
-def _fits(found: MergePlan, repository: Path) -> bool:
+def _fits(merge_plan: MergePlan, repository: Path) -> bool:
     """Return whether each file still has its state from before the merge, or already the merged one."""
-    return all(_now(repository, path) in (found.was[path], will) for path, will in found.will.items())
+    return all(
+        _current_state(repository, path) in (merge_plan.was[path], will)
+        for path, will in merge_plan.will.items()
+    )
 
 
-def _now(repository: Path, path: str) -> str:
+def _current_state(repository: Path, path: str) -> str:
     """Return a file's present mode and object, or an empty string if it does not exist."""
     full_path = repository / path
     if _leads_out(full_path, repository):
@@ -268,25 +271,25 @@ def _now(repository: Path, path: str) -> str:
     return f"{mode} {run_git(repository, 'hash-object', '--', path).strip()}"
 
 
-def _leads_out(place: Path, repository: Path) -> bool:
-    return any(folder.is_symlink() for folder in place.parents if folder.is_relative_to(repository)
+def _leads_out(path: Path, repository: Path) -> bool:
+    return any(folder.is_symlink() for folder in path.parents if folder.is_relative_to(repository)
                and folder != repository)  # fmt: skip
 
 
-def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
+def _write(merge_plan: MergePlan, repository: Path, helper_id: str) -> bool:
     """Write a merge's files, each completely or not at all. Return False if a file is in neither its old nor
     its new state."""
     staging = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip()) / f"whet-{helper_id}.files"
     shutil.rmtree(staging, ignore_errors=True)
     try:
-        _check_out(found, repository, staging)
-        if any(will and (staging / path).is_dir() for path, will in found.will.items()):
+        _check_out(merge_plan, repository, staging)
+        if any(will and (staging / path).is_dir() for path, will in merge_plan.will.items()):
             raise ToolError("the edits can't be written: a repository takes a file's place")
-        for path, will in found.will.items():
-            target, now = repository / path, _now(repository, path)
+        for path, will in merge_plan.will.items():
+            target, now = repository / path, _current_state(repository, path)
             if now == will:
                 continue
-            if now != found.was[path]:
+            if now != merge_plan.was[path]:
                 return False
             # A running command may replace a folder with a link, so each folder is held open.
             with parent_of(str(target), str(repository), make=bool(will)) as (folder, name):
@@ -296,7 +299,9 @@ def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
                 if will:
                     state = (staging / path).lstat()
                     data = os.readlink(os.fsencode(staging / path)) if S_ISLNK(state.st_mode) else None
-                    put(folder, half, state.st_mode, (staging / path).read_bytes() if data is None else data)
+                    create_entry(
+                        folder, half, state.st_mode, (staging / path).read_bytes() if data is None else data
+                    )
                     os.rename(half, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
         raise ToolError(f"the edits can't be written: {error.strerror or error}") from error
@@ -305,11 +310,11 @@ def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
     return True
 
 
-def _check_out(found: MergePlan, repository: Path, made: Path) -> None:
+def _check_out(merge_plan: MergePlan, repository: Path, staging: Path) -> None:
     """Check out the merged files below `staging`."""
-    made.mkdir(mode=0o700)
-    environment = {"GIT_INDEX_FILE": str(made / ".whet-index")}
-    lines = "".join(f"{will}\t{path}\0" for path, will in found.will.items() if will)
+    staging.mkdir(mode=0o700)
+    environment = {"GIT_INDEX_FILE": str(staging / ".whet-index")}
+    lines = "".join(f"{will}\t{path}\0" for path, will in merge_plan.will.items() if will)
     run_git(
         repository,
         "update-index",
@@ -318,22 +323,22 @@ def _check_out(found: MergePlan, repository: Path, made: Path) -> None:
         env=environment,
         given=lines.encode("utf-8", "surrogateescape"),
     )
-    run_git(repository, "checkout-index", "--all", "--force", f"--prefix={made}/", env=environment)
+    run_git(repository, "checkout-index", "--all", "--force", f"--prefix={staging}/", env=environment)
 
 
-def _conflict(repository: Path, merged: str, names: tuple[str, ...]) -> str:
+def _conflict_text(repository: Path, merged: str, names: tuple[str, ...]) -> str:
     """Return the conflicts with git's markers, cut if they are long."""
     sections: list[str] = []
     for name in names:
         text = run_git(repository, "cat-file", "-p", f"{merged}:{name}", fails=True)
-        marked = [line for line in _marked(text.splitlines())]
+        marked = [line for line in _conflict_lines(text.splitlines())]
         sections.append(
             f"{name}:\n" + ("\n".join(marked) or "(one side removed or replaced it, or it is binary)")
         )
     return clean("\n".join(sections))[:_SHOWN_CHARS]
 
 
-def _marked(lines: list[str]) -> list[str]:
+def _conflict_lines(lines: list[str]) -> list[str]:
     conflict_lines: list[str] = []
     inside = False
     for line in lines:
@@ -348,8 +353,8 @@ def _stat(repository: Path, ours: str, merged: str) -> str:
     return clean(run_git(repository, "diff-tree", "-r", "--shortstat", ours, merged).strip())
 
 
-def _text(repository: Path, named: str) -> str | None:
-    mode, _, number = named.partition(" ")
+def _text(repository: Path, mode_and_object: str) -> str | None:
+    mode, _, number = mode_and_object.partition(" ")
     if not number or mode == "160000":
         return None
     raw = run_git_process(repository, ("cat-file", "blob", number)).stdout

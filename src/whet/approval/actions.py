@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.approval.paths import WRITING, absolute, real, within, zone_of
+from whet.approval.paths import WRITING, absolute_path, resolve_links, within, zone_of
 from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
-from whet.approval.scopes import exactly
+from whet.approval.scopes import escape_pattern
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag, Tool
 from whet.log import mask
@@ -54,17 +54,17 @@ class ActionView(msgspec.Struct, frozen=True):
         return worst(piece.level for piece in self.pieces)
 
 
-def is_placed(tool: Tool) -> bool:
+def depends_on_location(tool: Tool) -> bool:
     """Whether the effect of a call of `tool` depends on its folder and workspace. Otherwise its declared
     effects are enough."""
     return not tool.tags.isdisjoint(_BY_TAG)
 
 
-def describe(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
+def describe(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     """Describe the action of a call. Raises ValueError if an argument has the wrong type."""
     for tag, judge in _BY_TAG.items():
         if tag in call.tool.tags:
-            return judge(call, place, analyse)
+            return judge(call, scope, analyse)
     effects = call.tool.effects
     if "send" in effects:
         return _simple(call, "dangerous", _arguments(call), ("sends something to others",))
@@ -93,12 +93,12 @@ def _text(call: GateCall, name: str, default: str = "") -> str:
     return value
 
 
-def _terminal(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
+def _terminal(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     command, stdin = _text(call, "command"), _text(call, "stdin")
-    cwd = os.path.normpath(os.path.join(place.workspace, _text(call, "workdir")))
-    risk = analyse(command, cwd, place, stdin)
+    cwd = os.path.normpath(os.path.join(scope.workspace, _text(call, "workdir")))
+    risk = analyse(command, cwd, scope, stdin)
     subject = visible(command, WHOLE)
-    if cwd != place.workspace:
+    if cwd != scope.workspace:
         subject = f"{subject}\n(in {visible(_text(call, 'workdir'), WHOLE)})"
     if stdin:
         subject = f"{subject}\n(input: {visible(stdin, WHOLE)})"
@@ -110,7 +110,7 @@ def _terminal(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     )
 
 
-def _process(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
+def _process(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     action, name = _text(call, "action"), call.tool.name
     identity = _text(call, "id")
     if action in ("list", "poll", "wait"):
@@ -121,23 +121,23 @@ def _process(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
             name, text, visible(f"process {text}"), (Piece(text, action, "normal", (), f"{action} *"),)
         )
     text = _text(call, "text")
-    risk = analyse(text, place.workspace, place, "")
+    risk = analyse(text, scope.workspace, scope, "")
     level: Level = "normal" if risk.level == "safe" else risk.level
     piece = Piece(f"write {identity} {text}", "write", level, risk.reasons)
     subject = visible(f"send to process {identity}: {text}", WHOLE)
     return ActionView(name, piece.text, subject, (piece,), risk.reasons, risk.commands)
 
 
-def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
-    full = absolute(os.path.expanduser(path), place.workspace) or path
-    target = real(full) or full
-    names = _names(full, place) + (() if target == full else _names(target, place))
+def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:
+    full = absolute_path(os.path.expanduser(path), scope.workspace) or path
+    target = resolve_links(full) or full
+    names = _path_forms(full, scope) + (() if target == full else _path_forms(target, scope))
     if writes:
-        level, reason = WRITING[zone_of(full, place.workspace, place)]
+        level, reason = WRITING[zone_of(full, scope.workspace, scope)]
         level = "normal" if level == "safe" else level
         from whet.sandbox.places import starts_programs  # noqa: PLC0415  only writing needs it
 
-        locations = ((full, place.workspace), (target, real(place.workspace)))
+        locations = ((full, scope.workspace), (target, resolve_links(scope.workspace)))
         if level == "normal" and any(
             starts_programs(Path(path_text), Path(top)) for path_text, top in locations
         ):
@@ -147,25 +147,25 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
         from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415
 
         secret = any(
-            is_secret(location, place) or (location != place.workspace and holds_secrets(location, place))
+            is_secret(location, scope) or (location != scope.workspace and holds_secrets(location, scope))
             for location in (full, target)
         )
         level, reason = ("dangerous", "reads a file that usually holds secrets") if secret else ("safe", "")
     # A grant or an allow rule must apply to the target of a link, so the target's name comes first.
-    grant = exactly(names[-2]) if level == "normal" else ""
-    folder = exactly(os.path.dirname(names[-2])) if grant else ""
+    grant = escape_pattern(names[-2]) if level == "normal" else ""
+    folder = escape_pattern(os.path.dirname(names[-2])) if grant else ""
     reasons = (reason,) if reason else ()
     return Piece(names[-2], names[-2], level, reasons, grant, names, f"{folder}/*" if folder else "")
 
 
-def _names(full: str, place: RiskScope) -> tuple[str, str]:
+def _path_forms(full: str, scope: RiskScope) -> tuple[str, str]:
     """Return the path in two forms: relative to the workspace, and absolute."""
-    inside = within(full, place.workspace) and full != place.workspace
-    return (full[len(place.workspace.rstrip("/")) + 1 :] if inside else full), full
+    inside = within(full, scope.workspace) and full != scope.workspace
+    return (full[len(scope.workspace.rstrip("/")) + 1 :] if inside else full), full
 
 
-def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> ActionView:
-    pieces = tuple(_file_piece(path, place, writes) for path in paths)
+def _files(call: GateCall, scope: RiskScope, paths: list[str], writes: bool) -> ActionView:
+    pieces = tuple(_file_piece(path, scope, writes) for path in paths)
     reasons = tuple(dict.fromkeys(reason for piece in pieces for reason in piece.reasons))
     text = " ".join(paths)
     return ActionView(
@@ -173,15 +173,15 @@ def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> 
     )
 
 
-def _path(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
+def _path(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     """Describe one file, or the files in a diff that the tool itself reads."""
     if "edits" not in call.tool.tags:
-        return _files(call, place, [_text(call, "path", ".")], False)
+        return _files(call, scope, [_text(call, "path", ".")], False)
     paths = call.tool.names(call.arguments) if call.tool.names else [_text(call, "path")]
-    return _files(call, place, list(paths), True)
+    return _files(call, scope, list(paths), True)
 
 
-def _fetch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
+def _fetch(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     url = _text(call, "url").strip()
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
@@ -193,12 +193,12 @@ def _fetch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     return ActionView(call.tool.name, url, visible(f"{call.tool.name} {url}", WHOLE), (piece,), reasons)
 
 
-def _learning(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
+def _learning(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     """Learned changes have their own gate, ask before they touch a person's files, and can each be undone."""
     return _simple(call, "safe", _arguments(call))
 
 
-def _warm(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
+def _warm(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     action = _text(call, "action")
     reads = action == "list" or (action == "load" and not call.arguments.get("apply"))
     text = f"{action} {_text(call, 'name')}".strip()

@@ -25,7 +25,9 @@ _LOOPBACK = late_pattern(
     r"(.*\.)?(localhost|localhost\.localdomain|ip6-localhost|localtest\.me|lvh\.me)$", re.IGNORECASE
 )
 # Names that contain their address: 169.254.169.254.nip.io, 169-254-169-254.sslip.io, a9fea9fe.nip.io
-_SPELLED = late_pattern(r"(\d+[.-]\d+[.-]\d+[.-]\d+)\.|(?<![\w-])([0-9a-f]{8})\.(?=[a-z])", re.IGNORECASE)
+_EMBEDDED_ADDRESS = late_pattern(
+    r"(\d+[.-]\d+[.-]\d+[.-]\d+)\.|(?<![\w-])([0-9a-f]{8})\.(?=[a-z])", re.IGNORECASE
+)
 _HOSTS = late_pattern(
     r"(?:[a-z][\w+.-]*://)?(?:[^\s/@'\"]*@)?(\[[0-9a-f:.%]+\]|[\w.-]+)(?::(\d+))?(?=[/?#:,'\"\s)\]]|$)",
     re.IGNORECASE,
@@ -33,7 +35,7 @@ _HOSTS = late_pattern(
 _NAT = ipaddress.ip_network("64:ff9b::/96")
 
 
-def reached(texts: Iterable[str], place: RiskScope) -> str:
+def find_forbidden_address(texts: Iterable[str], scope: RiskScope) -> str:
     """Return the reason why an address in `texts` must not be reached, or an empty string."""
     for text in texts:
         # Normalise as clients do: circled digits are digits, and an ideographic full stop is a dot.
@@ -42,7 +44,7 @@ def reached(texts: Iterable[str], place: RiskScope) -> str:
             host, port = match[1].strip("[]").rstrip("."), match[2]
             if is_metadata(host):
                 return f"reaches a cloud's metadata service, which gives out keys: {host}"
-            if place.own_ports and port and int(port) in place.own_ports and is_here(host):
+            if scope.own_ports and port and int(port) in scope.own_ports and is_this_machine(host):
                 return f"reaches Whet's own server: {host}:{port}"
     return ""
 
@@ -54,7 +56,7 @@ def is_metadata(host: str) -> bool:
     return any(address in network for address in _addresses(host) for network in _METADATA)
 
 
-def is_here(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
     """Whether this host, a name or an address in any notation, is this machine."""
     return _LOOPBACK.match(host) is not None or any(
         address.is_loopback or address.is_unspecified for address in _addresses(host)
@@ -64,7 +66,7 @@ def is_here(host: str) -> bool:
 def _addresses(host: str) -> list[_Address]:
     """Return the addresses that a host's text denotes: the address, and the IPv4 address embedded in it."""
     host = host.split("%")[0]
-    if spelled := _SPELLED.search(host + "."):
+    if spelled := _EMBEDDED_ADDRESS.search(host + "."):
         host = spelled[1].replace("-", ".") if spelled[1] else f"0x{spelled[2]}"
     try:
         if ":" not in host:

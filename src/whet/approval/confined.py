@@ -104,7 +104,7 @@ class JailGate:
         if not requested and not granted:
             return JailedCall((), ())  # building a policy takes several milliseconds
         policy = await asyncio.to_thread(confinement.policy, Path(call.workspace), call.session_id)
-        policy, granted = _with(policy, granted)
+        policy, granted = _apply_openings(policy, granted)
         missing = tuple(
             opening
             for opening in dict.fromkeys(requested)
@@ -112,12 +112,14 @@ class JailGate:
         )
         return JailedCall(granted, missing, stopped is not None)
 
-    def opens(self, call: GateCall, action: ActionView, jailed: JailedCall, *, wanted: bool) -> None:
+    def open_jail(
+        self, call: GateCall, action: ActionView, jailed: JailedCall, *, with_missing: bool
+    ) -> None:
         """Let the call run with its granted openings, and with the missing ones if a person allowed them.
 
         Openings of other calls are not included.
         """
-        openings = jailed.held + (jailed.wanted if wanted else ())
+        openings = jailed.held + (jailed.wanted if with_missing else ())
         self._confine().open_call(call.session_id, call.call.id, openings)
         self._ran[call.session_id, action.whole] = call.call.id
         while len(self._ran) > _MOST_COMMANDS:
@@ -155,10 +157,12 @@ def _opening(grant: PolicyGrant) -> Opening | None:
         return None  # stored by another version
 
 
-def _with(policy: SandboxPolicy, held: tuple[Opening, ...]) -> tuple[SandboxPolicy, tuple[Opening, ...]]:
+def _apply_openings(
+    policy: SandboxPolicy, granted: tuple[Opening, ...]
+) -> tuple[SandboxPolicy, tuple[Opening, ...]]:
     """Return the policy with those of the openings that are still valid, and these openings."""
     valid: list[Opening] = []
-    for opening in held:
+    for opening in granted:
         try:
             policy = policy.opened([opening])
         except WhetError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.risk import CommandPlace, Finding
+from whet.approval.risk import CommandSetting, Finding
 from whet.late import late_pattern
 from whet.shell.words import Word
 
@@ -25,15 +25,15 @@ _SQL = late_pattern(
 )
 
 
-def database_text(text: str) -> Finding | None:
+def judge_query(text: str) -> Finding | None:
     """Judge text for a database client: statements that destroy data or run programs."""
     if len(text) > _LONGEST_QUERY:
         return "dangerous", "a query too long to be looked through"
     return ("dangerous", "deletes or overwrites data in a database") if _SQL.search(text) else None
 
 
-def database(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    yield from filter(None, (database_text(word.text) for word in words))
+def judge_database(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
+    yield from filter(None, (judge_query(word.text) for word in words))
 
 
 _CODE = late_pattern(
@@ -45,7 +45,7 @@ _CODE = late_pattern(
 )
 
 
-def code_text(text: str) -> Finding | None:
+def judge_code(text: str) -> Finding | None:
     """Judge code on an interpreter's command line: calls that run programs, delete, or connect."""
     match = _CODE.search(text)
     return ("dangerous", f"its code uses {match[0].strip('(').strip() or match[0]}") if match else None

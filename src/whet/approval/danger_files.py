@@ -11,18 +11,18 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from whet.approval.paths import WRITING, absolute, is_vital, within, zone_of
-from whet.approval.risk import CommandPlace, Finding, Lasting
+from whet.approval.paths import WRITING, absolute_path, is_vital, within, zone_of
+from whet.approval.risk import CommandSetting, Finding, Lasting
 from whet.late import late_pattern
 from whet.shell.options import has_option, operands
 from whet.shell.programs import by_name, program
-from whet.shell.sed import sed_script
+from whet.shell.sed import parse_sed_call
 from whet.shell.words import Word, literal, unknown
 
-Rule = Callable[[Sequence[Word], CommandPlace], Iterator[Finding]]
+Rule = Callable[[Sequence[Word], CommandSetting], Iterator[Finding]]
 
 
-def writes_to(word: Word, setting: CommandPlace) -> Finding:
+def judge_write(word: Word, setting: CommandSetting) -> Finding:
     """Judge writing to the file that `word` names."""
     if word.dynamic and (not word.prefix or ".." in word.text):
         return "dangerous", "can't tell where it writes"
@@ -30,10 +30,10 @@ def writes_to(word: Word, setting: CommandPlace) -> Finding:
     return level, f"{reason}: {word.plain}" if reason else ""
 
 
-def deletes(word: Word, setting: CommandPlace, *, recursive: bool) -> Iterator[Finding]:
+def judge_deletion(word: Word, setting: CommandSetting, *, recursive: bool) -> Iterator[Finding]:
     """Judge deleting what `word` names."""
     scope = setting.place
-    if vital_target(word, setting):
+    if is_vital_target(word, setting):
         yield (
             ("forbidden" if recursive else "dangerous"),
             f"deletes {word.plain}, which the system or your home needs",
@@ -48,14 +48,14 @@ def deletes(word: Word, setting: CommandPlace, *, recursive: bool) -> Iterator[F
     elif zone not in ("workspace", "temp", "null"):
         reason = "can't tell what it deletes" if zone == "unknown" else "deletes outside the workspace"
         yield "dangerous", f"{reason}: {word.plain}" if zone != "hooks" else Lasting("deletes from .git")
-    full = absolute(word.text, setting.cwd)
+    full = absolute_path(word.text, setting.cwd)
     if word.glob and re.fullmatch(r"(\./)?\.?\*(\.\*)?/?", word.text):
         yield "dangerous", "deletes everything in the folder"
     elif full is not None and within(scope.workspace, full):
         yield "dangerous", Lasting("deletes the workspace itself")
 
 
-def vital_target(word: Word, setting: CommandPlace) -> bool:
+def is_vital_target(word: Word, setting: CommandSetting) -> bool:
     """Whether `word` names, or matches everything in, a folder that the machine or the person can't lose."""
     if len(word.text) > 4_096:
         return False
@@ -66,26 +66,26 @@ def vital_target(word: Word, setting: CommandPlace) -> bool:
         text = "."
     if word.dynamic:
         return False
-    full = absolute(text or "/", setting.cwd)
+    full = absolute_path(text or "/", setting.cwd)
     return full is not None and is_vital(full, setting.place)
 
 
-def _rm(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _rm(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     recursive = has_option(words, "rR", "recursive") or any(w.may_be_flag and w.dynamic for w in words)
     if has_option(words, "rR", "recursive"):
         yield "dangerous", "deletes folders with all that is in them"
     if has_option(words, "", "no-preserve-root"):
         yield "forbidden", "switches off the guard around /"
     for word in operands(words):
-        yield from deletes(word, setting, recursive=recursive)
+        yield from judge_deletion(word, setting, recursive=recursive)
 
 
-def _unlink(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _unlink(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     for word in operands(words, "sn"):
-        yield from deletes(word, setting, recursive=False)
+        yield from judge_deletion(word, setting, recursive=False)
 
 
-def _find(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _find(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     starts: list[Word] = []
     for word in words:
         if word.text.startswith(("-", "(", "!")):
@@ -99,10 +99,10 @@ def _find(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             yield "dangerous", "deletes every file that find finds"
             bare = len(words) == len(starts) + 1
             for start in starts:
-                if bare and vital_target(start, setting):
+                if bare and is_vital_target(start, setting):
                     yield "forbidden", f"deletes {start.plain}"
         elif word.text in ("-fprint", "-fprint0", "-fls", "-fprintf") and at + 1 < len(words):
-            yield writes_to(words[at + 1], setting)
+            yield judge_write(words[at + 1], setting)
 
 
 def _destroys(words: Sequence[Word]) -> bool:
@@ -110,13 +110,13 @@ def _destroys(words: Sequence[Word]) -> bool:
     return any("destroys" in program(re.sub(r"^(/usr)?/bin/(?=rm$)", "", w.text)).kinds for w in words)
 
 
-def _dd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _dd(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     for word in words:
         if word.text.startswith("of="):
-            yield writes_to(word.after(3), setting)
+            yield judge_write(word.after(3), setting)
 
 
-def wipes_disk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def judge_disk_wipe(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """mkfs and similar: forbidden on a disk, dangerous on an image file."""
     yield "dangerous", "makes a new file system or wipes one"
     for word in operands(words):
@@ -124,7 +124,7 @@ def wipes_disk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding
             yield "forbidden", f"destroys a disk: {word.plain}"
 
 
-def _mode(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _mode(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """chmod, chown, chgrp."""
     recursive = has_option(
         [w for w in words if re.match(r"-{1,2}[a-zA-Z]*R|--rec", w.text)], "R", "recursive"
@@ -135,23 +135,23 @@ def _mode(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if arguments and re.search(r"[ug]?\+[rwx]*s|^[2467]\d{3}$", arguments[0].text):
         yield "dangerous", "sets a program to run with its owner's rights"
     for word in arguments[1:]:
-        if recursive and vital_target(word, setting):
+        if recursive and is_vital_target(word, setting):
             yield "forbidden", f"changes the permissions of {word.plain}"
         else:
-            yield writes_to(word, setting)
+            yield judge_write(word, setting)
 
 
-def _written(valued: str, which: slice) -> Rule:
+def _write_rule(valued: str, operand_slice: slice) -> Rule:
     """Return the rule for a program that writes the given slice of its operands."""
 
-    def rule(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-        for word in operands(words, valued)[which]:
-            yield writes_to(word, setting)
+    def rule(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
+        for word in operands(words, valued)[operand_slice]:
+            yield judge_write(word, setting)
 
     return rule
 
 
-def _last_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _judge_last_operand(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """cp, install, ln: the last operand, or the target of -t; every folder that install -d makes."""
     arguments = operands(words, "mgoS")
     targets = arguments if any(w.text in ("-d", "--directory") for w in words) else arguments[1:][-1:]
@@ -161,60 +161,60 @@ def _last_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Find
         elif word.text.startswith("--target-directory="):
             targets = [word.after(19)]
     for word in targets:
-        yield writes_to(word, setting)
+        yield judge_write(word, setting)
 
 
-def _mv(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    yield from _last_written(words, setting)
+def _mv(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
+    yield from _judge_last_operand(words, setting)
     arguments = operands(words, "tS")
     if arguments and arguments[-1].text == "/dev/null":
         yield "dangerous", "moves files to where they are lost"
     for word in arguments[:-1] or arguments:
-        yield from deletes(word, setting, recursive=True)
+        yield from judge_deletion(word, setting, recursive=True)
 
 
-def _in_place(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _in_place(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """sed -i and perl -i: the files are overwritten."""
     if any(re.match(r"-[a-zA-Z]*i|--in-place", w.text) for w in words):
         for word in operands(words, "ef")[0 if any(w.text == "-e" for w in words) else 1 :]:
-            yield writes_to(word, setting)
+            yield judge_write(word, setting)
 
 
-def _sed(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _judge_sed(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     yield from _in_place(words, setting)
-    script = sed_script(words)
+    script = parse_sed_call(words)
     if script.commands is None:
         yield "dangerous", "a sed script that can't be read"
     for sed_command in script.commands or ():
         if sed_command.runs:
             yield "dangerous", "sed's e command runs programs"
         elif sed_command.name in "wW":
-            yield writes_to(literal(sed_command.given), setting)
+            yield judge_write(literal(sed_command.given), setting)
 
 
 _LONGEST_SCRIPT = 2_000
 _AWK_WRITES = late_pattern(r'print[^;}\n]*?>>?\s*("[^"]*"(?![\s]*["\w$(])|[^\s;}]+)')
 
 
-def _awk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _awk(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     for word in words:
         if re.search(r"\bsystem\s*\(|\|&?\s*getline|\|\s*\"|\"\s*\|", word.text):
             yield "dangerous", "awk runs other programs"
         for match in _AWK_WRITES.finditer(word.text[:_LONGEST_SCRIPT]):
             target = re.fullmatch(r'"([^"]*)"', match[1])
-            yield writes_to(literal(target[1]) if target else unknown(match[1]), setting)
+            yield judge_write(literal(target[1]) if target else unknown(match[1]), setting)
 
 
-def _ln(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _ln(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """A link to an outside path allows writes there that can't be recognised before the link exists."""
-    yield from _last_written(words, setting)
+    yield from _judge_last_operand(words, setting)
     arguments = operands(words, "tS")
     cwd = setting.cwd
     if (
         has_option(words, "s", "symbolic")
         and arguments[1:]
         and cwd
-        and (to := absolute(arguments[-1].text, cwd))
+        and (to := absolute_path(arguments[-1].text, cwd))
     ):
         cwd = to if os.path.isdir(to) else os.path.dirname(to)  # a relative link is resolved from this folder
     for word in arguments[:-1] or arguments:
@@ -223,12 +223,12 @@ def _ln(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
             yield "dangerous", f"makes a link to {word.plain}, through which it can be changed"
 
 
-def _cp(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _cp(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     is_linking = has_option(words, "sl", "symbolic-link", "link")
-    yield from (_ln if is_linking else _last_written)(words, setting)
+    yield from (_ln if is_linking else _judge_last_operand)(words, setting)
 
 
-def _fd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _fd(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     if has_option(words, "xX", "exec", "exec-batch") and _destroys(words):
         yield "dangerous", "deletes or overwrites every file that fd finds"
 
@@ -242,15 +242,15 @@ FILE_RULES: dict[str, Rule] = by_name(
         "dd": _dd,
         "chmod chown chgrp setfacl": _mode,
         "cp": _cp,
-        "install": _last_written,
+        "install": _judge_last_operand,
         "ln": _ln,
-        "patch": _written("pdFBDiorVYz", slice(0, 1)),
-        "rsync": _written("eBTfM", slice(-1, None)),
-        "uniq xxd": _written("fswclgo", slice(1, 2)),
+        "patch": _write_rule("pdFBDiorVYz", slice(0, 1)),
+        "rsync": _write_rule("eBTfM", slice(-1, None)),
+        "uniq xxd": _write_rule("fswclgo", slice(1, 2)),
         "mv": _mv,
-        "tee touch mkdir": _written("smd", slice(None)),
-        "truncate": _written("srA", slice(None)),
-        "sed gsed": _sed,
+        "tee touch mkdir": _write_rule("smd", slice(None)),
+        "truncate": _write_rule("srA", slice(None)),
+        "sed gsed": _judge_sed,
         "perl": _in_place,
         "awk gawk mawk": _awk,
     }

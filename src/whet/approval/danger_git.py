@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.paths import absolute
+from whet.approval.paths import absolute_path
 from whet.approval.readonly import only_reads
-from whet.approval.repository import runs
-from whet.approval.risk import CommandPlace, Finding, Lasting
+from whet.approval.repository import find_program_setting
+from whet.approval.risk import CommandSetting, Finding, Lasting
 from whet.late import late_pattern
 from whet.shell.options import has_any, has_option
 from whet.shell.programs import ProgramWords, git_verb
@@ -28,7 +28,7 @@ _GIT_PROGRAMS = late_pattern(
 )
 
 
-def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def judge_git(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """Judge a git command: its own options, then its verb."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
@@ -54,13 +54,13 @@ _WITHOUT_REPOSITORY = ProgramWords("clone init version help --version --help cre
 
 
 def _by_repository(
-    verb: str, rest: Sequence[Word], options: Sequence[Word], setting: CommandPlace
+    verb: str, arguments: Sequence[Word], options: Sequence[Word], setting: CommandSetting
 ) -> Iterator[Finding]:
     """Judge by the settings of the repository that git would use."""
     folder, git_dir = setting.cwd, ""
     for option, value in zip(options, [*options[1:], literal("")], strict=False):
         if option.text == "-C":
-            folder = None if value.dynamic else absolute(value.text, folder)
+            folder = None if value.dynamic else absolute_path(value.text, folder)
         elif option.text == "--git-dir" or option.text.startswith("--git-dir="):
             git_dir = value.text if option.text == "--git-dir" else option.text.partition("=")[2]
     if verb in _WITHOUT_REPOSITORY:
@@ -68,31 +68,34 @@ def _by_repository(
     if folder is None:
         yield "dangerous", "can't tell which repository's settings git follows"
     elif os.path.isdir(folder):
-        git_dir_path = absolute(git_dir, folder) if git_dir else ""
-        setting_text = runs(
-            folder, verb, reads=only_reads([literal("git"), literal(verb), *rest]), git_dir=git_dir_path or ""
+        git_dir_path = absolute_path(git_dir, folder) if git_dir else ""
+        setting_text = find_program_setting(
+            folder,
+            verb,
+            reads=only_reads([literal("git"), literal(verb), *arguments]),
+            git_dir=git_dir_path or "",
         )
         if setting_text:
             yield "dangerous", f"the repository's own settings make git run a program: {setting_text}"
 
 
-def _by_table(verb: str, rest: Sequence[Word]) -> Iterator[Finding]:
+def _by_table(verb: str, arguments: Sequence[Word]) -> Iterator[Finding]:
     facts = git_verb(verb)
-    problems = [why for pattern, why in facts.told.items() if re.search(pattern, in_line(rest))]
-    only_shown = verb == "clean" and has_option(rest, "n", "dry-run")
-    if facts.why and (facts.risky is None or has_any(rest, facts.risky)) and not only_shown:
+    problems = [why for pattern, why in facts.told.items() if re.search(pattern, in_line(arguments))]
+    only_shown = verb == "clean" and has_option(arguments, "n", "dry-run")
+    if facts.why and (facts.risky is None or has_any(arguments, facts.risky)) and not only_shown:
         problems.append(facts.why)
     for why in problems:
         reason = f"git {verb}: {why}"
         yield "dangerous", Lasting(reason) if facts.lasts else reason
 
 
-def _runs_another(verb: str, rest: Sequence[Word]) -> bool:
+def _runs_another(verb: str, arguments: Sequence[Word]) -> bool:
     """Whether a verb's own options or address make git run a program."""
-    if any("ext::" in word.text for word in rest):
+    if any("ext::" in word.text for word in arguments):
         return True
     return verb == "clone" and any(
-        _GIT_PROGRAMS.match(word.text.removeprefix("--config=").removeprefix("-c")) for word in rest
+        _GIT_PROGRAMS.match(word.text.removeprefix("--config=").removeprefix("-c")) for word in arguments
     )
 
 

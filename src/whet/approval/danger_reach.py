@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.danger_code import database
-from whet.approval.danger_files import FILE_RULES, Rule, wipes_disk, writes_to
-from whet.approval.danger_git import git
-from whet.approval.risk import CommandPlace, Finding
+from whet.approval.danger_code import judge_database
+from whet.approval.danger_files import FILE_RULES, Rule, judge_disk_wipe, judge_write
+from whet.approval.danger_git import judge_git
+from whet.approval.risk import CommandSetting, Finding
 from whet.late import late_pattern
 from whet.shell.options import operands
 from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program
 from whet.shell.words import Word, in_line, literal
 
 
-def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def judge_program(name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """Judge a simple command by its program's name and its words (program left out)."""
     facts = program(name)
     if facts.danger and not _asks_version(words):
@@ -31,37 +31,39 @@ def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[F
     for pattern, why in facts.told.items():
         if re.search(pattern, line) and not _asks_version(words):
             yield "dangerous", f"{name}: {why}"
-    yield from _verbs(name, facts, words)
+    yield from _judge_verbs(name, facts, words)
     if re.fullmatch(r"python[\d.]*", name) and [word.text for word in words[:2]] == ["-m", "whet"]:
-        yield from _verbs("whet", program("whet"), words[2:])
+        yield from _judge_verbs("whet", program("whet"), words[2:])
     wipes = "wipes-disks" in facts.kinds or name.startswith("mkfs")
-    rule = _RULES.get(name) or (database if "database" in facts.kinds else wipes_disk if wipes else None)
+    rule = _RULES.get(name) or (
+        judge_database if "database" in facts.kinds else judge_disk_wipe if wipes else None
+    )
     if rule is not None and not _asks_version(words):
         yield from rule(words, setting)
 
 
-def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def judge_output_options(name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """Judge the file after -o or --output, also if it is attached to its option: `-o/etc/x`, `--output=x`."""
     letters = program(name).output
     short = rf"-[a-zA-Z]*?[{letters}]" if letters else "-o"
     for word, following in zip(words, [*words[1:], literal("")], strict=False):
         match = re.match(rf"{short}(?=[/~.])|--?(?:{_WRITING_OPTIONS})=", word.text)
         if match is not None:
-            yield writes_to(word.after(match.end()), setting)
+            yield judge_write(word.after(match.end()), setting)
         elif re.fullmatch(f"{short}|--?(?:{_WRITING_OPTIONS})", word.text) and (
             following.text if letters else re.match(r"[/~.$]", following.text)
         ):
-            yield writes_to(following, setting)
+            yield judge_write(following, setting)
 
 
-def handed_outside(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def judge_operands(name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """Judge the operands of a program that no table exempts, such as `convert a ~/b`."""
     facts = program(name)
     if facts.kinds & _LEAVES_FILES or facts.code is not None or name in FILE_RULES:
         return
     for word in words:
         text = re.sub(r"^-[^=/~]*=", "", word.prefix if word.dynamic else word.text)
-        if re.match("[^-]", text) and writes_to(literal(text), setting)[0] not in ("safe", "normal"):
+        if re.match("[^-]", text) and judge_write(literal(text), setting)[0] not in ("safe", "normal"):
             yield "dangerous", f"{name} may write outside the workspace: {word.plain}"
 
 
@@ -73,18 +75,18 @@ def _asks_version(words: Sequence[Word]) -> bool:
     return len(words) == 1 and words[0].text in ("--version", "-V", "--help", "version")
 
 
-def _verbs(name: str, known: ProgramFacts, words: Sequence[Word]) -> Iterator[Finding]:
+def _judge_verbs(name: str, facts: ProgramFacts, words: Sequence[Word]) -> Iterator[Finding]:
     """Judge by a program's list of verbs."""
-    if (known.verbs is None and known.spared is None) or _asks_version(words):
+    if (facts.verbs is None and facts.spared is None) or _asks_version(words):
         return
     verb = verb_of(name, words)
     if words and words[0].may_be_flag and words[0].dynamic:
         yield "dangerous", f"can't tell what {name} does"
     parts = verb.split(" ")
     given_words = {parts[0], " ".join(parts[:2]), *(word.text for word in words if word.text.startswith("-"))}
-    is_named = given_words & set(known.verbs or ()) or (known.alone and not parts[0])
-    if is_named or (known.spared is not None and not re.match(rf"(?:{known.spared})(?: |\Z)", verb)):
-        yield "dangerous", f"{' '.join((name, *parts[:2])).rstrip()}: {known.why}"
+    is_named = given_words & set(facts.verbs or ()) or (facts.alone and not parts[0])
+    if is_named or (facts.spared is not None and not re.match(rf"(?:{facts.spared})(?: |\Z)", verb)):
+        yield "dangerous", f"{' '.join((name, *parts[:2])).rstrip()}: {facts.why}"
 
 
 def verb_of(name: str, words: Sequence[Word]) -> str:
@@ -92,7 +94,7 @@ def verb_of(name: str, words: Sequence[Word]) -> str:
     return " ".join(word.text for word in operands(words, program(name).values))
 
 
-def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _docker(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     parts = verb_of("docker", words).split(" ")
     verb = parts[1] if parts[0] in _DOCKER_NOUNS and len(parts) > 1 else parts[0]
     texts = [word.text for word in words]
@@ -103,7 +105,7 @@ def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     elif verb == "down" and {"-v", "--volumes", "--rmi"} & set(texts):
         yield "dangerous", "docker compose down -v: deletes data"
     elif verb in ("run", "create") and any(
-        _ESCAPES.search(f"{a} {b}") or _mounts(f"{a} {b}", setting)
+        _ESCAPES.search(f"{a} {b}") or _mounts_outside(f"{a} {b}", setting)
         for a, b in zip(texts, [*texts[1:], ""], strict=True)
     ):
         yield "dangerous", "gives a container the run of this machine"
@@ -111,11 +113,11 @@ def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         yield "dangerous", f"docker {verb}: changes things on remote machines"
 
 
-def _mounts(option: str, setting: CommandPlace) -> bool:
+def _mounts_outside(option: str, setting: CommandSetting) -> bool:
     """Whether a container gets a folder of this machine outside the workspace."""
     match = re.match(r"(?:-v|--volume)(?: |=)?([^: ]+):|--mount[= ]\S*?\b(?:src|source)=([^, ]+)", option)
     source = (match[1] or match[2]) if match else ""
-    return bool(re.match(r"[/~.$]", source)) and writes_to(literal(source), setting)[0] != "normal"
+    return bool(re.match(r"[/~.$]", source)) and judge_write(literal(source), setting)[0] != "normal"
 
 
 _DOCKER_NOUNS = ProgramWords("container image volume network builder system compose buildx context")
@@ -128,7 +130,7 @@ _ESCAPES = late_pattern(
 _LOCAL = late_pattern(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0)(?![\w.@-])")
 
 
-def downloads(name: str, words: Sequence[Word]) -> Iterator[str]:
+def downloaded_paths(name: str, words: Sequence[Word]) -> Iterator[str]:
     """Yield the files and folders that a network program writes downloads to."""
     texts = [word.text for word in words]
     is_clone = name == "git" and "clone" in texts[:3]
@@ -149,7 +151,7 @@ def downloads(name: str, words: Sequence[Word]) -> Iterator[str]:
 _OUTPUTS = ProgramWords("-o -O --output --output-document -P --directory-prefix --output-dir -c -D")
 
 
-def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+def _transfer(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """curl and wget: the files they write, and whether they send data."""
     texts = [word.text for word in words]
     is_local = any(_LOCAL.match(text) for text in texts) and not any(
@@ -167,7 +169,7 @@ def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]
 
 _RULES: dict[str, Rule] = by_name(
     {
-        "git": git,
+        "git": judge_git,
         "docker podman docker-compose": _docker,
         "curl wget": _transfer,
     }

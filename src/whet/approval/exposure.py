@@ -11,16 +11,16 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.addresses import reached
-from whet.approval.danger_reach import downloads
-from whet.approval.paths import absolute, within
-from whet.approval.risk import CommandPlace, Finding, Lasting, RiskScope
-from whet.approval.secrets import in_code, is_secret, named
+from whet.approval.addresses import find_forbidden_address
+from whet.approval.danger_reach import downloaded_paths
+from whet.approval.paths import absolute_path, within
+from whet.approval.risk import CommandSetting, Finding, Lasting, RiskScope
+from whet.approval.secrets import find_secret_in_code, find_secret_in_word, is_secret
 from whet.shell.options import operands
 from whet.shell.programs import git_verb, program
-from whet.shell.sed import sed_script
+from whet.shell.sed import parse_sed_call
 from whet.shell.state import Invocation, ShellScript
-from whet.shell.words import Word, filled, literal, unknown
+from whet.shell.words import Word, fill_variables, literal, unknown
 
 _SILENT = frozenset(("reads", "names-only"))
 _SHOWS = frozenset(("shows-files", "pattern-then-files"))
@@ -30,11 +30,11 @@ _READS_ARGUMENTS = frozenset(("xargs", "gxargs", "parallel"))
 class Exposure:
     """Collects over the texts of one command. `secret`: it shows keys; `network`: it connects."""
 
-    def __init__(self, place: RiskScope) -> None:
+    def __init__(self, scope: RiskScope) -> None:
         self.secret: bool = False
         self.network: bool = False
-        self.downloads: set[str] = set(place.downloads)
-        self._place = place
+        self.downloads: set[str] = set(scope.downloads)
+        self._place = scope
         self._words: list[Word] = []
         self._values: dict[str, str] = {}
         self._shows_unknown = self._fetches = False
@@ -57,15 +57,15 @@ class Exposure:
                 self._download(redirect.target.text, redirect.folders)
 
     def _download(self, path: str, folders: Sequence[str]) -> None:
-        self.downloads.update(filter(None, (absolute(path, folder) for folder in folders or ("/",))))
+        self.downloads.update(filter(None, (absolute_path(path, folder) for folder in folders or ("/",))))
 
-    def shown(self, name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+    def shown(self, name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
         """Judge which of the named files a simple command may show."""
-        candidates = shown_words(name, words)
-        secret_path = next(filter(None, (named(word, setting) for word in candidates)), "")
+        candidates = find_shown_words(name, words)
+        secret_path = next(filter(None, (find_secret_in_word(word, setting) for word in candidates)), "")
         if (
             not secret_path
-            and candidates is not _NONE
+            and candidates is not _NO_WORDS
             and setting.cwd is not None
             and not operands(candidates)
         ):
@@ -75,16 +75,16 @@ class Exposure:
             yield "dangerous", Lasting(f"reads a file that holds secrets: {secret_path}")
         self._shows_unknown = self._shows_unknown or any(word.dynamic for word in candidates)
 
-    def code(self, text: str, setting: CommandPlace) -> Iterator[Finding]:
+    def code(self, text: str, setting: CommandSetting) -> Iterator[Finding]:
         """Judge code given to an interpreter."""
-        secret_name = in_code(text, setting)
+        secret_name = find_secret_in_code(text, setting)
         if secret_name:
             self.secret = True
             yield "dangerous", Lasting(f"its code names a file that holds secrets: {secret_name}")
-        if reason := reached([text], self._place):
+        if reason := find_forbidden_address([text], self._place):
             yield "dangerous", reason
 
-    def at_random(self, name: str, invocation: Invocation) -> bool:
+    def shows_computed_name(self, name: str, invocation: Invocation) -> bool:
         """Whether it shows a file whose name another program computes, other than one that lists file
         names."""
         shows = not program(name).kinds & _SILENT or program(name).kinds & _SHOWS
@@ -93,7 +93,7 @@ class Exposure:
             sources.extend(invocation.piped_from)
         return bool(shows) and any(_makes_text(source) for source in sources)
 
-    def runs_download(self, name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
+    def judge_download(self, name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
         """Judge a command that runs downloaded files, and record the files it downloads."""
         facts, arguments = program(_stem(name)), words[1:]
         scripts: list[Word] = [words[0]] if "/" in words[0].text else []
@@ -104,25 +104,27 @@ class Exposure:
         ):
             scripts.extend(word for word in arguments if not word.text.startswith("-"))
         for word in scripts:
-            full = absolute(word.text, setting.cwd)
+            full = absolute_path(word.text, setting.cwd)
             if full is not None and any(within(full, folder) for folder in self.downloads):
                 yield "dangerous", f"runs a download without looking at it: {word.plain}"
         folders = (setting.cwd,) if setting.cwd is not None else ()
         if "network" in facts.kinds or name == "git":
-            for path in downloads(name, arguments):
+            for path in downloaded_paths(name, arguments):
                 self._download(path, folders)
         elif name in ("tee", "cp", "mv", "tar", "unzip") and (
             self._fetches
-            or any(absolute(word.text, folder) in self.downloads for word in arguments for folder in folders)
+            or any(
+                absolute_path(word.text, folder) in self.downloads for word in arguments for folder in folders
+            )
         ):
             for word in operands(arguments):
                 self._download(word.text, folders)
 
-    def reaches(self, name: str, words: Sequence[Word]) -> Iterator[Finding]:
+    def judge_addresses(self, name: str, words: Sequence[Word]) -> Iterator[Finding]:
         """Judge the addresses in a command that may connect."""
         kinds = program(name).kinds
         connects = not kinds & (_SILENT | _SHOWS) or "network" in kinds
-        if connects and (reason := reached((word.text for word in words), self._place)):
+        if connects and (reason := find_forbidden_address((word.text for word in words), self._place)):
             yield "dangerous", reason
 
     def sums(self) -> Iterator[Finding]:
@@ -131,16 +133,18 @@ class Exposure:
             self.secret = True
             yield "dangerous", Lasting("may read a file that holds secrets")
         if self.network:
-            reason = reached((filled(word.text, self._values) for word in self._words), self._place)
+            reason = find_forbidden_address(
+                (fill_variables(word.text, self._values) for word in self._words), self._place
+            )
             if reason:
                 yield "dangerous", reason
         if self.secret and self.network:
             yield "dangerous", "may send keys or passwords over the network"
 
     def _is_secret(self, word: Word) -> bool:
-        text = filled(word.text, self._values)
-        folder = CommandPlace(self._place.workspace, self._place)
-        return bool(named(literal(text) if text != word.text else word, folder))
+        text = fill_variables(word.text, self._values)
+        folder = CommandSetting(self._place.workspace, self._place)
+        return bool(find_secret_in_word(literal(text) if text != word.text else word, folder))
 
 
 def _stem(name: str) -> str:
@@ -156,31 +160,31 @@ def _makes_text(source: Invocation) -> bool:
     return "makes-text" in facts.kinds or facts.code is not None or "shell" in facts.kinds
 
 
-_NONE: list[Word] = []
+_NO_WORDS: list[Word] = []
 _PATTERN_OPTIONS = ("regexp", "file", "expression", "from-file")
 
 
-def shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
+def find_shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
     """Return the words that may name files whose contents `name` shows or copies."""
     if name == "git":
-        return _shown_by_git(operands(words), words)
+        return _find_words_shown_by_git(operands(words), words)
     if name in _READS_ARGUMENTS:
         at = next((at for at, w in enumerate(words) if re.match(r"-[a-zA-Z0]*a|--arg", w.text)), len(words))
         return [*words[at : at + 2], unknown("{}")]
     kinds = program(name).kinds
     if kinds & _SILENT and not kinds & _SHOWS:
-        return _NONE
+        return _NO_WORDS
     candidates, arguments = list(words), operands(words)
     if name in ("sed", "gsed"):
-        commands = sed_script(words).commands or ()
+        commands = parse_sed_call(words).commands or ()
         candidates += [literal(sed_command.given) for sed_command in commands if sed_command.name in "rR"]
     is_file = len(arguments) == 1 and "shows-files" in kinds
-    if "pattern-then-files" in kinds and not is_file and not any(_gives_pattern(w.text) for w in words):
+    if "pattern-then-files" in kinds and not is_file and not any(_may_hold_pattern(w.text) for w in words):
         candidates = [w for w in candidates if w is not arguments[0]] if arguments else candidates
     return candidates[:-1] if name in ("cp", "mv", "ln") else candidates
 
 
-def _gives_pattern(option: str) -> bool:
+def _may_hold_pattern(option: str) -> bool:
     """Whether an option may contain the pattern or name its file, so that each operand is a file: `-2e.`"""
     if option.startswith("--"):
         name = option[2:].partition("=")[0]
@@ -188,8 +192,8 @@ def _gives_pattern(option: str) -> bool:
     return option.startswith("-") and not {"e", "f"}.isdisjoint(option)
 
 
-def _shown_by_git(found: Sequence[Word], words: Sequence[Word]) -> Sequence[Word]:
-    verb = git_verb(found[0].text) if found else git_verb("")
+def _find_words_shown_by_git(arguments: Sequence[Word], words: Sequence[Word]) -> Sequence[Word]:
+    verb = git_verb(arguments[0].text) if arguments else git_verb("")
     if verb.shows_from is None or (verb.shows_if and not any(re.match(verb.shows_if, w.text) for w in words)):
-        return _NONE
-    return found[verb.shows_from :]
+        return _NO_WORDS
+    return arguments[verb.shows_from :]

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from whet.approval.actions import describe, is_placed
+from whet.approval.actions import depends_on_location, describe
 from whet.approval.person_request import (
     NOBODY_NOTICE,
     JudgedCall,
@@ -44,7 +44,7 @@ from whet.contract.protocols import (
     Reply,
 )
 from whet.contract.tools import ToolOutput
-from whet.question import edits_of
+from whet.question import list_edits
 from whet.visible import visible
 
 if TYPE_CHECKING:  # importing these takes time, and most turns run no command
@@ -171,45 +171,45 @@ class PolicyGate:
         """Allow or deny `call`. Emits ApprovalAsked and ApprovalDecided around a question, and
         ApprovalDecided for every denial. A cancellation while a person is asked is passed on."""
         try:
-            case = await self._jailed(self._case(call), emit)
+            case = await self._add_jail_needs(self._case(call), emit)
             ruling = await self._judge(case)
             confirm = _make_confirm_case(self._service, case)
         except _ANALYSIS_FAILS as error:
             reason = f"The approval gate could not judge this call ({error}), so nothing was run."
-            return _decided(call, Decision("deny", "rule", reason), emit)
+            return _emit_decision(call, Decision("deny", "rule", reason), emit)
         if ruling.verdict == "deny":
             reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
-            return _decided(call, Decision("deny", "rule", visible(reason)), emit)
+            return _emit_decision(call, Decision("deny", "rule", visible(reason)), emit)
         if confirm is not None and self._service is not None:
-            decision = await self._at_service(self._service, confirm, emit)
-            self._runs(case, wanted=True) if decision.verdict == "allow" else None
-            return _decided(call, decision, emit)
+            decision = await self._ask_service(self._service, confirm, emit)
+            self._runs(case, with_missing=True) if decision.verdict == "allow" else None
+            return _emit_decision(call, decision, emit)
         if ruling.verdict == "allow":
             return self._allowed(case)
         root = self.root_of(call.session_id)
         asking = self._asking.setdefault(root, asyncio.Lock())
         async with asking:
             # The answer to an earlier question may have decided this one.
-            case = await self._jailed(case, emit)
+            case = await self._add_jail_needs(case, emit)
             ruling = await self._judge(case)
             return self._allowed(case) if ruling.verdict == "allow" else await self._ask(case, ruling, emit)
 
     def _allowed(self, case: JudgedCall) -> Decision:
         """Let a call run without a question. A call that only reads gets no openings."""
-        self._runs(case, wanted=case.action.level != "safe")
+        self._runs(case, with_missing=case.action.level != "safe")
         return Decision("allow", "rule")
 
-    def _runs(self, case: JudgedCall, *, wanted: bool) -> None:
+    def _runs(self, case: JudgedCall, *, with_missing: bool) -> None:
         """Record that a call will run, and add the allowed openings to its sandbox."""
         if self._jails is not None and case.jailed is not None:
-            self._jails().opens(case.call, case.action, case.jailed, wanted=wanted)
+            self._jails().open_jail(case.call, case.action, case.jailed, with_missing=with_missing)
         if case.action.downloads:
             root = self.root_of(case.call.session_id)
             self._downloads[root] = self._downloads.get(root, frozenset()) | case.action.downloads
             while len(self._downloads) > _MOST_SESSIONS:
                 self._downloads.popitem(last=False)
 
-    async def _jailed(self, case: JudgedCall, emit: Emit) -> JudgedCall:
+    async def _add_jail_needs(self, case: JudgedCall, emit: Emit) -> JudgedCall:
         """Return the case with its command's needs outside the sandbox, if it will run in one."""
         if self._jails is None or "command" not in case.call.tool.tags:
             return case
@@ -270,7 +270,7 @@ class PolicyGate:
         applicable = [PolicyGrant(g.tool, g.pattern) for g in stored if g.workspace in ("", call.workspace)]
         return [*applicable, *self._session_grants.get(self.root_of(call.session_id), ())]
 
-    async def _at_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
+    async def _ask_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
         """Ask a person through the service to decide on the exact changes, and bind the approval to them."""
         call = confirm.call
         changes = await preview_changes(call)
@@ -282,23 +282,23 @@ class PolicyGate:
         while True:
             changes = await preview_changes(case.call)
             request = build_request(case, ruling, changes)
-            details = (request.tool, request.subject, request.reasons, edits_of(changes))
+            details = (request.tool, request.subject, request.reasons, list_edits(changes))
             emit(ApprovalAsked(request.call_id, *details))
             response = await self._person.approve(request)
             reply = Reply(response) if isinstance(response, str) else response
             if reply is None:
                 why = explain_absence(self.mode, case.action, request.reasons)
-                return _decided(case.call, Decision("deny", "nobody", why, NOBODY_NOTICE), emit)
+                return _emit_decision(case.call, Decision("deny", "nobody", why, NOBODY_NOTICE), emit)
             if reply.answer not in ("once", "session", "always"):
-                return _decided(case.call, deny_for_person(reply.words), emit)
+                return _emit_decision(case.call, deny_for_person(reply.words), emit)
             if reply.arguments is None or reply.arguments == case.call.arguments:
                 await self._keep(case, reply, request.scopes, emit)
-                self._runs(case, wanted=True)
+                self._runs(case, with_missing=True)
                 allowed = Decision("allow", "person", digest=request.digest, changes=changes)
-                return _decided(case.call, allowed, emit)
+                return _emit_decision(case.call, allowed, emit)
             decision = await self._edited(case, reply.arguments, emit)
             if decision is not None:
-                return _decided(case.call, decision, emit)
+                return _emit_decision(case.call, decision, emit)
 
     async def _edited(self, case: JudgedCall, arguments: dict[str, object], emit: Emit) -> Decision | None:
         """Decide on a call that the person edited. The edit counts as approval, but rules and the service
@@ -309,7 +309,7 @@ class PolicyGate:
         call = msgspec.structs.replace(case.call, arguments=arguments)
         try:
             changes = await preview_changes(call)
-            edited = await self._jailed(self._case(call), emit)
+            edited = await self._add_jail_needs(self._case(call), emit)
             ruling = await self._judge(edited)
             confirm = _make_confirm_case(self._service, edited)
         except (ToolError, *_ANALYSIS_FAILS) as error:
@@ -319,9 +319,9 @@ class PolicyGate:
             emit(Notice(f"What you changed is denied by policy: {ruling.reason}"))
             return None
         if confirm is not None and self._service is not None:
-            decision = await self._at_service(self._service, confirm, emit)
+            decision = await self._ask_service(self._service, confirm, emit)
             return msgspec.structs.replace(decision, arguments=arguments)
-        self._runs(edited, wanted=True)
+        self._runs(edited, with_missing=True)
         return Decision(
             "allow", "person", digest=digest_of(call, changes), changes=changes, arguments=arguments
         )
@@ -375,22 +375,26 @@ def _opens_keys(case: JudgedCall, jailed: JailedCall) -> bool:
     )
 
 
-def _decided(call: GateCall, decision: Decision, emit: Emit) -> Decision:
+def _emit_decision(call: GateCall, decision: Decision, emit: Emit) -> Decision:
     emit(ApprovalDecided(call.call.id, decision.verdict, decision.decided_by, decision.reason))
     return decision
 
 
-def _analyse_shell(command: str, cwd: str, place: RiskScope, stdin: str) -> ShellRisk:
+def _analyse_shell(command: str, cwd: str, scope: RiskScope, stdin: str) -> ShellRisk:
     """Load the shell's parser at the first command: it takes 50 ms of CPU, which a session without commands
     should not spend before its first request."""
     from whet.approval.shell_risk import analyse  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
-    return analyse(command, cwd, place, stdin)
+    return analyse(command, cwd, scope, stdin)
 
 
 def _workspace(call: GateCall, sealed: Sealed | None) -> str:
     """Return the real path of the workspace, if the judgement depends on it."""
-    return call.workspace if sealed is None and not is_placed(call.tool) else os.path.realpath(call.workspace)
+    return (
+        call.workspace
+        if sealed is None and not depends_on_location(call.tool)
+        else os.path.realpath(call.workspace)
+    )
 
 
 def _refusal(case: JudgedCall, sealed: Sealed) -> str:

@@ -46,7 +46,7 @@ _STATEMENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 @cache
-def high_risk() -> Mapping[str, tuple[str, ...]]:
+def read_high_risk_table() -> Mapping[str, tuple[str, ...]]:
     """Return the patterns of high-risk commands by the name of their action, in the table's order."""
     return read_table(
         Path(__file__).with_name("tables").joinpath("high_risk.toml").read_text("utf-8"), Phrases
@@ -102,7 +102,7 @@ class HighRisk:
             texts = (action.whole, action.subject)
             return next((name for name, statement in _STATEMENTS if any(map(statement.search, texts))), "")
         texts = (piece.text, _LAUNCHER.sub("", piece.text, count=1))
-        for name, patterns in high_risk().items():
+        for name, patterns in read_high_risk_table().items():
             if any(matches(pattern, text) for pattern in patterns for text in texts):
                 return name
         return ""

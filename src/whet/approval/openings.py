@@ -11,14 +11,14 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from whet.approval.addresses import is_here
-from whet.approval.exposure import shown_words
-from whet.approval.paths import absolute, is_plain_device, within
+from whet.approval.addresses import is_this_machine
+from whet.approval.exposure import find_shown_words
+from whet.approval.paths import absolute_path, is_plain_device, within
 from whet.approval.repository import remote_urls
-from whet.approval.risk import CommandPlace, RiskScope
+from whet.approval.risk import CommandSetting, RiskScope
 from whet.late import late_pattern
-from whet.sandbox.hosts import package_indexes
-from whet.sandbox.policy import ANY_HOST, UNCONFINED, Opening, in_temporary
+from whet.sandbox.hosts import read_package_indexes
+from whet.sandbox.policy import ANY_HOST, UNCONFINED, Opening, is_temporary
 from whet.shell.options import operands
 from whet.shell.programs import program
 from whet.shell.words import Word
@@ -33,8 +33,8 @@ _LAST_IS_WRITTEN = frozenset(("cp", "ln", "install", "rsync"))
 class Needs:
     """Collects the needs of the simple commands in one text."""
 
-    def __init__(self, place: RiskScope) -> None:
-        self._place = place
+    def __init__(self, scope: RiskScope) -> None:
+        self._place = scope
         self._found: dict[Opening, None] = {}
 
     @property
@@ -42,18 +42,18 @@ class Needs:
         """All needs, or only "run outside the sandbox" if that is one of them."""
         return (_OUTSIDE,) if _OUTSIDE in self._found else tuple(self._found)
 
-    def command(self, name: str, words: Sequence[Word], setting: CommandPlace, *, reads: bool) -> None:
+    def command(self, name: str, words: Sequence[Word], setting: CommandSetting, *, reads: bool) -> None:
         """Add a simple command, program left out. `reads`: it is known to change nothing."""
         if "outside" in program(name).kinds and not reads:
             self._add([_OUTSIDE])
         elif name not in _WORDS_ONLY:
             self._add(self._paths(name, words, setting, reads))
 
-    def network(self, name: str, words: Sequence[Word], setting: CommandPlace) -> None:
+    def network(self, name: str, words: Sequence[Word], setting: CommandSetting) -> None:
         """Add a simple command that connects."""
         self._add(Opening("reach", host) for host in _hosts(name, words, setting) if host)
 
-    def written(self, target: Word, setting: CommandPlace) -> None:
+    def written(self, target: Word, setting: CommandSetting) -> None:
         """Add a file that the shell writes."""
         if not target.dynamic:
             self._add(self._path("write", target, setting))
@@ -62,11 +62,11 @@ class Needs:
         self._found.update(dict.fromkeys(openings))
 
     def _paths(
-        self, name: str, words: Sequence[Word], setting: CommandPlace, reads: bool
+        self, name: str, words: Sequence[Word], setting: CommandSetting, reads: bool
     ) -> Iterator[Opening]:
         kinds = program(name).kinds
         writes = not reads and bool(kinds & {"writes", "destroys"} or name in ("sed", "chown", "chgrp"))
-        sources = operands(words) if kinds & {"reads", "names-only"} else shown_words(name, words)
+        sources = operands(words) if kinds & {"reads", "names-only"} else find_shown_words(name, words)
         # Copied or linked sources are only read: later commands in the text must not write through them.
         targets = operands(words)[-1:] if name in _LAST_IS_WRITTEN else []
         for word in (*sources, *(target for target in targets if target not in sources)):
@@ -74,8 +74,8 @@ class Needs:
                 written = word in targets if targets else writes
                 yield from self._path("write" if written else "read", word, setting)
 
-    def _path(self, kind: str, word: Word, setting: CommandPlace) -> Iterator[Opening]:
-        full = absolute(word.text, setting.cwd)
+    def _path(self, kind: str, word: Word, setting: CommandSetting) -> Iterator[Opening]:
+        full = absolute_path(word.text, setting.cwd)
         if full is None or is_plain_device(full) or len(full) > 4_000:
             return
         if re.match(r"/(proc|sys|dev)(/|$)", full):
@@ -92,10 +92,10 @@ class Needs:
                 full = os.path.dirname(full)
         is_whole_home = within(self._place.home, full) or within(full, self._place.whet_home)
         opening = Opening("write" if kind == "write" else "read", full)
-        yield _OUTSIDE if is_whole_home and not in_temporary(full) else opening
+        yield _OUTSIDE if is_whole_home and not is_temporary(full) else opening
 
 
-def _hosts(name: str, words: Sequence[Word], setting: CommandPlace) -> list[str]:
+def _hosts(name: str, words: Sequence[Word], setting: CommandSetting) -> list[str]:
     """Return the hosts that a command names, or "any public host" if it names none and may connect
     anywhere."""
     kinds = program(name).kinds
@@ -108,12 +108,12 @@ def _hosts(name: str, words: Sequence[Word], setting: CommandPlace) -> list[str]
         names = [
             bare_match[1]
             for bare_match in bare
-            if not os.path.lexists(absolute(bare_match[0], setting.cwd) or "")
+            if not os.path.lexists(absolute_path(bare_match[0], setting.cwd) or "")
         ]
     if not names and name == "git" and setting.cwd is not None:
         names = [host[1] for url in remote_urls(setting.cwd) for host in _HOST.finditer(url)]
         names = names or [""]
     if not names and "network" not in kinds:
-        names = list(package_indexes(os.environ))
+        names = list(read_package_indexes(os.environ))
     hosts = [host.strip("[]").lower() for host in names or [ANY_HOST]]
-    return [host for host in hosts if not is_here(host)]
+    return [host for host in hosts if not is_this_machine(host)]

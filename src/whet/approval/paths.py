@@ -60,7 +60,7 @@ WRITING: dict[Zone, tuple[Level, str]] = {
 }
 
 
-def absolute(path: str, cwd: str | None) -> str | None:
+def absolute_path(path: str, cwd: str | None) -> str | None:
     """Return `path` made absolute and without `..`, or None if it is relative and the folder is unknown."""
     if not path.startswith("/"):
         if cwd is None:
@@ -70,21 +70,21 @@ def absolute(path: str, cwd: str | None) -> str | None:
     return "/" + path.lstrip("/")
 
 
-def zone_of(path: str, cwd: str | None, place: RiskScope) -> Zone:
+def zone_of(path: str, cwd: str | None, scope: RiskScope) -> Zone:
     """Return the zone of `path`. For a link that leads out of the workspace, it is the zone of the target."""
-    full = absolute(path, cwd)
+    full = absolute_path(path, cwd)
     if full is None or "\0" in full:
         return "unknown"
-    first = _zone(full, place)
+    first = _zone(full, scope)
     if first not in ("workspace", "temp"):
         return first
     # Resolve the path as written: after a link, `..` is the parent of the link's target.
-    target = real(os.path.join(cwd or "/", path))
-    second = _zone(target, place) if target else "unknown"
+    target = resolve_links(os.path.join(cwd or "/", path))
+    second = _zone(target, scope) if target else "unknown"
     return first if second in ("workspace", "temp") else second
 
 
-def real(path: str) -> str:
+def resolve_links(path: str) -> str:
     """Resolve an absolute path, following links. Returns an empty string if no file can have such a name."""
     try:
         return os.path.realpath(path)
@@ -92,11 +92,11 @@ def real(path: str) -> str:
         return ""
 
 
-def is_vital(path: str, place: RiskScope) -> bool:
+def is_vital(path: str, scope: RiskScope) -> bool:
     """Whether losing this folder means losing the machine or a person's home."""
-    if path == "/" or path == place.home or place.home.startswith(path + "/"):
+    if path == "/" or path == scope.home or scope.home.startswith(path + "/"):
         return True
-    return re.fullmatch(_TOP, path) is not None and path not in place.temp and path != place.workspace
+    return re.fullmatch(_TOP, path) is not None and path not in scope.temp and path != scope.workspace
 
 
 def within(path: str, folder: str) -> bool:
@@ -120,42 +120,42 @@ def _special(full: str) -> Zone | None:
     return None
 
 
-def _zone(full: str, place: RiskScope) -> Zone:
+def _zone(full: str, scope: RiskScope) -> Zone:
     special = _special(full)
     if special is not None:
         return special
-    if within(full, place.whet_home):
+    if within(full, scope.whet_home):
         return "whet"
-    if _is_startup(full, place):
+    if _is_startup(full, scope):
         return "startup"
-    if within(full, place.workspace) and full != place.home:
-        inside = full[len(place.workspace) :]
+    if within(full, scope.workspace) and full != scope.home:
+        inside = full[len(scope.workspace) :]
         if re.search(_HOOKS, inside):
             return "hooks"
-        if place.workspace == place.home and re.search(_STARTUP, inside.lstrip("/")):
+        if scope.workspace == scope.home and re.search(_STARTUP, inside.lstrip("/")):
             return "startup"
         return "workspace"
-    if any(within(full, folder) for folder in place.temp):
+    if any(within(full, folder) for folder in scope.temp):
         return "temp"
-    return _outside(full, place)
+    return _outside(full, scope)
 
 
-def _outside(full: str, place: RiskScope) -> Zone:
-    if is_vital(full, place):
+def _outside(full: str, scope: RiskScope) -> Zone:
+    if is_vital(full, scope):
         return "root"
-    if within(full, place.home):
+    if within(full, scope.home):
         return "outside"
     return "system" if re.match(_SYSTEM, full) else "outside"
 
 
-def _is_startup(full: str, place: RiskScope) -> bool:
+def _is_startup(full: str, scope: RiskScope) -> bool:
     """Whether it is a start-up file or a key of the home, even if the home is below /tmp or in the workspace.
 
     A workspace inside the home was chosen by the person, even `~/.config/fish`.
     """
-    if not within(full, place.home):
+    if not within(full, scope.home):
         return False
-    chosen = within(full, place.workspace) and place.workspace != place.home
-    if chosen and within(place.workspace, place.home):
+    chosen = within(full, scope.workspace) and scope.workspace != scope.home
+    if chosen and within(scope.workspace, scope.home):
         return False
-    return re.match(_STARTUP, full[len(place.home.rstrip("/")) + 1 :]) is not None
+    return re.match(_STARTUP, full[len(scope.home.rstrip("/")) + 1 :]) is not None

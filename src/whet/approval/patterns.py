@@ -64,11 +64,11 @@ def has_wildcard(pattern: str) -> bool:
 
 def matches(pattern: str, text: str) -> bool:
     """Whether `pattern` matches the whole of `text`."""
-    return _compiled(pattern).fullmatch(text) is not None
+    return _compile_pattern(pattern).fullmatch(text) is not None
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern so that its time grows with pattern and text, however many stars it has.
 
     What a star has passed over to reach the text behind it is final ("?>"): the next star can take up any

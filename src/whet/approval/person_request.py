@@ -13,7 +13,7 @@ from whet.approval.policy import Ruling
 from whet.approval.risk import RiskScope
 from whet.approval.scopes import scopes_of
 from whet.config.schema import ApprovalMode
-from whet.contract.changes import TextChange, call_digest
+from whet.contract.changes import TextChange, hash_call
 from whet.contract.protocols import (
     ApprovalRequest,
     Decision,
@@ -99,4 +99,4 @@ async def preview_changes(call: GateCall) -> tuple[TextChange, ...]:
 
 def digest_of(call: GateCall, changes: Sequence[TextChange]) -> str:
     """Return the digest that binds an approval to a call and its changes."""
-    return call_digest(call.tool.name, call.arguments, call.workspace, changes)
+    return hash_call(call.tool.name, call.arguments, call.workspace, changes)

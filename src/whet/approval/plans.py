@@ -21,9 +21,9 @@ class Plans:
         self._root_of = root_of
         self._planning: set[str] = set()
 
-    def set(self, session_id: str, on: bool) -> None:
+    def set(self, session_id: str, is_planning: bool) -> None:
         """Make a session and its children read-only from now on, or end that."""
-        (self._planning.add if on else self._planning.discard)(self._root_of(session_id))
+        (self._planning.add if is_planning else self._planning.discard)(self._root_of(session_id))
 
     def has(self, session_id: str) -> bool:
         """Whether a session is read-only now."""

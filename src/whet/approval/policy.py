@@ -70,7 +70,7 @@ class GatePolicy:
         active_grants = tuple(grants)
         if level == "safe":
             return Ruling("allow")
-        if all(self._covered(action.tool, piece, active_grants) for piece in action.pieces):
+        if all(self._is_covered(action.tool, piece, active_grants) for piece in action.pieces):
             return Ruling("allow", by_rule=True)
         if self.mode == "auto" and level == "normal":
             return Ruling("allow")
@@ -82,7 +82,7 @@ class GatePolicy:
             return Ruling("deny", f"the approval mode is deny, and this would need a person's decision{why}")
         return Ruling("ask", reason, lasting, by_rule)
 
-    def _covered(self, tool: str, piece: Piece, grants: tuple[PolicyGrant, ...]) -> bool:
+    def _is_covered(self, tool: str, piece: Piece, grants: tuple[PolicyGrant, ...]) -> bool:
         """Whether a piece may run without a question: it is safe, or a rule or a grant allows it."""
         if piece.level == "safe":
             return True
@@ -108,16 +108,16 @@ def _allows(rule: PatternRule, piece: Piece) -> bool:
         return piece.level == "normal" or piece.program == rule.tool
     if (not piece.program and not rule.is_exact) or (piece.level == "dangerous" and not rule.names_what_runs):
         return False
-    return any(matches(rule.pattern, text) for text in _leading_to(piece, rule.pattern))
+    return any(matches(rule.pattern, text) for text in _permission_texts(piece, rule.pattern))
 
 
 def _grants(pattern: str, piece: Piece) -> bool:
     if piece.level != "normal" or not piece.program:
         return piece.level != "forbidden" and not has_wildcard(pattern) and matches(pattern, piece.text)
-    return any(matches(pattern, text) for text in _leading_to(piece, pattern))
+    return any(matches(pattern, text) for text in _permission_texts(piece, pattern))
 
 
-def _leading_to(piece: Piece, pattern: str) -> tuple[str, ...]:
+def _permission_texts(piece: Piece, pattern: str) -> tuple[str, ...]:
     """Return the texts that a permission may match.
 
     For a path through a link these are only the target's. For an address it is the host, unless the

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 
 from whet.shell.options import before_dashes, has_any, has_option, operands
 from whet.shell.programs import ProgramWords, Reading, by_name, git_verb, program
-from whet.shell.sed import sed_script
+from whet.shell.sed import parse_sed_call
 from whet.shell.words import Word, in_line, name_of
 
 
 def only_reads(words: Sequence[Word]) -> bool:
     """Whether a simple command (program first) certainly changes nothing and contacts no one."""
     first = words[0]
-    if first.dynamic or first.glob or ("/" in first.text and not standard(first.text)):
+    if first.dynamic or first.glob or ("/" in first.text and not is_standard_path(first.text)):
         return False
     name = name_of(first)
     facts = program(name)
@@ -34,10 +34,10 @@ def only_reads(words: Sequence[Word]) -> bool:
         return False
     if any(w.may_be_flag for w in before_dashes(words[1:])):
         return False
-    return check(words[1:]) if check is not None else fits(facts.reads_if, words[1:])
+    return check(words[1:]) if check is not None else fits_reading(facts.reads_if, words[1:])
 
 
-def fits(reading: Reading | None, words: Sequence[Word]) -> bool:
+def fits_reading(reading: Reading | None, words: Sequence[Word]) -> bool:
     """Whether the words after a program or verb are such that it only reads."""
     if reading is None or has_any(words, reading.without):
         return False
@@ -52,7 +52,7 @@ def fits(reading: Reading | None, words: Sequence[Word]) -> bool:
     return words[0].text in reading.verbs
 
 
-def standard(path: str) -> bool:
+def is_standard_path(path: str) -> bool:
     """Whether a program's path is in one of the standard installation folders."""
     return re.fullmatch(r"(/usr(/local)?|/opt/homebrew)?/s?bin/[^/]+", path) is not None
 
@@ -60,10 +60,10 @@ def standard(path: str) -> bool:
 _SED_PLAIN = frozenset("{}#=dDFgGhHlnNpPqQsxyz:btTvaic")
 
 
-def _sed(words: Sequence[Word]) -> bool:
+def _sed_only_reads(words: Sequence[Word]) -> bool:
     """Whether sed only prints, deletes and substitutes: no -i, no script file, no w, r or e."""
     options = (word.text for word in words if word.text[:1] == "-" and word.text not in ("-", "-e"))
-    script = sed_script(words)
+    script = parse_sed_call(words)
     if script.dynamic or not all(
         re.fullmatch(r"-[nErzu]+|--quiet|--regexp-extended", option) for option in options
     ):
@@ -72,7 +72,7 @@ def _sed(words: Sequence[Word]) -> bool:
     return bool(commands) and all(option.name in _SED_PLAIN and not option.runs for option in commands)
 
 
-def _awk(words: Sequence[Word]) -> bool:
+def _awk_only_reads(words: Sequence[Word]) -> bool:
     """Whether awk gets its program on the line and only reads the files that the line names."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
@@ -88,7 +88,7 @@ def _awk(words: Sequence[Word]) -> bool:
 _GIT_PLAIN = ProgramWords("--no-pager -P -C --no-optional-locks --literal-pathspecs")
 
 
-def _git(words: Sequence[Word]) -> bool:
+def _git_only_reads(words: Sequence[Word]) -> bool:
     at = 0
     while at < len(words) and words[at].text in _GIT_PLAIN:
         at += 2 if words[at].text == "-C" else 1
@@ -98,9 +98,9 @@ def _git(words: Sequence[Word]) -> bool:
     if words[at].dynamic or has_option(arguments, "", "output", "ext-diff", "exec", "upload-pack"):
         return False
     facts = git_verb(verb)
-    return facts.reads or fits(facts.reads_if, arguments)
+    return facts.reads or fits_reading(facts.reads_if, arguments)
 
 
 _CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = by_name(
-    {"sed gsed": _sed, "awk gawk mawk": _awk, "git": _git}
+    {"sed gsed": _sed_only_reads, "awk gawk mawk": _awk_only_reads, "git": _git_only_reads}
 )

@@ -16,12 +16,12 @@ from whet.approval.git_config import parse_git_config
 from whet.late import late_pattern
 from whet.regular import read_regular
 from whet.sandbox.gitlinks import git_folder, gitlinks
-from whet.searchpath import outside
+from whet.searchpath import trusted_path
 
 _LIMIT_S = 5
 _MOST_INNER = 50
 _DEEPEST = 3
-_RUNS = late_pattern(
+_PROGRAM_SETTINGS = late_pattern(
     r"diff\.external|diff\..+\.(command|textconv|external)|filter\..+\.(clean|smudge|process)|merge\..+\.driver"
     r"|core\.(fsmonitor|sshcommand|gitproxy|alternaterefscommand|askpass)|gpg\.(.+\.)?program"
     r"|credential\.(.+\.)?helper"
@@ -35,14 +35,14 @@ _HARMLESS = late_pattern(
 _MOST_BYTES = 100_000_000
 
 
-def runs(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") -> str:
+def find_program_setting(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") -> str:
     """Return a setting of the repository at `folder` that would make git run a program, as `key=value`, or an
     empty string.
 
     `verb` may be an alias. Unless it only `reads`, hooks that the repository configures count.
     """
     try:
-        return next(_found(folder, git_dir, verb, reads, 0), "")
+        return next(_find_program_settings(folder, git_dir, verb, reads, 0), "")
     except (OSError, ValueError, struct.error, subprocess.SubprocessError) as error:
         return f"settings that can't be read ({error})"
 
@@ -51,33 +51,33 @@ def remote_urls(folder: str) -> list[str]:
     """Return the addresses of the remotes of the repository at `folder`, or an empty list if they can't be
     read."""
     try:
-        settings = _settings(folder, "") if _repository(folder) else ()
+        settings = _read_settings(folder, "") if _repository(folder) else ()
         return [value for key, value in settings if key.startswith("remote.") and key.endswith("url")]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []
 
 
-def _found(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Iterator[str]:
+def _find_program_settings(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Iterator[str]:
     git_path = git_dir or _repository(folder)
     if not git_path:
         return
     if _may_run(git_path, verb, reads):
-        for key, value in _settings(folder, git_dir):
-            if _is_run(key, value, verb, reads):
+        for key, value in _read_settings(folder, git_dir):
+            if _runs_program(key, value, verb, reads):
                 yield f"{key}={value}"
     if depth < _DEEPEST:
-        for inner in _inner(git_path):
-            yield from _found(inner, "", verb, reads, depth + 1)
+        for inner in _find_submodules(git_path):
+            yield from _find_program_settings(inner, "", verb, reads, depth + 1)
 
 
-def _is_run(key: str, value: str, verb: str, reads: bool) -> bool:
+def _runs_program(key: str, value: str, verb: str, reads: bool) -> bool:
     if key == f"alias.{verb.lower()}":
         return value.startswith("!")
     if key == "core.hookspath":
         return not reads
     if key.startswith(("remote.", "url.")) and "ext::" in key + value:
         return True
-    return _RUNS.fullmatch(key) is not None and _HARMLESS.fullmatch(value) is None
+    return _PROGRAM_SETTINGS.fullmatch(key) is not None and _HARMLESS.fullmatch(value) is None
 
 
 def _repository(folder: str) -> str:
@@ -102,20 +102,20 @@ def _may_run(place: str, verb: str, reads: bool) -> bool:
     if os.path.exists(os.path.join(place, "commondir")):
         return True
     for name in ("config", "config.worktree"):
-        settings = parse_git_config(_bytes(os.path.join(place, name)))
-        if settings is None or any(_is_run(key, value, verb, reads) for key, value in settings):
+        settings = parse_git_config(_read_bytes(os.path.join(place, name)))
+        if settings is None or any(_runs_program(key, value, verb, reads) for key, value in settings):
             return True
     return False
 
 
-def _bytes(path: str) -> bytes:
+def _read_bytes(path: str) -> bytes:
     try:
         return read_regular(path, _MOST_BYTES)
     except FileNotFoundError:
         return b""
 
 
-def _settings(folder: str, git_dir: str) -> Iterator[tuple[str, str]]:
+def _read_settings(folder: str, git_dir: str) -> Iterator[tuple[str, str]]:
     """Yield the repository's own settings as (key in lower case, value)."""
     where = [f"--git-dir={git_dir}"] if git_dir else []
     fields = _git(folder, [*where, "config", "--list", "-z", "--show-scope"]).split("\0")
@@ -125,10 +125,10 @@ def _settings(folder: str, git_dir: str) -> Iterator[tuple[str, str]]:
             yield key.lower(), value
 
 
-def _inner(place: str) -> Sequence[str]:
+def _find_submodules(git_path: str) -> Sequence[str]:
     """Return the folders of this repository's submodules."""
-    top = os.path.dirname(place)
-    inner = gitlinks(_bytes(git_folder(top) + "/index"))
+    top = os.path.dirname(git_path)
+    inner = gitlinks(_read_bytes(git_folder(top) + "/index"))
     folders = [os.path.join(top, name) for name in islice(inner, _MOST_INNER)]
     return [inside for inside in folders if os.path.lexists(os.path.join(inside, ".git"))]
 
@@ -138,7 +138,7 @@ def _git(folder: str, arguments: Sequence[str]) -> str:
     done = subprocess.run(
         ["git", "-c", "core.fsmonitor=false", *arguments],
         cwd=folder,
-        env={**environment, "GIT_OPTIONAL_LOCKS": "0", "PATH": outside(folder)},
+        env={**environment, "GIT_OPTIONAL_LOCKS": "0", "PATH": trusted_path(folder)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_LIMIT_S,

@@ -44,7 +44,7 @@ class RiskScope(msgspec.Struct, frozen=True):
     downloads: frozenset[str] = frozenset()
 
 
-class CommandPlace(msgspec.Struct, frozen=True):
+class CommandSetting(msgspec.Struct, frozen=True):
     """The folder that a simple command runs in (None if unknown), and its surroundings."""
 
     cwd: str | None

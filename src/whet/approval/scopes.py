@@ -12,7 +12,7 @@ from whet.approval.risk import Piece
 from whet.contract.protocols import GrantScope
 
 
-def exactly(text: str) -> str:
+def escape_pattern(text: str) -> str:
     """Escape text to a pattern that matches only this text."""
     return "".join("\\" + c if c in "*?\\" else c for c in text)
 
@@ -23,7 +23,7 @@ def scopes_of(tool: str, pieces: Sequence[Piece], *, lasting: bool) -> tuple[Gra
     Without `lasting`, only exactly the same text may be allowed again, in this session.
     """
     risky = [piece for piece in pieces if piece.level != "safe"]
-    same = _once_each(exactly(piece.text) for piece in risky)
+    same = _once_each(escape_pattern(piece.text) for piece in risky)
     if not lasting or not all(piece.grant for piece in risky):
         return (GrantScope(tool, same, always=False),)
     usual = _once_each(piece.grant for piece in risky)

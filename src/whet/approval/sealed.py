@@ -42,7 +42,7 @@ class Sealed(Protocol):
 
 
 def refusal(
-    call: GateCall, action: ActionView, place: RiskScope, jailed: JailedCall | None, sealed: Sealed
+    call: GateCall, action: ActionView, scope: RiskScope, jailed: JailedCall | None, sealed: Sealed
 ) -> str:
     """Return the reason why a call may not run because of the service, or an empty string.
 
@@ -50,7 +50,7 @@ def refusal(
     """
     if jailed is not None and not any(opening.kind == "run" for opening in (*jailed.held, *jailed.wanted)):
         return ""
-    touched_name = touched(call, action, place, sealed)
+    touched_name = find_touched(call, action, scope, sealed)
     return (
         f"no call may touch the confirmation service, whose people decide on it: {touched_name}"
         if touched_name
@@ -58,20 +58,20 @@ def refusal(
     )
 
 
-def touched(call: GateCall, action: ActionView, place: RiskScope, sealed: Sealed) -> str:
+def find_touched(call: GateCall, action: ActionView, scope: RiskScope, sealed: Sealed) -> str:
     """Return the part of the service that a call would touch, or an empty string."""
     if "path" in call.tool.tags:
         paths = (Path(name) for piece in action.pieces for name in piece.also if os.path.isabs(name))
         return next((str(path) for path in paths if sealed.forbids(path)), "")
-    folder = os.path.normpath(os.path.join(place.workspace, str(call.arguments.get("workdir", ""))))
+    folder = os.path.normpath(os.path.join(scope.workspace, str(call.arguments.get("workdir", ""))))
     for text in _texts(call.arguments):
-        expanded = _expanded(text, place)
-        if touched_name := sealed.touched_by(expanded) or _by_path(expanded, folder, sealed):
+        expanded = _expand(text, scope)
+        if touched_name := sealed.touched_by(expanded) or _find_sealed_word(expanded, folder, sealed):
             return touched_name
     if "command" not in call.tool.tags:
         return ""
     for path in _scripts(action, folder):
-        if touched_name := sealed.touched_by(_expanded(_content(path), place)):
+        if touched_name := sealed.touched_by(_expand(_content(path), scope)):
             return f"{touched_name} (in {os.path.basename(path)})"
     return ""
 
@@ -88,14 +88,14 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _expanded(text: str, place: RiskScope) -> str:
+def _expand(text: str, scope: RiskScope) -> str:
     """Replace the variables and `~` in a text with the folders that a shell would insert."""
-    text = re.sub(r"\$\{?WHET_HOME\}?", lambda _: place.whet_home, text)
-    text = re.sub(r"\$\{?HOME\}?|(?<![\w/.])~(?=/)", lambda _: place.home, text)
+    text = re.sub(r"\$\{?WHET_HOME\}?", lambda _: scope.whet_home, text)
+    text = re.sub(r"\$\{?HOME\}?|(?<![\w/.])~(?=/)", lambda _: scope.home, text)
     return re.sub(r"/(?:\./|/)+", "/", re.sub(r"(?<=/)['\"\\]|['\"\\](?=/)", "", text))
 
 
-def _by_path(text: str, folder: str, sealed: Sealed) -> str:
+def _find_sealed_word(text: str, folder: str, sealed: Sealed) -> str:
     """Return a word that leads to a sealed path, from the folder or from a folder that the text names."""
     words = [word for word in _WORDS.split(text) if word]
     folders = [

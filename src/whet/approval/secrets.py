@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.approval.paths import absolute, real, within
-from whet.approval.risk import CommandPlace, RiskScope
+from whet.approval.paths import absolute_path, resolve_links, within
+from whet.approval.risk import CommandSetting, RiskScope
 from whet.contract.texts import from_values
 from whet.late import late_pattern
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # importing it loads the shell's parser
 _MOST_ENTRIES = 5_000
 _PARTS = late_pattern(r"[\s'\"`()\[\]{}<>,;:=@+|&$]+")
 # Paths in Whet's own home that may be shown.
-_SHOWN_OF_WHET = late_pattern(r"/(skills|warm|logs|config\.yaml)(/|$)")
+_PUBLIC_IN_WHET_HOME = late_pattern(r"/(skills|warm|logs|config\.yaml)(/|$)")
 
 
 class SecretFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,45 +63,45 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(secret), re.compile(rf"(?:^|/)(?:{'|'.join(facts.open)})$|^(?:{'|'.join(facts.open)})$")
 
 
-def is_secret(path: str, place: RiskScope | None = None) -> bool:
+def is_secret(path: str, scope: RiskScope | None = None) -> bool:
     """Whether the file at this path usually holds keys or passwords. With a scope, this includes Whet's own
     home."""
-    if place is not None and within(path, place.whet_home):
-        return _SHOWN_OF_WHET.match(path[len(place.whet_home) :]) is None
+    if scope is not None and within(path, scope.whet_home):
+        return _PUBLIC_IN_WHET_HOME.match(path[len(scope.whet_home) :]) is None
     secret, public = _patterns()
-    if place is not None and within(path, "/root") and within(place.home, "/root"):
+    if scope is not None and within(path, "/root") and within(scope.home, "/root"):
         path = "~" + path.removeprefix("/root")  # root's own home is treated like other homes
     return secret.search(path) is not None and public.search(path) is None
 
 
-def holds_secrets(path: str, place: RiskScope) -> bool:
+def holds_secrets(path: str, scope: RiskScope) -> bool:
     """Whether a folder, given by its absolute path, contains secrets: the home and the folders above it."""
-    home = place.home
+    home = scope.home
     if within(home, path):
         return True
     system = ("/etc", "/proc", "/run", "/var/run")
     return path in (f"{home}/.config", f"{home}/.local", f"{home}/.local/share", *system)
 
 
-def opens_secrets(path: str, place: RiskScope) -> bool:
+def opens_secrets(path: str, scope: RiskScope) -> bool:
     """Whether reading this path, or files below it, may reveal secrets."""
     return (
-        is_secret(path, place)
-        or holds_secrets(path, place)
-        or any(is_secret(entry.path, place) for entry in _entries(path))
+        is_secret(path, scope)
+        or holds_secrets(path, scope)
+        or any(is_secret(entry.path, scope) for entry in _entries(path))
     )
 
 
-def named(word: Word, setting: CommandPlace) -> str:
+def find_secret_in_word(word: Word, setting: CommandSetting) -> str:
     """Return `word` as typed if it names secrets, a folder above them, or a pattern for them, or else an
     empty string."""
     parts = _PARTS.split(word.text)
     hung = re.sub(r"^-[a-zA-Z](?=[\w.~/])", "", word.text)  # the file in `-f.env`
     texts = dict.fromkeys((word.text, *parts, *(part.lstrip("-") for part in parts), hung))
-    return word.plain if any(text and _is_named(text, word, setting) for text in texts) else ""
+    return word.plain if any(text and _names_secret(text, word, setting) for text in texts) else ""
 
 
-def _is_named(text: str, word: Word, setting: CommandPlace) -> bool:
+def _names_secret(text: str, word: Word, setting: CommandSetting) -> bool:
     scope = setting.place
     if text.startswith("~/"):
         text = scope.home + text[1:]
@@ -109,17 +109,17 @@ def _is_named(text: str, word: Word, setting: CommandPlace) -> bool:
         return True
     if (word.dynamic and text == word.text) or text.startswith("-"):
         return False
-    full = absolute(text, setting.cwd)
+    full = absolute_path(text, setting.cwd)
     if full is None:
         return False
-    if is_secret(full, scope) or is_secret(real(full), scope):
+    if is_secret(full, scope) or is_secret(resolve_links(full), scope):
         return True
     if any(mark in text for mark in "*?["):
         return word.glob and _matches_secret(full, scope)
     return text == word.text and full != scope.workspace and holds_secrets(full, scope)
 
 
-def in_code(code: str, setting: CommandPlace) -> str:
+def find_secret_in_code(code: str, setting: CommandSetting) -> str:
     """Return the part of a program's text that names secrets, or an empty string."""
     for text in _PARTS.split(code[:100_000]):
         if re.search(r"[./_]|^\w+$", text) and _named_in_text(text, setting):
@@ -127,10 +127,10 @@ def in_code(code: str, setting: CommandPlace) -> str:
     return ""
 
 
-def _named_in_text(text: str, setting: CommandPlace) -> bool:
+def _named_in_text(text: str, setting: CommandSetting) -> bool:
     if text.startswith("~/"):
         text = setting.place.home + text[1:]
-    full = absolute(text, setting.cwd) or text
+    full = absolute_path(text, setting.cwd) or text
     return is_secret(text) or is_secret(full, setting.place) or (text[:1] in "/." and _asks_for_secrets(text))
 
 
@@ -148,11 +148,11 @@ def _asks_for_secrets(pattern: str) -> bool:
     return any(fnmatch.fnmatchcase(sample, name) for sample in facts.samples)
 
 
-def _matches_secret(full: str, place: RiskScope) -> bool:
+def _matches_secret(full: str, scope: RiskScope) -> bool:
     """Whether a pattern in the path's last part matches an existing secret file."""
     folder, pattern = os.path.split(full)
     return any(
-        is_secret(entry.path, place) or (entry.is_symlink() and is_secret(real(entry.path), place))
+        is_secret(entry.path, scope) or (entry.is_symlink() and is_secret(resolve_links(entry.path), scope))
         for entry in _entries(folder)
         if fnmatch.fnmatchcase(entry.name, pattern)
         and (not entry.name.startswith(".") or pattern.startswith((".", "[")))

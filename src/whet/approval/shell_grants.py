@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from whet.approval.risk import Level
-from whet.approval.scopes import exactly
+from whet.approval.scopes import escape_pattern
 from whet.late import late_pattern
 from whet.shell import programs
 from whet.shell.words import Word
@@ -28,18 +28,20 @@ def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> s
     if level == "safe":
         return ""
     if level != "normal" or _EXACT.fullmatch(program.rsplit("/", 1)[-1]):
-        return _script(program, words) if level == "normal" and _script(program, words) else exactly(text)
+        return (
+            _script(program, words) if level == "normal" and _script(program, words) else escape_pattern(text)
+        )
     if "verb-tells" in programs.program(program).kinds:
         first = words[0] if words else None
         if first is None or first.dynamic or not re.fullmatch(r"[a-z][\w:-]*", first.text):
-            return exactly(text)
+            return escape_pattern(text)
         if first.text not in ("run", "exec", "x"):
-            return f"{exactly(program)} {first.text} *"
+            return f"{escape_pattern(program)} {first.text} *"
         # The inner command decides; if its name is not at this position, only the exact text is allowed.
         if len(words) < 2 or words[1].dynamic or words[1].text.startswith("-"):
-            return exactly(text)
-        return f"{exactly(program)} {first.text} {exactly(words[1].shown)} *"
-    return f"{exactly(program)} *"
+            return escape_pattern(text)
+        return f"{escape_pattern(program)} {first.text} {escape_pattern(words[1].shown)} *"
+    return f"{escape_pattern(program)} *"
 
 
 def _script(program: str, words: Sequence[Word]) -> str:
@@ -52,7 +54,7 @@ def _script(program: str, words: Sequence[Word]) -> str:
         return ""
     first = words[0].text
     if first == "-m" and len(words) > 1 and not words[1].dynamic and program.startswith(("python", "pypy")):
-        return f"{exactly(program)} -m {exactly(words[1].shown)} *"
+        return f"{escape_pattern(program)} -m {escape_pattern(words[1].shown)} *"
     if first.startswith("-") or not _GENERAL.fullmatch(first):
         return ""
-    return f"{exactly(program)} {exactly(first)} *"
+    return f"{escape_pattern(program)} {escape_pattern(first)} *"

@@ -14,24 +14,24 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from whet.approval.danger_code import code_text, database_text
-from whet.approval.danger_files import FILE_RULES, writes_to
-from whet.approval.danger_reach import handed_outside, reach, writes_by_option
+from whet.approval.danger_code import judge_code, judge_query
+from whet.approval.danger_files import FILE_RULES, judge_write
+from whet.approval.danger_reach import judge_operands, judge_output_options, judge_program
 from whet.approval.exposure import Exposure
 from whet.approval.openings import Needs
-from whet.approval.readonly import only_reads, standard
-from whet.approval.risk import CommandPlace, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
-from whet.approval.scopes import exactly
+from whet.approval.readonly import is_standard_path, only_reads
+from whet.approval.risk import CommandSetting, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
+from whet.approval.scopes import escape_pattern
 from whet.approval.shell_grants import grant_for
-from whet.approval.variables import judged
+from whet.approval.variables import judge_variable
 from whet.late import late_pattern
-from whet.shell.code import interpreter_code
+from whet.shell.code import find_interpreter_code
 from whet.shell.fetches import VERBS
 from whet.shell.parse import parse
 from whet.shell.programs import ProgramWords, program
 from whet.shell.state import Folders, Invocation, ShellScript
 from whet.shell.words import Word, literal, name_of
-from whet.shell.wrappers import WrappedCommand, joined, unwrap
+from whet.shell.wrappers import WrappedCommand, join_words, unwrap
 
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6
@@ -49,12 +49,12 @@ _SECRET_VARIABLE = late_pattern(
 )
 
 
-def analyse(command: str, cwd: str, place: RiskScope, stdin: str = "") -> ShellRisk:
+def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellRisk:
     """Judge the text that a shell would run in `cwd` with `stdin` as its input. Never raises for bad text."""
     if len(command) > _MAX_LENGTH or len(stdin) > 10 * _MAX_LENGTH:
         long = ("it is too long to be looked through",)
         return ShellRisk("dangerous", long, (Piece(command, "", "dangerous", long),))
-    judge = _Judge(place)
+    judge = _Judge(scope)
     # Hidden characters are never printable. Checking that first saves the 2 ms of CPU to compile the pattern.
     if not command.isprintable() and _HIDDEN.search(command.replace("\t", " ")):
         judge.whole("dangerous", "it holds characters that can't be seen")
@@ -65,12 +65,12 @@ def analyse(command: str, cwd: str, place: RiskScope, stdin: str = "") -> ShellR
 class _Judge:
     """Collects the pieces of one command, and the findings about the whole."""
 
-    def __init__(self, place: RiskScope) -> None:
-        self.place = place
+    def __init__(self, scope: RiskScope) -> None:
+        self.place = scope
         self.pieces: list[Piece] = []
         self.wholes: list[Finding] = []
-        self.exposure: Exposure = Exposure(place)
-        self.needs: Needs = Needs(place)
+        self.exposure: Exposure = Exposure(scope)
+        self.needs: Needs = Needs(scope)
         self.everyday = True
 
     def whole(self, level: Level, reason: str) -> None:
@@ -121,7 +121,7 @@ class _Judge:
         for name, word in script.assignments:
             self.setting(name, word)
         for invocation in script.invocations:
-            self.invocation(invocation, nesting)
+            self.judge_invocation(invocation, nesting)
 
     def redirects(self, script: ShellScript) -> None:
         """Judge the files that the shell opens."""
@@ -135,25 +135,27 @@ class _Judge:
                     for level, reason in self.exposure.shown("cat", [target], setting):
                         self.whole(level, reason)
             else:
-                findings = [writes_to(target, setting) for setting in self.places(redirect.folders)]
-                self.needs.written(target, CommandPlace(next(iter(redirect.folders), None), self.place))
+                findings = [judge_write(target, setting) for setting in self.places(redirect.folders)]
+                self.needs.written(target, CommandSetting(next(iter(redirect.folders), None), self.place))
                 level, reason = max(findings, key=lambda finding: rank(finding[0]))
                 text = f"{redirect.operator} {target.shown}"
                 if level != "safe":
-                    self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), exactly(text)))
+                    self.pieces.append(
+                        Piece(text, ">", level, (reason,) if reason else (), escape_pattern(text))
+                    )
 
-    def places(self, folders: Folders) -> list[CommandPlace]:
+    def places(self, folders: Folders) -> list[CommandSetting]:
         """Return the settings in which a command may run, one per folder."""
-        return [CommandPlace(folder, self.place) for folder in folders or (None,)]
+        return [CommandSetting(folder, self.place) for folder in folders or (None,)]
 
     def setting(self, name: str, word: Word) -> None:
         """Judge a variable's assignment."""
-        piece, is_everyday = judged(name, word)
+        piece, is_everyday = judge_variable(name, word)
         if piece is not None:
             self.pieces.append(piece)
         self.everyday = self.everyday and is_everyday
 
-    def invocation(self, invocation: Invocation, nesting: int) -> None:
+    def judge_invocation(self, invocation: Invocation, nesting: int) -> None:
         """Judge one simple command and the commands inside it."""
         for name, word in invocation.assignments:
             self.setting(name, word)
@@ -176,7 +178,7 @@ class _Judge:
             self.inside(inside, invocation, nesting)
             if inside.vanishes and not findings and not inside.doubts:
                 return
-        at_random = self.exposure.at_random(name_of(words[0]), invocation)
+        at_random = self.exposure.shows_computed_name(name_of(words[0]), invocation)
         self.pieces.append(_build_piece(words, findings, at_random=at_random))
 
     def inside(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
@@ -198,13 +200,13 @@ class _Judge:
                 command, [], folders, invocation.piped_from, invocation.stdin, invocation.inner
             )
             self.words(command, inner, nesting + 1)
-        self.guesses(inside, invocation, nesting)
+        self.judge_guesses(inside, invocation, nesting)
         if inside.in_container:
             for at, piece in enumerate(self.pieces[start:], start):
                 if piece.level == "forbidden":
                     self.pieces[at] = msgspec.structs.replace(piece, level="dangerous")
 
-    def guesses(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
+    def judge_guesses(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
         """Judge the commands that a wrapper may run, and record those that would be dangerous."""
         for command in inside.maybe:
             if _program_doubt(command[0]):
@@ -225,15 +227,15 @@ class _Judge:
         for setting in self.places(invocation.folders):
             if name in FILE_RULES:
                 yield from FILE_RULES[name](arguments, setting)
-            yield from reach(name, arguments, setting)
+            yield from judge_program(name, arguments, setting)
             reads = only_reads(words)
             if not reads:
-                yield from writes_by_option(name, arguments, setting)
-                yield from handed_outside(name, arguments, setting) if inside is None else ()
+                yield from judge_output_options(name, arguments, setting)
+                yield from judge_operands(name, arguments, setting) if inside is None else ()
             self.needs.command(name, arguments, setting, reads=reads)
             yield from self.exposure.shown(name, arguments, setting)
-            yield from self.exposure.runs_download(name, words, setting)
-        yield from self.exposure.reaches(name, arguments)
+            yield from self.exposure.judge_download(name, words, setting)
+        yield from self.exposure.judge_addresses(name, arguments)
         names = "subscripts" in kinds and (
             name != "printf" or any(w.text.startswith("-v") for w in arguments)
         )
@@ -241,29 +243,31 @@ class _Judge:
             yield "dangerous", "bash runs what stands in a subscript"
         if "shell" in kinds and inside is not None and inside.fed:
             self.fed(invocation)
-        yield from self.interpreter(name, arguments, invocation)
+        yield from self.judge_interpreter(name, arguments, invocation)
         text = " ".join((name, *(w.text for w in arguments[:3])))
         if "network" in kinds or VERBS.match(text):
             self.exposure.network = True
             for setting in self.places(invocation.folders):
                 self.needs.network(name, arguments, setting)
 
-    def interpreter(self, name: str, rest: Sequence[Word], invocation: Invocation) -> Iterator[Finding]:
+    def judge_interpreter(
+        self, name: str, arguments: Sequence[Word], invocation: Invocation
+    ) -> Iterator[Finding]:
         """Judge code passed to a language or a database client on the line or as input."""
         text_input = invocation.stdin
         if name in ("source", "."):
-            if rest and re.fullmatch(r"/dev/stdin|/dev/fd/0|/proc/self/fd/0", rest[0].text):
+            if arguments and re.fullmatch(r"/dev/stdin|/dev/fd/0|/proc/self/fd/0", arguments[0].text):
                 self.fed(invocation)
-            elif rest and (rest[0].runs or (rest[0].dynamic and not rest[0].prefix)):
+            elif arguments and (arguments[0].runs or (arguments[0].dynamic and not arguments[0].prefix)):
                 yield "dangerous", "runs a script made at run time"
         elif "database" in program(name).kinds:
             sources = (
                 [text_input]
                 if text_input is not None
-                else [w for i in invocation.piped_from for w in joined(i.words)]
+                else [w for i in invocation.piped_from for w in join_words(i.words)]
             )
-            yield from filter(None, (database_text(source.text) for source in sources))
-        yield from self.codes(interpreter_code(name, rest), invocation)
+            yield from filter(None, (judge_query(source.text) for source in sources))
+        yield from self.codes(find_interpreter_code(name, arguments), invocation)
 
     def codes(self, codes: list[Word] | None, invocation: Invocation) -> Iterator[Finding]:
         """Judge an interpreter's code. An empty list means that it reads its input."""
@@ -273,11 +277,11 @@ class _Judge:
         if not codes and text_input is not None:
             codes = [text_input]
         elif not codes and invocation.piped_from:
-            self.whole("dangerous", _piped(invocation))
+            self.whole("dangerous", _describe_piped_text(invocation))
         for code in codes:
             if code.dynamic:
                 yield "dangerous", "can't tell what it runs: its code is made at run time"
-            yield from filter(None, [code_text(code.text)])
+            yield from filter(None, [judge_code(code.text)])
             for setting in self.places(invocation.folders):
                 yield from self.exposure.code(code.text, setting)
 
@@ -285,8 +289,8 @@ class _Judge:
         """Judge the input of a shell that runs it, if the text is known."""
         text_input = invocation.stdin
         if text_input is None and invocation.piped_from:
-            self.whole("dangerous", _piped(invocation))
-            text_input = _made_by(invocation.piped_from[-1])
+            self.whole("dangerous", _describe_piped_text(invocation))
+            text_input = _printed_text(invocation.piped_from[-1])
         if text_input is None:
             return
         if text_input.dynamic:
@@ -296,14 +300,14 @@ class _Judge:
 
 def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: bool = False) -> Piece:
     """Return one simple command with its level."""
-    text = normal_text(words)
+    text = normalise_command(words)
     problems = [finding for finding in findings if finding[0] != "safe"]
     level = worst(level for level, _ in problems)
     if level == "safe":
         level = "safe" if only_reads(words) and not at_random else "normal"
     reasons = tuple(dict.fromkeys(reason for _, reason in problems if reason))
     name = name_of(words[0])
-    program_name = name if words[0].text == name or standard(words[0].text) else words[0].text
+    program_name = name if words[0].text == name or is_standard_path(words[0].text) else words[0].text
     return Piece(text, program_name, level, reasons, grant_for(program_name, words[1:], text, level))
 
 
@@ -311,10 +315,10 @@ def _cut(reason: str) -> str:
     return reason if len(reason) < 200 else type(reason)(reason[:197] + "...")
 
 
-def normal_text(words: Sequence[Word]) -> str:
+def normalise_command(words: Sequence[Word]) -> str:
     """Return a command in the form that rules match: without unnecessary quotes and standard folders."""
     program = words[0].plain
-    if standard(program):
+    if is_standard_path(program):
         program = program.rsplit("/", 1)[-1]
     return " ".join((literal(program).shown, *(word.shown for word in words[1:])))
 
@@ -326,7 +330,7 @@ def _program_doubt(program: Word) -> str:
     if program.glob and program.text != "[":
         return "the program's name is a pattern"
     if not program.text.isascii():
-        return f"look-alike letters in the program's name ({_strange(program.text)})"
+        return f"look-alike letters in the program's name ({_name_strange_letter(program.text)})"
     if (
         program.text in _RESERVED
         or program.text.startswith("-")
@@ -336,21 +340,21 @@ def _program_doubt(program: Word) -> str:
     return ""
 
 
-def _strange(text: str) -> str:
+def _name_strange_letter(text: str) -> str:
     letter = next(character for character in text if not character.isascii())
     return unicodedata.name(letter, f"U+{ord(letter):04X}").lower()
 
 
-def _made_by(source: Invocation) -> Word | None:
+def _printed_text(source: Invocation) -> Word | None:
     """Return the text that a command is known to print, or None."""
     name = name_of(source.words[0]) if source.words else ""
     if name == "cat" and len(source.words) == 1:
         return source.stdin
     arguments = [word for word in source.words[1:] if word.text not in ("-n", "-e")]
-    return joined(arguments)[0] if name in ("echo", "printf") and arguments else None
+    return join_words(arguments)[0] if name in ("echo", "printf") and arguments else None
 
 
-def _piped(invocation: Invocation) -> str:
+def _describe_piped_text(invocation: Invocation) -> str:
     for source in invocation.piped_from:
         if source.words and "network" in program(name_of(source.words[0])).kinds:
             return "runs a download without looking at it"

@@ -6,7 +6,7 @@ import re
 
 from whet.approval.readonly import only_reads
 from whet.approval.risk import Piece
-from whet.approval.scopes import exactly
+from whet.approval.scopes import escape_pattern
 from whet.late import late_pattern
 from whet.shell.programs import ProgramWords
 from whet.shell.words import Word, literal
@@ -42,17 +42,17 @@ _HARMLESS_SETTINGS = late_pattern(
 )
 
 
-def judged(name: str, word: Word) -> tuple[Piece | None, bool]:
+def judge_variable(name: str, word: Word) -> tuple[Piece | None, bool]:
     """Judge an assignment. Returns its piece, or None, and whether a command with it may run without a
     question."""
     text = f"{name}={word.shown}"
     if _HIJACKING.fullmatch(name) or (_STEERING.fullmatch(name) and _names_program(name, word)):
         reason = f"{name} makes other programs run or load something else"
-        return Piece(text, name, "dangerous", (reason,), exactly(text)), True
+        return Piece(text, name, "dangerous", (reason,), escape_pattern(text)), True
     if name == "PYTHONPATH" and not word.dynamic and not word.text.startswith("/"):
         return None, False
     if _STEERING.fullmatch(name):
-        return Piece(text, name, "normal", (), exactly(text)), True
+        return Piece(text, name, "normal", (), escape_pattern(text)), True
     return None, _HARMLESS_SETTINGS.fullmatch(name) is not None
 
 

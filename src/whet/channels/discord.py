@@ -98,7 +98,7 @@ class Discord:
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Receive until cancelled. Raises SendFailed if Discord refuses the bot for good."""
         hears = "message" in wants
-        missed = _Missed(self, take, memo)
+        missed = _Backlog(self, take, memo)
 
         async def event(kind: str, data: bytes) -> None:
             if kind == "READY":
@@ -157,7 +157,7 @@ class Discord:
         """Close connections."""
         await self._api.aclose()
 
-    async def read_history(self, chat: _Read, take: Take) -> _Read | None:
+    async def read_history(self, chat: _ReadPosition, take: Take) -> _ReadPosition | None:
         """Take one page of a channel's messages since the last read one. Returns the new position, or None at
         the end.
 
@@ -186,9 +186,11 @@ class Discord:
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
         await take([update])
-        await memo.set(_Read(message.channel_id, message.id, message.guild_id).text, message.channel_id)
+        await memo.set(
+            _ReadPosition(message.channel_id, message.id, message.guild_id).text, message.channel_id
+        )
 
-    async def _message(self, kind: str, message: _Message, missed: _Missed) -> None:
+    async def _message(self, kind: str, message: _Message, missed: _Backlog) -> None:
         """Handle a new, edited or deleted message."""
         if kind == "MESSAGE_CREATE" and not missed.holds(message):
             await self.said(message, missed.take, missed.memo)
@@ -216,7 +218,7 @@ class Discord:
             files,
             mentions_us=is_named or is_reply,
             ref=message.id,
-            at_s=0.0 if is_edit else _said_at_s(message.id),
+            at_s=0.0 if is_edit else _sent_at_s(message.id),
         )
 
     def _press(self, press: Interaction) -> Incoming:
@@ -232,7 +234,7 @@ class Discord:
         )
 
 
-class _Read(msgspec.Struct, frozen=True):
+class _ReadPosition(msgspec.Struct, frozen=True):
     """The position up to which a channel was read, and its server; as text `last` or `last:guild`."""
 
     channel: str
@@ -244,12 +246,12 @@ class _Read(msgspec.Struct, frozen=True):
         return f"{self.last}:{self.guild}" if self.guild else self.last
 
     @classmethod
-    def of(cls, channel: str, text: str) -> _Read:
+    def of(cls, channel: str, text: str) -> _ReadPosition:
         last, _, guild = text.partition(":")
         return cls(channel, last, guild)
 
 
-class _Missed:
+class _Backlog:
     """The messages that were missed while disconnected: fetched channel by channel, in parallel to the
     events.
 
@@ -260,14 +262,14 @@ class _Missed:
         self._discord = discord
         self.take = take
         self.memo = memo
-        self._behind: dict[str, _Read] = {}
+        self._behind: dict[str, _ReadPosition] = {}
         self._held: dict[str, list[_Message]] = {}
         self._work = asyncio.Event()
 
     async def begin(self) -> None:
         """Start to catch up with every known channel."""
         positions = await self.memo.all()
-        self._behind = {channel: _Read.of(channel, text) for channel, text in positions.items()}
+        self._behind = {channel: _ReadPosition.of(channel, text) for channel, text in positions.items()}
         self._work.set()
 
     def holds(self, message: _Message) -> bool:
@@ -324,7 +326,7 @@ class _Missed:
 PLATFORM = Platform(DiscordSettings, lambda name, given, tokens: Discord(name, tokens[0], given.base_url))
 
 
-def _said_at_s(number: str) -> float:
+def _sent_at_s(number: str) -> float:
     """Return the time at which a message was sent; its id contains it."""
     return ((int(number) >> 22) + _EPOCH_MS) / 1000 if number.isdecimal() else 0.0
 
@@ -332,7 +334,7 @@ def _said_at_s(number: str) -> float:
 def _body(message: Outgoing) -> dict[str, Any]:
     buttons = [_component(button) for button in message.buttons]
     if message.card is not None:
-        content: dict[str, Any] = {"content": "", "embeds": [_embed(message.card)]}
+        content: dict[str, Any] = {"content": "", "embeds": [_embed_fields(message.card)]}
     else:
         flags = _NO_PREVIEWS | (_SILENT if message.quiet else 0)
         content = {"content": message.text or ("" if message.file else "…"), "flags": flags}
@@ -352,7 +354,7 @@ def _component(button: MessageButton) -> dict[str, Any]:
     return {**fields, "style": _STYLES[button.style], "custom_id": button.data}
 
 
-def _embed(card: MessageCard) -> dict[str, Any]:
+def _embed_fields(card: MessageCard) -> dict[str, Any]:
     lines = [block(card.subject)]
     if card.deadline:
         # Discord shows these in the reader's own time, the second as a countdown.

@@ -68,17 +68,17 @@ def open_channel(
     the returned channel is off.
     """
     try:
-        platform = _load_ours(kind, name) if kind in _OURS else _loaded(kind)
+        platform = _load_ours(kind, name) if kind in _OURS else _load_platform(kind)
     except SendFailed as error:
         return IsolatedChannel(name, error.reason), ()
-    settings = _settings(name, platform.settings, fields)
+    settings = _read_settings(name, platform.settings, fields)
     tokens = tuple(
-        secret_of(name, str(getattr(settings, field.name) or field.default), secrets)
+        read_secret(name, str(getattr(settings, field.name) or field.default), secrets)
         for field in msgspec.structs.fields(platform.settings)
         if field.name.endswith("_env")
     )
     try:
-        with _contained(name):
+        with _contain_errors(name):
             return IsolatedChannel(name, platform.open(name, settings, tokens)), tokens
     except SendFailed as error:
         return IsolatedChannel(name, error.reason), tokens
@@ -105,11 +105,11 @@ def _load_ours(kind: str, name: str) -> Platform:
         ) from error
 
 
-def _loaded(kind: str) -> Platform:
+def _load_platform(kind: str) -> Platform:
     """Load an installed package's platform. Raises ConfigError if no package has it, SendFailed for any
     failure of the package."""
     for entry in entry_points(group=GROUP, name=kind):
-        with _contained(kind):
+        with _contain_errors(kind):
             platform: object = entry.load()
             if isinstance(platform, Platform):
                 return platform
@@ -119,7 +119,7 @@ def _loaded(kind: str) -> Platform:
     )
 
 
-def _settings(name: str, shape: type[msgspec.Struct], fields: Mapping[str, object]) -> msgspec.Struct:
+def _read_settings(name: str, shape: type[msgspec.Struct], fields: Mapping[str, object]) -> msgspec.Struct:
     field_names = {field.encode_name for field in msgspec.structs.fields(shape)}
     for field in fields:
         if field not in field_names:
@@ -132,7 +132,7 @@ def _settings(name: str, shape: type[msgspec.Struct], fields: Mapping[str, objec
         raise ConfigError(f"channel {name}: {error}") from error
 
 
-def secret_of(channel: str, variable: str, secrets: Mapping[str, str]) -> str:
+def read_secret(channel: str, variable: str, secrets: Mapping[str, str]) -> str:
     """Return the value of an environment variable. Raises ConfigError if it is not set."""
     secret = secrets.get(variable, "").strip()
     if not secret or not secret.isprintable() or not secret.isascii():
@@ -143,7 +143,7 @@ def secret_of(channel: str, variable: str, secrets: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def _contained(name: str, *, is_final: bool = True, maybe_sent: bool = False) -> Generator[None]:
+def _contain_errors(name: str, *, is_final: bool = True, maybe_sent: bool = False) -> Generator[None]:
     """Convert any exception of a platform's code into a SendFailed and log the traceback."""
     try:
         yield
@@ -177,12 +177,12 @@ class IsolatedChannel:
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Take only the updates that are wanted."""
 
-        async def wanted(updates: Sequence[Incoming]) -> None:
+        async def filter_and_take(updates: Sequence[Incoming]) -> None:
             if selected := [update for update in updates if update.verb in wants]:
                 await take(selected)
 
-        with _contained(self.name):
-            await self._channel.listen(wanted, memo, wants)
+        with _contain_errors(self.name):
+            await self._channel.listen(filter_and_take, memo, wants)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Send a message. If the platform's code fails, the message may have been sent."""
@@ -210,6 +210,6 @@ class IsolatedChannel:
             await self._call(lambda: self._channel.aclose())
 
     async def _call(self, work: Callable[[], Awaitable[T]], *, maybe_sent: bool = False) -> T:
-        with _contained(self.name, is_final=False, maybe_sent=maybe_sent):
+        with _contain_errors(self.name, is_final=False, maybe_sent=maybe_sent):
             async with asyncio.timeout(_CALL_S):
                 return await work()

@@ -23,10 +23,10 @@ _EM = re.compile(
 _STRIKE = re.compile(r"~~(?=\S)(.+?)(?<=\S)~~")
 _HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.+?)\s*#*$")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
-_HELD = re.compile("\x00(\\d+)\x00")
+_PLACEHOLDER = re.compile("\x00(\\d+)\x00")
 
 
-def fenced(text: str) -> str:
+def code_block(text: str) -> str:
     """Put text into a code block with a fence that is longer than any in the text."""
     fence = "```"
     while fence in text:
@@ -36,20 +36,20 @@ def fenced(text: str) -> str:
 
 def telegram_html(text: str) -> str:
     """Convert Markdown to the HTML that Telegram accepts."""
-    return _blocks(
+    return _convert_blocks(
         text,
         lambda code, language: f"<pre>{_html(code)}</pre>",
-        lambda line: _inline(line, _html, _HTML_MARKS),
+        lambda line: _convert_line(line, _html, _HTML_MARKS),
         lambda title: f"<b>{title}</b>",
     )
 
 
 def slack_mrkdwn(text: str) -> str:
     """Convert Markdown to Slack's mrkdwn."""
-    return _blocks(
+    return _convert_blocks(
         text,
         lambda code, language: f"```\n{_slack(code)}\n```",
-        lambda line: _inline(line, _slack, _SLACK_MARKS),
+        lambda line: _convert_line(line, _slack, _SLACK_MARKS),
         lambda title: f"*{title}*",
     )
 
@@ -84,7 +84,7 @@ _SLACK_MARKS = _Marks(
 )
 
 
-def _blocks(
+def _convert_blocks(
     text: str, code: Callable[[str, str], str], line: Callable[[str], str], heading: Callable[[str], str]
 ) -> str:
     out: list[str] = []
@@ -110,23 +110,27 @@ def _blocks(
     return "\n".join(out)
 
 
-def _inline(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
+def _convert_line(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
     """Convert one line. Finished parts are replaced by numbered placeholders, so that they are not converted
     again."""
     finished: list[str] = []
 
-    def hold(text: str) -> str:
+    def add_placeholder(text: str) -> str:
         finished.append(text)
         return f"\x00{len(finished) - 1}\x00"
 
-    row = _CODE.sub(lambda m: hold(f"{marks.code[0]}{escape(m[2].strip())}{marks.code[1]}"), row)
-    row = _LINK.sub(lambda m: hold(marks.link(escape(m[1]), m[2])), row)
+    row = _CODE.sub(lambda m: add_placeholder(f"{marks.code[0]}{escape(m[2].strip())}{marks.code[1]}"), row)
+    row = _LINK.sub(lambda m: add_placeholder(marks.link(escape(m[1]), m[2])), row)
     row = escape(row)
-    row = _STRONG.sub(lambda m: hold(marks.strong[0]) + m[2] + hold(marks.strong[1]), row)
-    row = _EM.sub(lambda m: hold(marks.em[0]) + (m[1] or m[2]) + hold(marks.em[1]), row)
-    row = _STRIKE.sub(lambda m: hold(marks.strike[0]) + m[1] + hold(marks.strike[1]), row)
-    return _HELD.sub(lambda m: _put_back(finished, int(m[1])), row)
+    row = _STRONG.sub(
+        lambda m: add_placeholder(marks.strong[0]) + m[2] + add_placeholder(marks.strong[1]), row
+    )
+    row = _EM.sub(lambda m: add_placeholder(marks.em[0]) + (m[1] or m[2]) + add_placeholder(marks.em[1]), row)
+    row = _STRIKE.sub(
+        lambda m: add_placeholder(marks.strike[0]) + m[1] + add_placeholder(marks.strike[1]), row
+    )
+    return _PLACEHOLDER.sub(lambda m: _restore(finished, int(m[1])), row)
 
 
-def _put_back(held: list[str], index: int) -> str:
-    return _HELD.sub(lambda m: _put_back(held, int(m[1])), held[index])
+def _restore(finished: list[str], index: int) -> str:
+    return _PLACEHOLDER.sub(lambda m: _restore(finished, int(m[1])), finished[index])

@@ -13,7 +13,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,20}|~{3,20})(?![`~])[^\n`]*$")
 _ROOM = 40  # for closing a fence and reopening it
 
 
-def pieces(text: str, limit: int) -> list[str]:
+def split_message(text: str, limit: int) -> list[str]:
     """Split Markdown into messages of at most `limit` characters (at least 200).
 
     Characters beyond U+FFFF count twice, as on the platforms. Only white space at the splits is lost, and
@@ -28,13 +28,13 @@ def pieces(text: str, limit: int) -> list[str]:
         if len(head) + len(text) <= limit and len(head) + _units(text) <= limit:
             parts.append(head + text)
             break
-        room = _fitting(text, limit - len(head) - _ROOM)
-        cut = _cut(text, room, in_code=bool(_after(fence, text[:room])))
+        room = _fitting_chars(text, limit - len(head) - _ROOM)
+        cut = _cut(text, room, in_code=bool(_open_fence_after(fence, text[:room])))
         piece, text = text[:cut], text[cut:]
-        now = _after(fence, piece)
+        now = _open_fence_after(fence, piece)
         text = text.lstrip("\n") if not now else text.removeprefix("\n")
         piece = piece.rstrip("\n") if now else piece.rstrip()
-        tail = f"\n{_closing(now)}" if now else ""
+        tail = f"\n{_closing_fence(now)}" if now else ""
         if piece.strip() or now:
             parts.append(f"{head}{piece}{tail}")
         fence = now
@@ -45,7 +45,7 @@ def _units(text: str) -> int:
     return len(text) + (0 if text.isascii() else sum(character > "\uffff" for character in text))
 
 
-def _fitting(text: str, room: int) -> int:
+def _fitting_chars(text: str, room: int) -> int:
     """Return how many of the first characters take at most `room` units."""
     count = min(room, len(text))
     while _units(text[:count]) > room:
@@ -67,11 +67,13 @@ def _cut(text: str, room: int, *, in_code: bool) -> int:
     return cut
 
 
-def _joins(left: str, right: str) -> bool:
-    return bool(right) and (right in "\u200d\ufe0f" or left == "\u200d" or "\u0300" <= right <= "\u036f")
+def _joins(previous: str, following: str) -> bool:
+    return bool(following) and (
+        following in "\u200d\ufe0f" or previous == "\u200d" or "\u0300" <= following <= "\u036f"
+    )
 
 
-def _after(fence: str, piece: str) -> str:
+def _open_fence_after(fence: str, piece: str) -> str:
     """Return the opening line of the fence that is open after a piece, or an empty string."""
     for line in piece.split("\n"):
         match = _FENCE.match(line)
@@ -85,10 +87,10 @@ def _after(fence: str, piece: str) -> str:
 
 
 def _closes(line: str, fence: str) -> bool:
-    mark, ticks = line.strip(), _closing(fence)
+    mark, ticks = line.strip(), _closing_fence(fence)
     return set(mark) == {ticks[0]} and len(mark) >= len(ticks)
 
 
-def _closing(fence: str) -> str:
+def _closing_fence(fence: str) -> str:
     match = _FENCE.match(fence)
     return match[1] if match else "```"

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from whet.channels.markup import slack_mrkdwn
-from whet.channels.pieces import pieces
+from whet.channels.pieces import split_message
 from whet.channels.slack_history import SlackHistory
 from whet.channels.transfer import form, read_file
 from whet.contract.channels import (
@@ -105,9 +105,9 @@ class Slack:
                 return
             if not self._me:
                 self._me = (await self._api.call("auth.test", {})).user_id
-            await self._history.catch_up(take, memo, self._of_history)
+            await self._history.catch_up(take, memo, self._read_history_message)
 
-        async def heard(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
+        async def handle(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
             if envelope.type == "interactive":
                 await acknowledge()  # Slack waits three seconds, and a repeated press decides nothing
             update = self._update(envelope)
@@ -118,7 +118,7 @@ class Slack:
             if envelope.type != "interactive":
                 await acknowledge()
 
-        await self._api.hear(heard, ready)
+        await self._api.hear(handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message, or share a file."""
@@ -165,12 +165,16 @@ class Slack:
             chat_place, f"p{envelope.envelope_id}", "press", user.username, press.data, ref=message.ts
         )
 
-    def _slash(self, said: _Slash) -> Incoming:
-        chat_place = ChatPlace(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
-        text = f"/{said.text.strip().lstrip('/!') or 'help'}"
-        return Incoming(chat_place, f"c{said.trigger_id}", "message", said.user_name, text, mentions_us=True)
+    def _slash(self, command: _Slash) -> Incoming:
+        chat_place = ChatPlace(
+            self.name, command.channel_id, "", command.user_id, _is_group(command.channel_id)
+        )
+        text = f"/{command.text.strip().lstrip('/!') or 'help'}"
+        return Incoming(
+            chat_place, f"c{command.trigger_id}", "message", command.user_name, text, mentions_us=True
+        )
 
-    def _of_history(self, chat: str, body: bytes) -> Incoming | None:
+    def _read_history_message(self, chat: str, body: bytes) -> Incoming | None:
         message = read(body, _Event)
         return None if message is None else self._event(msgspec.structs.replace(message, channel=chat))
 
@@ -187,27 +191,27 @@ class Slack:
             return self._said(event, event, "message")
         return None
 
-    def _said(self, said: _Event, event: _Event, verb: Any) -> Incoming | None:
-        if not said.user or said.bot_id or said.user == self._me:
+    def _said(self, message: _Event, event: _Event, verb: Any) -> Incoming | None:
+        if not message.user or message.bot_id or message.user == self._me:
             return None
         group = event.channel_type != "im" if event.channel_type else _is_group(event.channel)
-        is_named = f"<@{self._me}>" in said.text or event.type == "app_mention" or verb == "edit"
-        text = said.text.replace(f"<@{self._me}>", "").strip()
+        is_named = f"<@{self._me}>" in message.text or event.type == "app_mention" or verb == "edit"
+        text = message.text.replace(f"<@{self._me}>", "").strip()
         text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
         if text.startswith("!"):
             text = f"/{text[1:]}"
-        thread = said.thread_ts or (said.ts if group else "")
-        files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in said.files)
+        thread = message.thread_ts or (message.ts if group else "")
+        files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in message.files)
         return Incoming(
-            ChatPlace(self.name, event.channel, thread, said.user, group),
-            f"{event.channel}-{said.ts}" if verb == "message" else f"e{event.channel}-{event.ts}",
+            ChatPlace(self.name, event.channel, thread, message.user, group),
+            f"{event.channel}-{message.ts}" if verb == "message" else f"e{event.channel}-{event.ts}",
             verb,
-            said.user,
+            message.user,
             text,
             files,
             mentions_us=is_named,
-            ref=said.ts,
-            at_s=_seconds(said.ts) if verb == "message" else 0.0,
+            ref=message.ts,
+            at_s=_seconds(message.ts) if verb == "message" else 0.0,
         )
 
     async def _share(self, place: ChatPlace, message: Outgoing) -> str:
@@ -322,7 +326,7 @@ def _sections(text: str) -> list[str]:
     """Convert Markdown to sections of Slack's size. Escaping can make a text five times as long."""
     room = _SECTION_CHARS
     while True:
-        sections = [slack_mrkdwn(piece) or "…" for piece in pieces(text, room)]
+        sections = [slack_mrkdwn(piece) or "…" for piece in split_message(text, room)]
         if room < _LEAST_CHARS or max(map(len, sections)) <= _MOST_SECTION_CHARS:
             return sections
         room //= 2

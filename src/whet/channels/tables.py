@@ -31,12 +31,10 @@ def convert_tables(
     """
     tables: Any = dict(raw)
     if isinstance(channels := raw.get("channel"), list):
-        tables["channel"] = [_gathered(table, channel, "settings") for table in cast(list[Any], channels)]
+        tables["channel"] = [_gather(table, channel, "settings") for table in cast(list[Any], channels)]
     if isinstance(people := raw.get("people"), dict):
         people_tables = cast(dict[str, Any], people).items()
-        tables["people"] = {
-            name: _gathered(table, person, "ids", is_id=name) for name, table in people_tables
-        }
+        tables["people"] = {name: _gather(table, person, "ids", is_id=name) for name, table in people_tables}
     return from_values(tables, file)
 
 
@@ -45,7 +43,7 @@ def ids_of(ids: Ids) -> dict[str, str]:
     return {kind: str(user) for kind, user in ids.items() if str(user)}
 
 
-def _gathered(table: Any, shape: type[msgspec.Struct], into: str, *, is_id: str = "") -> Any:
+def _gather(table: Any, shape: type[msgspec.Struct], into: str, *, is_id: str = "") -> Any:
     """Move the fields that `shape` does not have into the table `into`. If they are ids of a person
     (`is_id`), each must be for a known platform."""
     if not isinstance(table, dict):

@@ -34,7 +34,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.contract.texts import tagged
+from whet.contract.texts import wrap_in_tag
 from whet.vendors.http import VendorAnswer, VendorHttp, read, refused
 
 _BASE_URL = "https://api.telegram.org"
@@ -145,11 +145,11 @@ class Telegram:
             if not self._me.id and "message" in wants:
                 self._me = read(await self._api.call("getMe", {}), _User) or _User(0)
 
-        async def heard(updates: list[bytes]) -> None:
+        async def handle(updates: list[bytes]) -> None:
             parsed_updates = [update for raw in updates if (update := read(raw, _Update)) is not None]
             await take([raw for update in parsed_updates if (raw := self._incoming(update)) is not None])
 
-        await self._api.hear([name for verb, name in _WANTED.items() if verb in wants], heard, ready)
+        await self._api.hear([name for verb, name in _WANTED.items() if verb in wants], handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Send a message, or a file with it."""
@@ -223,7 +223,7 @@ class Telegram:
             f"u{update.update_id}",
             "message" if update.message else "edit",
             message.user.shown,
-            tagged("forwarded", without) if message.forward_origin and without else without,
+            wrap_in_tag("forwarded", without) if message.forward_origin and without else without,
             refs,
             mentions_us=is_reply or without != text or mentions(text, self._me.username),
             ref=str(message.message_id),
@@ -324,15 +324,15 @@ class TelegramApi:
 
     async def call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
         """Call a method and return its result. Raises SendFailed."""
-        return _checked(await self.http.call("POST", f"/{method}", body, timeout_s=timeout_s))
+        return _read_result(await self.http.call("POST", f"/{method}", body, timeout_s=timeout_s))
 
     async def upload(self, method: str, content: bytes, kind: str) -> bytes:
         """Call a method with a form and return its result. Raises SendFailed."""
-        return _checked(await self.http.raw("POST", f"/{method}", content, {"content-type": kind}, 120.0))
+        return _read_result(await self.http.raw("POST", f"/{method}", content, {"content-type": kind}, 120.0))
 
     async def hear(
         self,
-        wanted: Sequence[str],
+        kinds: Sequence[str],
         take: Callable[[list[bytes]], Awaitable[None]],
         ready: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -343,7 +343,7 @@ class TelegramApi:
         """
         offset, wait_s = 0, _RETRY_S  # Telegram remembers the acknowledged offset
         while True:
-            body = {"offset": offset, "timeout": _POLL_S, "limit": 50, "allowed_updates": list(wanted)}
+            body = {"offset": offset, "timeout": _POLL_S, "limit": 50, "allowed_updates": list(kinds)}
             try:
                 if ready is not None:
                     await ready()
@@ -375,7 +375,7 @@ class TelegramApi:
         await asyncio.sleep(error.retry_after_s or wait_s)
 
 
-def _checked(answer: VendorAnswer) -> bytes:
+def _read_result(answer: VendorAnswer) -> bytes:
     reply = answer.read(_ApiAnswer) or _ApiAnswer()
     if answer.status == 200 and reply.ok:
         return bytes(reply.result)

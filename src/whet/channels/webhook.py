@@ -37,7 +37,7 @@ from whet.contract.channels import (
 from whet.contract.errors import ConfigError, StoreError
 from whet.contract.texts import from_json
 from whet.vendors.http import VendorHttp, refused
-from whet.vendors.signing import signed, webhook_key
+from whet.vendors.signing import sign_headers, webhook_key
 from whet.web.listening import SiteServer, listen, make_config
 
 _TOLERANCE_S = 300
@@ -127,7 +127,7 @@ class Webhook:
             data["file"] = {"name": message.file_name, "base64": base64.b64encode(content).decode()}
         at_s = int(time.time())
         body = msgspec.json.encode({"type": "message", "timestamp": at_s, "data": data})
-        headers = {"content-type": "application/json", **signed(self._key, f"msg_{key}", at_s, body)}
+        headers = {"content-type": "application/json", **sign_headers(self._key, f"msg_{key}", at_s, body)}
         answer = await self._http.raw("POST", "", body, headers, 30.0)
         if not 200 <= answer.status < 300:
             raise refused("the webhook", answer, "")
@@ -162,23 +162,23 @@ class Webhook:
         async for chunk in request.stream():
             body += chunk
             if len(body) > _MOST_BYTES:
-                return _no(413, f"more than {_MOST_BYTES:,} bytes")
+                return _refusal_by_person(413, f"more than {_MOST_BYTES:,} bytes")
         headers = request.headers
         message_id = headers.get("webhook-id", "")
         if not self._is_signed(message_id, headers, bytes(body)):
-            return _no(401, "the signature is missing, wrong or too old")
+            return _refusal_by_person(401, "the signature is missing, wrong or too old")
         try:
             message = from_json(bytes(body), _Body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _no(400, str(error)[:200])
+            return _refusal_by_person(400, str(error)[:200])
         if not message.data.conversation or not message.data.user:
-            return _no(400, "conversation and user may not be empty")
+            return _refusal_by_person(400, "conversation and user may not be empty")
         assert self._take is not None  # set before the socket listens
         try:
             await self._take([self._incoming(message_id, message)])
         except StoreError as error:
             _LOG.warning("channel %s: %s", self.name, error.message)
-            return _no(503, "it could not be stored; try again")
+            return _refusal_by_person(503, "it could not be stored; try again")
         return JSONResponse({"stored": True}, 202)
 
     def _is_signed(self, message_id: str, headers: Any, body: bytes) -> bool:
@@ -187,18 +187,18 @@ class Webhook:
             return False
         if abs(time.time() - int(stamp)) > _TOLERANCE_S:
             return False
-        expected = signed(self._key, message_id, int(stamp), body)["webhook-signature"]
+        expected = sign_headers(self._key, message_id, int(stamp), body)["webhook-signature"]
         signatures = headers.get("webhook-signature", "").split()
         return any(
             hmac.compare_digest(expected.encode(), signature.encode()) for signature in signatures[:10]
         )
 
-    def _incoming(self, message_id: str, said: _Body) -> Incoming:
-        data = said.data
+    def _incoming(self, message_id: str, message: _Body) -> Incoming:
+        data = message.data
         return Incoming(
             ChatPlace(self.name, data.conversation[:200], data.thread[:200], data.user[:200], data.group),
             message_id,
-            said.type,
+            message.type,
             data.name[:200],
             data.text,
             tuple(FileRef(file.base64, file.name, file.type) for file in data.files),
@@ -210,5 +210,5 @@ class Webhook:
 PLATFORM = Platform(WebhookSettings, lambda name, given, tokens: Webhook(name, tokens[0], given))
 
 
-def _no(status: int, why: str) -> JSONResponse:
+def _refusal_by_person(status: int, why: str) -> JSONResponse:
     return JSONResponse({"error": why}, status)

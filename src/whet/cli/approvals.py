@@ -28,7 +28,7 @@ approvals: click.Group = click.Group("approvals", help="List what was allowed fo
 @home_and_json
 def list_(home: Home, as_json: bool) -> None:
     """List every "always" answer that is in force."""
-    rows = _use(home, lambda database: database.read_now(grants.all_grants)) or []
+    rows = _use(home, lambda database: database.read_now(grants.list_grants)) or []
     shape: list[Column[grants.GrantRow]] = [
         Column("id", lambda grant: str(grant.id)),
         Column("tool", lambda grant: grant.tool),

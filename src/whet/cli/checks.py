@@ -19,8 +19,8 @@ import apsw
 import msgspec
 
 from whet import __version__
-from whet.app.discover import is_needed
-from whet.app.plugin_parts import borrowed_provider
+from whet.app.discover import needs_model
+from whet.app.plugin_parts import temporary_provider
 from whet.cli.output import has_colour, size
 from whet.clock import Clock
 from whet.config import paths
@@ -31,12 +31,12 @@ from whet.config.secrets import env_warnings, load_secrets
 from whet.confirm.boundary import is_same_user
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.texts import plural
-from whet.mcp.kept import read_kept
+from whet.mcp.kept import read_stored
 from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
 from whet.postgres.driver import needs_driver
 from whet.store import claims
-from whet.store.database import team_url
+from whet.store.database import read_team_url
 from whet.store.migrations import STEPS
 
 State = Literal["ok", "warning", "failed"]
@@ -93,7 +93,7 @@ def check_home(home: Home) -> Iterator[DoctorFinding]:
             "home", "failed", f"{root} can't be written", f"check the owner of {root}, or set WHET_HOME"
         )
         return
-    mode = paths.mode_of(root) or 0
+    mode = paths.read_mode(root) or 0
     if mode & 0o077:
         yield DoctorFinding(
             "home", "warning", f"{root} is open to others (mode {mode:04o})", f"chmod 700 {root}"
@@ -156,7 +156,7 @@ def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]
     fix = "" if state == "ok" else "pip install --upgrade apsw: older SQLite can damage a WAL file"
     yield DoctorFinding("sqlite", state, version, fix)
     path = home.database
-    if (url := team_url(home)[0]) != "":
+    if (url := read_team_url(home)[0]) != "":
         yield _check_team_database(url)
         return
     if not path.exists():
@@ -174,9 +174,9 @@ def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]
 def _check_team_database(url: str) -> DoctorFinding:
     try:
         with needs_driver():
-            from whet.store.team_status import read  # noqa: PLC0415 - brings psycopg, an extra
+            from whet.store.team_status import read_status  # noqa: PLC0415 - brings psycopg, an extra
 
-            status = read(url, 1.0)
+            status = read_status(url, 1.0)
     except WhetError as error:
         return DoctorFinding("database", "failed", error.message, error.hint)
     return DoctorFinding(
@@ -210,7 +210,9 @@ def _check_state_database(path: Path, connection: apsw.Connection, *, full: bool
     if schema:
         rows = connection.execute("SELECT host, pid, born FROM claims").fetchall()
         busy = [
-            str(pid) for host, pid, born in rows if host == os.uname().nodename and claims.birth(pid) == born
+            str(pid)
+            for host, pid, born in rows
+            if host == os.uname().nodename and claims.read_process_birth(pid) == born
         ]
         if busy:
             yield DoctorFinding(
@@ -248,13 +250,13 @@ def _restore_hint(path: Path) -> str:
 
 def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
     """Check that a model is set and its key exists. Sends no request."""
-    if is_needed(settings):
+    if needs_model(settings):
         fix = "whet (asks and offers what it finds), or whet config set model.provider NAME"
         return DoctorFinding(
             "model", "warning", "no model is set yet; the demo and the practice model work", fix
         )
     try:
-        with borrowed_provider(home, settings, load_secrets(home, environ)) as provider:
+        with temporary_provider(home, settings, load_secrets(home, environ)) as provider:
             info = provider.info
     except WhetError as error:
         return DoctorFinding("model", "failed", error.message, error.hint)
@@ -268,7 +270,7 @@ async def check_online(
     """Ask the server for its models and measure how long that takes."""
     start_s = clock.monotonic_s()
     try:
-        with borrowed_provider(home, settings, load_secrets(home, environ)) as provider:
+        with temporary_provider(home, settings, load_secrets(home, environ)) as provider:
             start_s, model_name = clock.monotonic_s(), provider.info.model
             async with aclosing(provider):
                 models = await provider.list_models()
@@ -315,7 +317,7 @@ def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
         if not server.enabled:
             yield DoctorFinding(label, "ok", "switched off")
             continue
-        last_contact = read_kept(home, name, server)
+        last_contact = read_stored(home, name, server)
         if last_contact is None:
             yield DoctorFinding(label, "ok", "not reached yet; the first session does")
         elif last_contact.failure:

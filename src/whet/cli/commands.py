@@ -42,7 +42,7 @@ async def choose_start(chat: ChatControl, argument: str) -> None:
         chat.say(f"new session, to be started warm with {argument}", "dim")
         return
     session_id = chat.session.id
-    start = await chat.services.database.read(lambda db: warm.start_of(db, session_id))
+    start = await chat.services.database.read(lambda db: warm.read_start(db, session_id))
     if start is None:
         chat.say("this session was started cold; /warm NAME (or auto) starts one warm", "dim")
     else:
@@ -54,11 +54,11 @@ async def choose_start(chat: ChatControl, argument: str) -> None:
 async def show_help(chat: ChatControl, argument: str) -> None:
     """List the commands and the keys."""
     is_wide = chat.width() >= _WIDE
-    from whet.app.own_commands import prompt_commands  # noqa: PLC0415 - only /help lists them
+    from whet.app.own_commands import list_prompt_commands  # noqa: PLC0415 - only /help lists them
 
     # People on a chat platform may see the workspace's commands, but not those in the owner's home.
     root = chat.services.home.root if chat.desk is chat.services.learning.desk else None
-    user_commands = [prompt.as_slash() for prompt in prompt_commands(root, chat.session.workspace)]
+    user_commands = [prompt.as_slash() for prompt in list_prompt_commands(root, chat.session.workspace)]
     commands = [*chat.commands, *(prompt for prompt in user_commands if prompt.name not in chat.commands)]
     rows = [(f"/{c.name} {c.argument if is_wide else ''}".rstrip(), c) for c in commands]
     label_width = max(len(label) for label, _ in rows)
@@ -94,7 +94,7 @@ async def resume_session(chat: ChatControl, argument: str) -> None:
             chat.say("/resume ID opens one", "dim")
             return
         argument = picked
-    session_id = await chat.services.database.read(lambda db: sessions.resolve(db, argument))
+    session_id = await chat.services.database.read(lambda db: sessions.resolve_id(db, argument))
     if session_id == chat.session.id:
         raise NotFound("this session is open already")
     await chat.switch_to(await chat.opener.open_session(session_id, leaving=chat.session))
@@ -103,7 +103,7 @@ async def resume_session(chat: ChatControl, argument: str) -> None:
 async def list_sessions(chat: ChatControl, argument: str) -> None:
     """List the latest sessions, or those whose title matches."""
     rows = await chat.services.database.read(
-        lambda db: forks.as_trees(db, sessions.list_sessions(db, _LISTED, query=argument))
+        lambda db: forks.order_as_trees(db, sessions.list_sessions(db, _LISTED, query=argument))
     )
     now = chat.services.clock.now()
     for row in rows:
@@ -149,7 +149,7 @@ async def show_usage(chat: ChatControl, argument: str) -> None:
 async def show_context(chat: ChatControl, argument: str) -> None:
     """Show how full the context window is."""
     session_id = chat.session.id
-    sums = await chat.services.database.read(lambda db: compactions.of_session(db, session_id))
+    sums = await chat.services.database.read(lambda db: compactions.sum_compactions(db, session_id))
     for line in report_lines(await chat.session.context.status(), sums, chat.session.usage, chat.width()):
         chat.say(wording.cut(wording.printable(line), chat.width()))
 
@@ -185,7 +185,7 @@ async def retry_turn(chat: ChatControl, argument: str) -> None:
     """Take the last turn back and send its message again."""
     _, text = await _take_back(chat, argument)
     session_id, now = chat.session.id, iso(chat.services.clock.now())
-    await chat.services.database.write(lambda db: outcomes.signal(db, session_id, "retry", now))
+    await chat.services.database.write(lambda db: outcomes.record_signal(db, session_id, "retry", now))
     chat.send(text)
 
 
@@ -254,7 +254,7 @@ async def edit_plan(chat: ChatControl, argument: str) -> None:
     """Make, show, change or approve a plan."""
     from whet.app import planning  # noqa: PLC0415 - few sessions plan
 
-    done = await planning.command(chat.services, chat.session.id, argument)
+    done = await planning.run_command(chat.services, chat.session.id, argument)
     chat.say(done.said)
     if done.sends:
         chat.send(done.sends)

@@ -16,10 +16,10 @@ from whet.cli.output import Column, emit, emit_json, emit_rows, home_and_json, s
 from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
-from whet.config.fields import Value, fields, helps, nearest, show, split_list
-from whet.config.load import LoadedSettings, known, load
+from whet.config.fields import Value, fields, find_nearest, format_value, help_texts, split_list
+from whet.config.load import LoadedSettings, find_field, load
 from whet.config.paths import Home
-from whet.config.redact import secrets_masked
+from whet.config.redact import mask_secrets
 from whet.contract.errors import ConfigError
 from whet.contract.tags import BUILT_IN
 
@@ -36,7 +36,7 @@ _key = click.argument("key", shell_complete=complete_key)
 
 def _redact(key: str, value: Value) -> Value:
     """Return a value that is safe to print: secrets that a person wrote into a table are masked."""
-    return secrets_masked(str(value)) if fields()[key].kind == "table" else value
+    return mask_secrets(str(value)) if fields()[key].kind == "table" else value
 
 
 def _load(home: Home) -> LoadedSettings:
@@ -53,13 +53,13 @@ def get(home: Home, key: str, as_json: bool) -> None:
     """Print a setting's value."""
     if secrets.is_secret_name(key) and "." not in key:
         return _get_secret(home, key, as_json)
-    known(key)
+    find_field(key)
     loaded = _load(home)
     if as_json:
         return emit_json(
             {"key": key, "value": _redact(key, loaded.value(key)), "origin": loaded.origins[key]}
         )
-    click.echo(printable(show(_redact(key, loaded.value(key)))))
+    click.echo(printable(format_value(_redact(key, loaded.value(key)))))
 
 
 def _get_secret(home: Home, name: str, as_json: bool) -> None:
@@ -92,15 +92,15 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
         secret = _secret_value(key, value)
         if not secret:
             raise ConfigError(f"no value came for {key}", hint=f"whet config set {key} asks for it unseen")
-        location = secrets.keep_secret(home, key, secret)
+        location = secrets.store_secret(home, key, secret)
         return _emit({"key": key, "path": location}, f"{key} is stored in {location}", as_json)
     if value is None:
         raise click.UsageError("Missing argument 'VALUE'.", click.get_current_context())
     _refuse_unusable(home, key, value)
     change = set_value(home, key, value)
-    after = show(_redact(key, change.after)) if change.after is not None else ""
+    after = format_value(_redact(key, change.after)) if change.after is not None else ""
     before = (
-        f" (was {show(_redact(key, change.before))})"
+        f" (was {format_value(_redact(key, change.before))})"
         if change.before is not None and change.before != change.after
         else ""
     )
@@ -137,7 +137,7 @@ def _refuse_unusable(home: Home, key: str, value: str) -> None:
 
     known_names = list(TOOLSETS) if key == "tools.toolsets" else list(BUILT_IN)
     if unknown := [name for name in split_list(value) if name not in known_names]:
-        close = nearest(unknown[0], known_names)
+        close = find_nearest(unknown[0], known_names)
         raise ConfigError(
             f"{key} can't name {unknown[0]!r}" + (f", did you mean {close}?" if close else ""),
             hint=f"known: {', '.join(known_names)}",
@@ -156,7 +156,7 @@ def _secret_value(name: str, value: str | None) -> str:
 def unset(home: Home, key: str, as_json: bool) -> None:
     """Remove a setting from config.yaml, so that its default applies."""
     change = unset_value(home, key)
-    default = show(fields()[key].default) or "(empty)"
+    default = format_value(fields()[key].default) or "(empty)"
     text = (
         f"{key} was not in {home.config}"
         if change.before is None
@@ -179,7 +179,7 @@ def path(home: Home, as_json: bool) -> None:
 @home_and_json
 def why(home: Home, key: str, as_json: bool) -> None:
     """Explain a setting, the origin of its value, and the values that it overrides."""
-    field = known(key)
+    field = find_field(key)
     value, origin, overridden, broken = field.default, "default", (), ""
     try:
         loaded = _load(home)
@@ -191,15 +191,23 @@ def why(home: Home, key: str, as_json: bool) -> None:
     if as_json:
         rows = [{"value": _redact(key, setting.value), "origin": setting.origin} for setting in overridden]
         facts: dict[str, object] = {"key": key, "value": value, "origin": origin, "overrides": rows}
-        facts |= {"allowed": field.allowed, "help": helps()[key], "variable": field.variable, "error": broken}
+        facts |= {
+            "allowed": field.allowed,
+            "help": help_texts()[key],
+            "variable": field.variable,
+            "error": broken,
+        }
         return emit_json(facts)
-    click.echo(f"{style_text(key, 'bold')} = {printable(show(value)) or '(empty)'}")
+    click.echo(f"{style_text(key, 'bold')} = {printable(format_value(value)) or '(empty)'}")
     _row("from", origin)
     for setting in overridden:
-        _row("overrides", f"{printable(show(_redact(key, setting.value))) or '(empty)'}, {setting.origin}")
+        _row(
+            "overrides",
+            f"{printable(format_value(_redact(key, setting.value))) or '(empty)'}, {setting.origin}",
+        )
     _row("allowed", field.allowed)
     _row("variable", field.variable)
-    _row("meaning", helps()[key])
+    _row("meaning", help_texts()[key])
     if broken:
         _row("wrong now", broken)
 
@@ -217,7 +225,9 @@ def list_(home: Home, changed: bool, as_json: bool) -> None:
     keys = [key for key in fields() if not changed or loaded.origins[key] != "default"]
     shape: list[Column[str]] = [
         Column("setting", str),
-        Column("value", lambda key: show(_redact(key, loaded.value(key))) or "-", grows=True, least=8),
+        Column(
+            "value", lambda key: format_value(_redact(key, loaded.value(key))) or "-", grows=True, least=8
+        ),
         Column("from", lambda key: loaded.origins[key], rank=1),
     ]
     facts = {key: {"value": _redact(key, loaded.value(key)), "origin": loaded.origins[key]} for key in keys}

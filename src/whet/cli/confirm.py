@@ -33,7 +33,7 @@ from whet.config.secrets import load_secrets
 from whet.confirm.client import BlockingClient, ConfirmClient
 from whet.confirm.tickets import Failed
 from whet.contract.errors import ConfigError, NotFound, WhetError
-from whet.visible import spelled
+from whet.visible import escape_characters
 
 _url = click.option(
     "--url", default="", metavar="URL", help="The service; else WHET_CONFIRM_URL or port 6000."
@@ -132,8 +132,8 @@ def serve(home: Home, **options: Any) -> None:
     # Only this command needs the server's modules, which take longer to import than all other commands.
     from whet.cli.confirm_risk import read_risk  # noqa: PLC0415
     from whet.confirm.oidc import read_oidc  # noqa: PLC0415
-    from whet.confirm.open import StartTerms, make_first_tokens, open_service, places  # noqa: PLC0415
-    from whet.confirm.peers import peers_of  # noqa: PLC0415
+    from whet.confirm.open import StartTerms, make_first_tokens, open_service, service_paths  # noqa: PLC0415
+    from whet.confirm.peers import find_peers  # noqa: PLC0415
     from whet.confirm.serve import ListenSettings, check, first_lines  # noqa: PLC0415
     from whet.confirm.serve import serve as run  # noqa: PLC0415
     from whet.confirm.service import CallerLimits  # noqa: PLC0415
@@ -143,15 +143,17 @@ def serve(home: Home, **options: Any) -> None:
     settings = ListenSettings(
         is_open=options["insecure_no_auth"],
         witnesses=witnesses,
-        peers=peers_of(options["approvers"], options["submitters"]),
+        peers=find_peers(options["approvers"], options["submitters"]),
         secrets=load_secrets(home, os.environ),
-        oidc=read_oidc(options["oidc"] or places(home).folder / "oidc.toml", options["oidc"] is not None),
+        oidc=read_oidc(
+            options["oidc"] or service_paths(home).folder / "oidc.toml", options["oidc"] is not None
+        ),
         **{name: options[name] for name in _LISTEN_OPTIONS},
     )
     check(settings)
     home.ensure()
-    log.start(home.logs)
-    where = places(home, options["db_path"])
+    log.start_logging(home.logs)
+    where = service_paths(home, options["db_path"])
     service = open_service(
         where,
         policy=options["policy_path"],
@@ -369,23 +371,24 @@ def _format_time(at_s: float, now_s: float) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    return spelled(text.replace("\n", "⏎"))
+    return escape_characters(text.replace("\n", "⏎"))
 
 
 def _indent(text: str) -> list[str]:
-    return [f"  {line}" for line in spelled(text).split("\n")]
+    return [f"  {line}" for line in escape_characters(text).split("\n")]
 
 
 def _describe(record: dict[str, Any]) -> list[str]:
     lines = [
-        style_text(spelled(record["action"]), "bold") + ("  HIGH RISK" if record.get("high_risk") else ""),
+        style_text(escape_characters(record["action"]), "bold")
+        + ("  HIGH RISK" if record.get("high_risk") else ""),
         f"status       {record['status']}"
         + (
             f" by {record['resolved_by']}"
             if record["resolved_by"]
             else f"  ({_status_text(record, time.time())})"
         ),
-        f"asked by     {spelled(record['requester'])} (token: {record['principal']})",
+        f"asked by     {escape_characters(record['requester'])} (token: {record['principal']})",
         f"asked        {_format_time(record['created_at'], time.time())}",
         f"digest       {record['digest']}",
     ]
@@ -396,7 +399,7 @@ def _describe(record: dict[str, Any]) -> list[str]:
     if record.get("quorum"):
         lines.append(f"it takes     {record['quorum']}")
     if record.get("reason"):
-        lines.append(f"reason       {spelled(record['reason'])}")
+        lines.append(f"reason       {escape_characters(record['reason'])}")
     if record.get("unclear"):
         lines.append(f"look closely characters that hide or look like others: {', '.join(record['unclear'])}")
     lines.append("description, written by the agent:")

@@ -23,7 +23,7 @@ from whet.config.paths import Home
 from whet.confirm import audit as checks
 from whet.confirm import retention
 from whet.confirm.keys import PublicKey, load_key
-from whet.confirm.open import Places
+from whet.confirm.open import ServicePaths
 from whet.contract.errors import WhetError
 from whet.contract.texts import plural
 
@@ -58,7 +58,7 @@ def verify(
         report = database.read_now(
             lambda db: checks.verify(db, keys, outside, lambda done: progress.update(f"{done} events"))
         )
-        missing = database.read_now(lambda db: checks.gaps(db, exported))
+        missing = database.read_now(lambda db: checks.find_removed_checkpoints(db, exported))
         report = msgspec.structs.replace(report, problems=(*report.problems, *missing))
     progress.finish()
     if as_json:
@@ -80,7 +80,7 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-def _with_private_key(keys: dict[str, PublicKey], where: Places) -> checks.Keys:
+def _with_private_key(keys: dict[str, PublicKey], where: ServicePaths) -> checks.Keys:
     """Return the keys, with the service's private key if this user may read it.
 
     Only the private key can verify events that are not signed yet.
@@ -123,14 +123,14 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
     The log still verifies: it then begins at a signed checkpoint.
     """
     with open_files(home, db_path) as (database, where):
-        prune_plan = database.read_now(lambda db: retention.plan(db, time.time() - age_s))
+        prune_plan = database.read_now(lambda db: retention.plan_pruning(db, time.time() - age_s))
         text = f"{plural(prune_plan.requests, 'request')} and {plural(prune_plan.events, 'event')}"
         if dry_run:
             return click.echo(f"Would take {text}.")
         if archive is not None:
             with archive.open("ab") as file:
                 database.read_now(lambda db: file.writelines(checks.export(db, 0, prune_plan.size)))
-        change(database, where, lambda tx: retention.note(tx, prune_plan, actor_name()))
-        while database.write_now(lambda db: retention.take(db, prune_plan)):
+        change(database, where, lambda tx: retention.record_pruning(tx, prune_plan, actor_name()))
+        while database.write_now(lambda db: retention.prune_batch(db, prune_plan)):
             pass
     click.echo(f"Took {text}.")

@@ -15,7 +15,7 @@ from whet.config.paths import Home
 from whet.confirm.database import ConfirmDatabase
 from whet.confirm.keys import load_key
 from whet.confirm.ledger import Tx
-from whet.confirm.open import Places, open_database, places
+from whet.confirm.open import ServicePaths, open_database, service_paths
 from whet.confirm.recovery import start_time
 from whet.confirm.timeline import Timeline
 from whet.contract.errors import ConfigError, NotFound
@@ -59,13 +59,13 @@ class Age(click.ParamType[float]):
 @contextmanager
 def open_files(
     home: Home, db_path: Path | str | None, *, may_make: bool = False
-) -> Generator[tuple[ConfirmDatabase, Places]]:
+) -> Generator[tuple[ConfirmDatabase, ServicePaths]]:
     """Open the service's files. With `may_make` they are created if missing, since tokens may precede the
     first start.
 
     Raises NotFound if there is no database and `may_make` is false.
     """
-    where = places(home, db_path)
+    where = service_paths(home, db_path)
     try:
         is_new = not where.url and not where.database.exists()
     except OSError as error:
@@ -81,7 +81,7 @@ def open_files(
         yield database, where
 
 
-def change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) -> T:
+def change(database: ConfirmDatabase, where: ServicePaths, work: Callable[[Tx], T]) -> T:
     """Run a change in one transaction, with its events in the audit log."""
     key = load_key(where.key, may_make=False)
     database.sealer.sign_with(key, {})

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from whet.cli.output import emit_json, json_option
-from whet.config.paths import replace
+from whet.config.paths import replace_file
 from whet.confirm.boundary import INSTALLED, SOCKET
 from whet.contract.errors import ConfigError
 
@@ -140,7 +140,7 @@ def install(approvers: tuple[str, ...], submitters: tuple[str, ...], dry_run: bo
 def _run_plan(plan: InstallPlan) -> None:
     for command in plan.commands:
         if command[0] == "systemctl" and command[1] == "daemon-reload":
-            replace(Path(plan.unit_path), plan.unit, mode=0o644)
+            replace_file(Path(plan.unit_path), plan.unit, mode=0o644)
         try:
             process = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:

@@ -73,7 +73,7 @@ people: click.Group = click.Group(
 def list_people(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     """List everyone who ever signed in with the provider."""
     with open_files(home, db_path) as (database, _):
-        person_rows = database.read_now(rows.everybody)
+        person_rows = database.read_now(rows.list_people)
     shape: list[Column[rows.PersonRow]] = [
         Column("name", lambda row: printable(row.name), grows=True),
         Column("role", lambda row: row.role),

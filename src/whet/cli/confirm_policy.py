@@ -20,7 +20,7 @@ from whet.config.paths import Home
 from whet.confirm import whitelist
 from whet.confirm.http.answers import iso
 from whet.confirm.names import action_key, is_high_risk
-from whet.confirm.policy import ConfirmPolicy, Facts, matches, without_effect
+from whet.confirm.policy import ConfirmPolicy, Facts, find_ineffective_rules, matches
 from whet.confirm.policy_file import load_policy
 from whet.confirm.quorum import describe
 from whet.contract.errors import ConfigError, NotFound
@@ -48,7 +48,7 @@ def policy() -> None:
 def check(path: Path, as_json: bool) -> None:
     """Check a policy file; exit 1 and name the location if it is wrong."""
     policy = load_policy(path)
-    idle = without_effect(policy)
+    idle = find_ineffective_rules(policy)
     if as_json:
         return emit_json({"ok": True, "version": policy.version, "rules": len(policy.rules), "notes": idle})
     click.echo(f"{path} is right: {plural(len(policy.rules), 'rule')}, version {policy.version}")

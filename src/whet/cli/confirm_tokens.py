@@ -56,7 +56,7 @@ def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
     with open_files(home, db_path) as (database, _):
         rows = database.read_now(tokens.TOKENS.all)
-        enrolled = database.read_now(factors.names)
+        enrolled = database.read_now(factors.enrolled_names)
     now_s = time.time()
     shape: list[Column[tokens.ConfirmTokenRow]] = [
         Column("id", lambda row: row.id),

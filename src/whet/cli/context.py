@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from whet.app.build import App
-from whet.app.discover import is_needed
+from whet.app.discover import needs_model
 from whet.cli import stored
 from whet.cli.context_report import OUTCOMES, report_lines
 from whet.cli.launch import ChatOptions, load_settings, start_app
@@ -49,7 +49,7 @@ context: click.Group = click.Group(
 @home_and_json
 def engines(home: Home, as_json: bool) -> None:
     """List the engines that `context.engine` can name; * is the one in use."""
-    rows, warning = _with_app(home, _engines, flags=_NO_MODEL if is_needed(_settings(home)) else None)
+    rows, warning = _with_app(home, _engines, flags=_NO_MODEL if needs_model(_settings(home)) else None)
     if as_json:
         return emit_json({"engines": rows, "warning": warning})
     shape: list[Column[dict[str, Any]]] = [
@@ -68,7 +68,7 @@ def engines(home: Home, as_json: bool) -> None:
 @home_and_json
 def status(home: Home, session_id: str, as_json: bool) -> None:
     """Show how full a session's window is and what compactions saved."""
-    flags = _NO_MODEL if is_needed(_settings(home)) else None
+    flags = _NO_MODEL if needs_model(_settings(home)) else None
     row, lines = _with_app(home, lambda app: _status(app, session_id), flags=flags)
     emit(row, "\n".join(lines), as_json=as_json)
 
@@ -104,7 +104,7 @@ async def _engines(app: App) -> tuple[list[dict[str, Any]], str]:
 async def _status(app: App, session_id: str) -> tuple[dict[str, Any], list[str]]:
     row = await _find_session(app, session_id)
     state = await app.sessions.context_status(row.id)
-    sums = await app.database.read(lambda db: compactions.of_session(db, row.id))
+    sums = await app.database.read(lambda db: compactions.sum_compactions(db, row.id))
     facts = {"session_id": row.id, **msgspec.to_builtins(state)}
     facts |= {"compactions": sums.count, "saved_tokens": sums.saved_tokens, "repairs": sums.repairs}
     facts |= {"cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}

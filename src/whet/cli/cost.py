@@ -91,15 +91,15 @@ def build_report(
     prices = [usd for at, usd in turns if at >= midnight]
     today = None if prices and not any(usd is not None for usd in prices) else sum(usd or 0 for usd in prices)
     before = [(at, usd or 0.0) for at, usd in turns if at < midnight]
-    models = costs.spent_by(connection, "model", since)
+    models = costs.sum_spending(connection, "model", since)
     return CostReport(
         today,
         None if today is None else today + estimate_rest_of_day(before, now),
-        costs.spent_by(connection, "day", since),
+        costs.sum_spending(connection, "day", since),
         models,
         _read_caps(connection, settings, now.strftime("%Y-%m-%d")),
         sum(group.unpriced for group in models),
-        wallet.unsettled(connection),
+        wallet.count_open_reservations(connection),
     )
 
 
@@ -133,7 +133,7 @@ def _read_turns(
 
 
 def _read_caps(connection: apsw.Connection, settings: WalletSettings, day: str) -> list[CapUse]:
-    usd, tokens = wallet.spent(connection, ("day", day))
+    usd, tokens = wallet.read_spending(connection, ("day", day))
     rows = [("wallet.daily_usd", usd, settings.daily_usd)]
     rows.append(("wallet.daily_tokens", float(tokens), float(settings.daily_tokens)))
     return [CapUse(name, used, cap, used >= cap * settings.near) for name, used, cap in rows if cap]

@@ -29,7 +29,7 @@ from whet.schedules import goals, quiet, timing
 from whet.schedules.execution import NOTIFY, check, is_chat
 from whet.schedules.worker import FinishedRun, ScheduleWorker
 from whet.store import jobs, schedules, sessions
-from whet.store.database import StateDatabase, has_store, time_of
+from whet.store.database import StateDatabase, has_store, read_time
 from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun
 from whet.tools.registry import TOOLSETS
 
@@ -93,11 +93,11 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **opt
         raise click.UsageError("give a cron expression or --at TIME, one of them")
     clock = SystemClock()
     with _open_store(home) as database:
-        now = database.read_now(lambda db: time_of(db, clock))
+        now = database.read_now(lambda db: read_time(db, clock))
         schedule, due = _build_schedule(home, (expression or "", at or ""), options, clock.new_id(), now)
         database.read_now(lambda db: check(db, schedule.target))
         if schedule.session_id:
-            full_id = database.read_now(lambda db: sessions.resolve(db, schedule.session_id))
+            full_id = database.read_now(lambda db: sessions.resolve_id(db, schedule.session_id))
             schedule = msgspec.structs.replace(schedule, session_id=full_id)
 
         def work(db: apsw.Connection) -> Schedule:
@@ -118,7 +118,7 @@ def list_(home: Home, as_json: bool) -> None:
     """List schedules with their next and last run."""
 
     def work(db: apsw.Connection) -> list[_State]:
-        return [_state(db, schedule) for schedule in schedules.every(db)]
+        return [_state(db, schedule) for schedule in schedules.list_schedules(db)]
 
     states = _read(home, work) or []
     now = SystemClock().now()
@@ -145,7 +145,7 @@ def show(home: Home, name: str, limit: int, as_json: bool) -> None:
 
     def work(db: apsw.Connection) -> tuple[_State, list[ScheduleRun]]:
         schedule = schedules.find(db, name)
-        return _state(db, schedule), schedules.runs(db, schedule.id, limit)
+        return _state(db, schedule), schedules.list_runs(db, schedule.id, limit)
 
     state_and_runs = _read(home, work)
     if state_and_runs is None:
@@ -206,7 +206,7 @@ def resume(home: Home, name: str) -> None:
     """Resume a paused schedule; the times that passed are not made up."""
 
     def work(db: apsw.Connection, row: Schedule, clock: Clock) -> None:
-        now = time_of(db, clock)
+        now = read_time(db, clock)
         if row.at and row.at <= iso(now):
             raise ConfigError(
                 f"its only time, {_format_time(row.at, row)}, has passed",
@@ -218,7 +218,7 @@ def resume(home: Home, name: str) -> None:
             schedules.resume(db, row.id, due, clock)
 
     schedule = _change(home, name, work)
-    due = _read(home, lambda db: schedules.next_due(db, schedule.id)) or ""
+    due = _read(home, lambda db: schedules.find_next_due(db, schedule.id)) or ""
     click.echo(f"{printable(schedule.name)}: next {_format_time(due, schedule)}")
 
 
@@ -229,7 +229,7 @@ async def _run_now(home: Home, name: str) -> FinishedRun:
 
         def work(db: apsw.Connection) -> tuple[Schedule, str]:
             row = schedules.find(db, name)
-            if jobs.running_owner(db, schedules.KIND, row.id, clock):
+            if jobs.find_running_owner(db, schedules.KIND, row.id, clock):
                 raise WhetError(f"{row.name} is running now", hint=f"whet cron show {row.name}")
             return row, schedules.run_now(db, row.id, clock)
 
@@ -329,15 +329,15 @@ def _free_name(db: apsw.Connection, prompt: str) -> str:
     words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
     base = "-".join(words)[:30].strip("-") or "schedule"
     name, number = base, 1
-    while schedules.is_taken(db, name):
+    while schedules.has_name(db, name):
         number += 1
         name = f"{base}-{number}"
     return name
 
 
 def _state(db: apsw.Connection, schedule: Schedule) -> _State:
-    runs = schedules.runs(db, schedule.id, 1)
-    return schedule, schedules.next_due(db, schedule.id), runs[0] if runs else None
+    runs = schedules.list_runs(db, schedule.id, 1)
+    return schedule, schedules.find_next_due(db, schedule.id), runs[0] if runs else None
 
 
 def _as_object(schedule: Schedule, due: str, last: ScheduleRun | None) -> dict[str, Any]:

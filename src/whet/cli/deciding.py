@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.question import FOLDED_ROWS, QuestionText, Row, RowKind, row_of, worded
+from whet.question import FOLDED_ROWS, QuestionText, Row, RowKind, build_question, parse_row
 from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, AnswerOption
 
 _COLOURS: dict[RowKind, str] = {"added": "32", "removed": "31", "hunk": "36", "file": "1", "fold": "2"}
@@ -23,7 +23,7 @@ class TerminalDecision:
     def __init__(self, request: ApprovalRequest, max_rows: int = FOLDED_ROWS) -> None:
         self.max_rows = max_rows
         self.request = request
-        self.question: QuestionText = worded(request)
+        self.question: QuestionText = build_question(request)
         self.scope: int = 0
 
     def keys(self, width: int) -> str:
@@ -89,7 +89,7 @@ def paint_row(row: Row, text: str, *, colour: bool) -> str:
 
 def diff_lines(diff: str, max_rows: int) -> list[Row]:
     """Return a diff as at most `max_rows` rows; if it is longer, the last row counts the rest."""
-    rows = [row_of(line) for line in diff.split("\n")] if diff else []
+    rows = [parse_row(line) for line in diff.split("\n")] if diff else []
     if len(rows) <= max_rows:
         return rows
     return [*rows[: max_rows - 1], Row("fold", f"… {len(rows) - max_rows + 1:,} more lines")]

@@ -19,7 +19,7 @@ from whet.cli.demo_world import SeenRequest
 from whet.cli.stored import open_database
 from whet.contract.events import Compaction, Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.texts import plural
-from whet.practice.survey_task import page_of, path_of
+from whet.practice.survey_task import station_page, station_path
 from whet.store import compactions, counts
 
 STATIONS, FACTS, WINDOW = 1_000, 20, 8_000
@@ -83,8 +83,8 @@ def _write_stations(run: DemoRun) -> dict[int, str]:
     words = {n: f"amber-{zlib.crc32(str(n).encode()) % 90_000 + 10_000}" for n in chosen}
     (run.world.project / "stations").mkdir()
     for station in range(1, STATIONS + 1):
-        page = page_of(station, words.get(station, ""))
-        (run.world.project / path_of(station)).write_text(page, "utf-8")
+        page = station_page(station, words.get(station, ""))
+        (run.world.project / station_path(station)).write_text(page, "utf-8")
     config = run.world.home.config
     config.write_text(config.read_text("utf-8").replace("approval:", f"{_EXTRA}approval:"), "utf-8")
     return words
@@ -144,10 +144,10 @@ def _measure(run: DemoRun, session_id: str, words: dict[int, str], right: int) -
     stage = run.stage
     stage.title("What was measured")
     with open_database(run.world.home) as database:
-        sums = database.read_now(lambda db: compactions.of_session(db, session_id))
-        messages = database.read_now(lambda db: counts.messages(db, session_id))
-        largest = database.read_now(lambda db: counts.largest_prompt(db, session_id))
-        live = database.read_now(lambda db: counts.live_messages(db, session_id))
+        sums = database.read_now(lambda db: compactions.sum_compactions(db, session_id))
+        messages = database.read_now(lambda db: counts.count_messages(db, session_id))
+        largest = database.read_now(lambda db: counts.read_largest_prompt(db, session_id))
+        live = database.read_now(lambda db: counts.count_live_messages(db, session_id))
     requests = run.world.requests()
     total, refused = read_sums(run.world), [request.refused for request in requests if request.refused]
     saved, hits = sums.saved_tokens, total.cache_hit_ratio

@@ -65,10 +65,10 @@ class Prefixes(msgspec.Struct, frozen=True):
 def read_sums(world: DemoWorld) -> StoredSums:
     """Read the sums from the database."""
     with open_database(world.home) as database:
-        total = database.read_now(sessions.stats)
-        outcomes = database.read_now(counts.calls_by_outcome)
-        steps = database.read_now(counts.steps)
-        unfinished = database.read_now(counts.unfinished_calls)
+        total = database.read_now(sessions.read_stats)
+        outcomes = database.read_now(counts.count_calls)
+        steps = database.read_now(counts.count_steps)
+        unfinished = database.read_now(counts.count_unfinished_calls)
     special = {kind: outcomes.get(kind, 0) for kind in ("", "denied", "interrupted")}
     return StoredSums(
         sessions=total.sessions,

@@ -17,7 +17,7 @@ import msgspec
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_world import signal_pid
 from whet.contract.texts import from_json
-from whet.practice.script import ScriptedReply, running, writing
+from whet.practice.script import ScriptedReply, terminal_reply, write_file_reply
 from whet.practice.server import PracticeServer
 
 _CHECK = (
@@ -157,17 +157,17 @@ def script_lie_and_fix(check: tuple[str, str], program: tuple[str, str]) -> list
     """
     return [
         ScriptedReply("Done. I have mended it and all checks pass."),
-        writing(check[0], "print('the total is right')\n"),
+        write_file_reply(check[0], "print('the total is right')\n"),
         ScriptedReply("Now the check passes."),
-        writing(*check),
-        writing(*program),
+        write_file_reply(*check),
+        write_file_reply(*program),
         ScriptedReply("The total is summed up now."),
     ]
 
 
 def script_counting(rounds: int) -> list[ScriptedReply]:
     """Script a model that writes a line in each round."""
-    return [running("echo round >> rounds.txt"), ScriptedReply("Counted.")] * rounds
+    return [terminal_reply("echo round >> rounds.txt"), ScriptedReply("Counted.")] * rounds
 
 
 def settings() -> str:

@@ -81,9 +81,9 @@ def measure_review_prefix(requests: Sequence[SeenRequest]) -> PrefixShare:
 def read_sums(world: DemoWorld) -> LearningSums:
     """Read the sums from the database."""
     rows = list_changes(world)
-    total = stored.read(world.home, sessions.stats).usage
+    total = stored.read(world.home, sessions.read_stats).usage
     reviews = stored.read(world.home, lambda db: sessions.list_sessions(db, _ALL, kinds=("review",)))
-    uses = stored.read(world.home, lambda db: outcomes.item_uses(db, _KINDS))
+    uses = stored.read(world.home, lambda db: outcomes.list_item_uses(db, _KINDS))
     states = [row.state for row in rows]
     return LearningSums(
         reviews=len(reviews),
@@ -92,6 +92,6 @@ def read_sums(world: DemoWorld) -> LearningSums:
         changes=len(rows),
         by_state={state: states.count(state) for state in dict.fromkeys(states)},
         quotes=sum(len(row.evidence) for row in rows),
-        skill_loads=len(stored.read(world.home, lambda db: receipts.uses(db))),
+        skill_loads=len(stored.read(world.home, lambda db: receipts.list_uses(db))),
         sessions_with_items=len({use.session_id for use in uses}),
     )

@@ -17,10 +17,10 @@ from whet.cli.demo_facts import Prefixes, count_prefixes
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import DemoWorld, SeenRequest, signal_pid
 from whet.contract.events import Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 
 _TURN_LIMIT_S = 60.0
-_decoder: msgspec.json.Decoder[Event] = decoder(Event)
+_decoder: msgspec.json.Decoder[Event] = shared_decoder(Event)
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -18,8 +18,8 @@ import msgspec
 
 from whet.cli.demo_browser import DemoBrowser
 from whet.cli.demo_world import DemoWorld
-from whet.config.paths import Home, replace
-from whet.confirm.open import places
+from whet.config.paths import Home, replace_file
+from whet.confirm.open import service_paths
 from whet.contract.errors import Unavailable
 from whet.contract.texts import from_json
 
@@ -62,8 +62,8 @@ class DemoConfirmService:
     def configure_agent(self, home: Home, actions: dict[str, str]) -> str:
         """Configure the agent of `home` to ask this service about `actions`; return the lines added to its
         settings."""
-        submit = places(self.home).token("submit").read_text("utf-8").strip()
-        replace(home.root / ".env", f"CONFIRMATION_TOKEN={submit}\n", mode=0o600)
+        submit = service_paths(self.home).token("submit").read_text("utf-8").strip()
+        replace_file(home.root / ".env", f"CONFIRMATION_TOKEN={submit}\n", mode=0o600)
         rows = "".join(f'    - "{rule} = {name}"\n' for rule, name in actions.items())
         lines = f"confirm:\n  url: {self.url}\n  actions:\n{rows}"
         with home.config.open("a", encoding="utf-8") as file:
@@ -95,7 +95,7 @@ class DemoConfirmService:
 
     def submit(self, action: str, description: str) -> str:
         """Submit a request as the agent does; return the request's id."""
-        token = places(self.home).token("submit").read_text("utf-8").strip()
+        token = service_paths(self.home).token("submit").read_text("utf-8").strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         body = msgspec.json.encode({"action": action, "description": description}).decode()
         _, _, text = _call(self.url, "POST", "/confirm", body, headers)
@@ -126,7 +126,7 @@ class DemoConfirmService:
 
         Returns each method with the HTTP status of the answer, and the request's status afterwards.
         """
-        submit = places(self.home).token("submit").read_text("utf-8").strip()
+        submit = service_paths(self.home).token("submit").read_text("utf-8").strip()
         own_headers = {"Authorization": f"Bearer {submit}", "Content-Type": "application/json"}
         request_id = self.submit("wipe_database", "Nothing to see here")
         path, form = f"/confirm/{request_id}/approve", {"Content-Type": "application/x-www-form-urlencoded"}
@@ -158,7 +158,7 @@ class DemoConfirmService:
     def copy_with_sql(self, statement: str) -> Path:
         """Copy the service's home, run SQL on the copy's database, and return the copied home."""
         copy = self._copy(f"forged-{len([*self._world.folder.glob('forged-*')])}")
-        with closing(apsw.Connection(str(places(copy).database))) as db:
+        with closing(apsw.Connection(str(service_paths(copy).database))) as db:
             db.execute(statement)
         return copy.root
 
@@ -168,7 +168,7 @@ class DemoConfirmService:
         Returns the copied home and the number of bytes that differ.
         """
         copy = self._copy("copy")
-        locations = places(copy)
+        locations = service_paths(copy)
         original = locations.database.read_bytes()
         changed = original.replace(before, after, 1)
         locations.database.write_bytes(changed)
@@ -176,7 +176,7 @@ class DemoConfirmService:
 
     def _copy(self, name: str) -> Home:
         copy = Home(self._world.folder / name)
-        ours, theirs = places(self.home), places(copy)
+        ours, theirs = service_paths(self.home), service_paths(copy)
         theirs.folder.mkdir(parents=True)
         with closing(apsw.Connection(str(ours.database), flags=apsw.SQLITE_OPEN_READONLY)) as db:
             db.execute("VACUUM INTO ?", (str(theirs.database),))

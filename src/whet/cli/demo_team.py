@@ -20,7 +20,7 @@ from whet.cli.demo_play import DemoRun
 from whet.contract.errors import Unavailable
 from whet.contract.texts import from_json
 from whet.practice.database import TrialServer
-from whet.practice.script import ScriptedReply, ScriptFile, running
+from whet.practice.script import ScriptedReply, ScriptFile, terminal_reply
 from whet.store.database import needs_driver
 
 _LEASE_S = 3.0
@@ -128,7 +128,7 @@ def _signal_worker(run: DemoRun, workers: list[subprocess.Popen[str]], number: s
 def _set_script(run: DemoRun, mark: Path, text: str) -> None:
     # The shell's parent is the worker: the file records which worker ran the command, and how often.
     command = f"echo $PPID >> {mark.name}; sleep 8"
-    script = ScriptFile([running(command), ScriptedReply(text)])
+    script = ScriptFile([terminal_reply(command), ScriptedReply(text)])
     with closing(http.client.HTTPConnection(urlsplit(run.world.base_url).netloc, timeout=10)) as connection:
         connection.request("POST", "/practice/script", msgspec.json.encode(script))
         if connection.getresponse().status != 200:

@@ -19,15 +19,15 @@ from whet.config.load import load
 from whet.config.schema import Settings
 from whet.contract.messages import Usage
 from whet.evals.warm_trials import Trial, WarmTrialSetup, compare
-from whet.evals.warm_world import NAME, Depot, furnish, live, templates
-from whet.practice.depot import question
+from whet.evals.warm_world import NAME, Depot, build_templates, create_history, write_depot
+from whet.practice.depot import build_question
 from whet.stats import Interval, wilson
 from whet.store import sessions
 
 _SEED = 4
 _SESSIONS = 30
 _PAIRS = 8
-_TASK = question({"count": 31, "price": 32, "lost": 33})
+_TASK = build_question({"count": 31, "price": 32, "lost": 33})
 
 
 def run_chapter(run: DemoRun) -> None:
@@ -38,7 +38,7 @@ def run_chapter(run: DemoRun) -> None:
         "The model is the practice model, a scripted stand-in: it knows what its request shows, and else "
         "looks where a newcomer would. Sessions, tools, files, database and the mining are real."
     )
-    depot = furnish(run.world.folder, _SEED)
+    depot = write_depot(run.world.folder, _SEED)
     depot = msgspec.structs.replace(depot, home=run.world.home)
     run.world.project = depot.place
     settings = load(run.world.home, {}, environ={}).settings
@@ -54,8 +54,8 @@ def _run_sessions(run: DemoRun, depot: Depot, settings: Settings) -> None:
         f"{_SESSIONS} sessions of three turns; half of the sessions need records. This takes a few seconds."
     )
     began_s = time.monotonic()
-    run_on_loop(live(depot, settings, _SESSIONS))
-    total = stored.read(run.world.home, sessions.stats)
+    run_on_loop(create_history(depot, settings, _SESSIONS))
+    total = stored.read(run.world.home, sessions.read_stats)
     run.measured |= {
         "sessions": total.sessions,
         "calls": total.tool_calls,
@@ -119,10 +119,12 @@ def _compare(run: DemoRun, depot: Depot, settings: Settings) -> None:
 
 
 async def _run_trials(run: DemoRun, depot: Depot, settings: Settings) -> list[Trial]:
-    bench = WarmTrialSetup(run.world.folder / "trials", settings, {}, templates(depot, SystemClock().now()))
+    bench = WarmTrialSetup(
+        run.world.folder / "trials", settings, {}, build_templates(depot, SystemClock().now())
+    )
     trials: list[Trial] = []
     for number in range(1, _PAIRS + 1):
-        text = question({"count": 20 + number, "price": 10 + number, "lost": 40 + number})
+        text = build_question({"count": 20 + number, "price": 10 + number, "lost": 40 + number})
         for arm in ("cold", "warm", "placebo"):
             trials.append(await bench.turn(f"task{number}", text, arm, 1, depot.place))
     return trials

@@ -22,7 +22,7 @@ from whet.contract.errors import BadInput
 from whet.contract.texts import plural
 from whet.evals import bench
 from whet.evals.bench import BenchCard
-from whet.evals.bench_data import LOADERS, BenchData, load
+from whet.evals.bench_data import LOADERS, BenchData, load_benchmark
 from whet.stats import Interval
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def bench_command(  # noqa: PLR0913 one parameter an option
     if name == POINTS:
         return _points(folder, card, as_json)
     clock = SystemClock()
-    data = load(name, folder)
+    data = load_benchmark(name, folder)
     if kept is not None:
         return _answers(home, data, hits, (kept, max(questions, 0)), card, as_json)
     progress = ProgressLine("bench", clock)

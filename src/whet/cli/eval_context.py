@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.app.discover import by_keys, is_needed, nothing_set
+from whet.app.discover import list_by_keys, needs_model, no_model_error
 from whet.cli.main import run_on_loop
 from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, table, wrap_text
 from whet.cli.stored import open_database
@@ -23,14 +23,14 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import BadInput, NotFound
 from whet.contract.texts import plural
 from whet.evals import context_story
-from whet.evals.chart import bars
-from whet.evals.context_replay import EngineResult, ReplaySetup, measured_tokens, names, run
+from whet.evals.chart import draw_bars
+from whet.evals.context_replay import EngineResult, ReplaySetup, count_tokens, list_engines, run
 from whet.evals.context_story import ModelJudge, Story
 from whet.practice.server import PracticeServer
 from whet.providers.connect import connect
 from whet.store import sessions
 from whet.store.rows import SEQ_LIMIT
-from whet.store.search import span
+from whet.store.search import read_span
 
 _MOST_MESSAGES = 1_000_000
 _LEGEND = (
@@ -72,7 +72,7 @@ def context(  # noqa: PLR0913 one parameter an option
         raise BadInput("--judge asks a real model", hint="whet eval context --live --judge 20")
     if messages < 10 or window < 2_000:
         raise BadInput("at least 10 messages and a window of 2,000 tokens", hint="whet eval context --help")
-    story = _load_story(home, session_id) if session_id else context_story.synthetic(messages)
+    story = _load_story(home, session_id) if session_id else context_story.make_synthetic(messages)
     results = _replay(home, story, wanted, window, judge if live else -1)
     if chart is not None:
         chart.write_text(_chart(story, window, results), "utf-8")
@@ -93,8 +93,8 @@ def _replay(
     secrets = dict(load_secrets(home, os.environ))
     settings = load(home, environ=os.environ).settings
     if judged >= 0:
-        if is_needed(settings):
-            raise nothing_set(by_keys(secrets))
+        if needs_model(settings):
+            raise no_model_error(list_by_keys(secrets))
         replay = ReplaySetup(_for_replay(settings, window), secrets, home, _progress())
         return run_on_loop(_replay_all(replay, story, engines, judged))
     with PracticeServer() as server:
@@ -112,7 +112,7 @@ def _replay(
             secrets,
             home,
             _progress(),
-            lambda: measured_tokens([request.body for request in server.requests]),
+            lambda: count_tokens([request.body for request in server.requests]),
         )
         return run_on_loop(_replay_all(replay, story, engines, 0))
 
@@ -120,7 +120,7 @@ def _replay(
 async def _replay_all(
     replay: ReplaySetup, story: Story, engines: tuple[str, ...], judged: int
 ) -> list[EngineResult]:
-    available = await names(replay)
+    available = await list_engines(replay)
     missing = [name for name in engines if name not in available]
     if missing:
         raise NotFound(f"there is no engine {missing[0]!r}", hint=f"there are: {', '.join(available)}")
@@ -142,10 +142,10 @@ def _for_replay(settings: Settings, window: int) -> Settings:
 
 def _load_story(home: Home, session_id: str) -> Story:
     with open_database(home) as database:
-        full_id = database.read_now(lambda db: sessions.resolve(db, session_id))
-        rows = database.read_now(lambda db: span(db, full_id, 1, SEQ_LIMIT - 1, _MOST_MESSAGES))
+        full_id = database.read_now(lambda db: sessions.resolve_id(db, session_id))
+        rows = database.read_now(lambda db: read_span(db, full_id, 1, SEQ_LIMIT - 1, _MOST_MESSAGES))
         row = database.read_now(lambda db: sessions.get(db, full_id))
-    story = context_story.of_messages(f"session {row.title or full_id}", [message for _, message in rows])
+    story = context_story.build_story(f"session {row.title or full_id}", [message for _, message in rows])
     if not story.messages or not story.facts:
         raise NotFound("that session is too short to ask anything of", hint="whet sessions list")
     return story
@@ -203,7 +203,7 @@ def _chart(story: Story, window: int, results: list[EngineResult]) -> str:
     def values_by_engine(value: Callable[[EngineResult], float]) -> dict[str, float]:
         return {result.engine: value(result) for result in results}
 
-    return bars(
+    return draw_bars(
         f"{story.name}, window {count(window)} tokens",
         [
             (

@@ -16,10 +16,10 @@ from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, tabl
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.evals import world_report
-from whet.evals.arms import ARMS, pick
+from whet.evals.arms import ARMS, pick_arms
 from whet.evals.campaign import CampaignSettings, EvalCampaign
-from whet.evals.chart import learning_chart
-from whet.evals.measures import ArmSums, summarise, where_ours_loses
+from whet.evals.chart import draw_learning_chart
+from whet.evals.measures import ArmSums, find_losses, summarise
 from whet.evals.own_run import ARMS as OWN_ARMS
 from whet.evals.world import Shape
 
@@ -79,7 +79,7 @@ def _run_worlds(home: Home, options: dict[str, Any]) -> None:
     if options["fresh"]:
         shutil.rmtree(folder, ignore_errors=True)
     settings = CampaignSettings(Shape(sessions=sessions))
-    campaign = EvalCampaign(folder, pick(options["arms"]), options["seeds"], settings)
+    campaign = EvalCampaign(folder, pick_arms(options["arms"]), options["seeds"], settings)
     _run_campaign(campaign, options["workers"] or os.cpu_count() or 1)
     sums = summarise(campaign.runs())
     facts = write_report(folder, settings, sums)
@@ -90,15 +90,17 @@ def _run_worlds(home: Home, options: dict[str, Any]) -> None:
 
 def write_report(folder: Path, settings: CampaignSettings, sums: list[ArmSums]) -> dict[str, Any]:
     """Write report.md, report.svg and report.json into the folder; return the content of report.json."""
-    (folder / "report.md").write_text(world_report.report(sums, settings), "utf-8")
+    (folder / "report.md").write_text(world_report.format_report(sums, settings), "utf-8")
     curves = {arm.arm: arm.curve for arm in sums}
-    (folder / "report.svg").write_text(learning_chart("right at the first try", curves), "utf-8")
+    (folder / "report.svg").write_text(draw_learning_chart("right at the first try", curves), "utf-8")
     facts = {
         "folder": str(folder),
         "settings": settings,
         "arms": sums,
-        "where_ours_loses": where_ours_loses(sums),
-        "goals": [{"goal": g, "met": met, "found": finding} for g, met, finding in world_report.goals(sums)],
+        "where_ours_loses": find_losses(sums),
+        "goals": [
+            {"goal": g, "met": met, "found": finding} for g, met, finding in world_report.check_goals(sums)
+        ],
     }
     (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1))
     return facts
@@ -127,7 +129,7 @@ def _show(sums: list[ArmSums], folder: Path) -> None:
     shape: list[Column[ArmSums]] = [
         Column("arm", lambda row: row.arm),
         Column("first try", lambda row: f"{row.first_try.estimate:.1%}", right=True),
-        Column("gain over off", lambda row: world_report.gain(row.gain), rank=2),
+        Column("gain over off", lambda row: world_report.format_gain(row.gain), rank=2),
         Column("facts reached", lambda row: f"{row.reached.estimate:.1%}", right=True),
         Column(
             "harm", lambda row: f"{row.harm_end.estimate:.1%}" if row.harm_end else "-", right=True, rank=3
@@ -138,9 +140,9 @@ def _show(sums: list[ArmSums], folder: Path) -> None:
         Column("cost a success", lambda row: f"{row.cost_per_success:,.0f}", right=True, rank=1),
     ]
     click.echo(table(sums, shape))
-    for goal, met, finding in world_report.goals(sums):
+    for goal, met, finding in world_report.check_goals(sums):
         click.echo(f"{'ok  ' if met else 'MISS'} {goal}: {finding}")
-    losses = where_ours_loses(sums)
+    losses = find_losses(sums)
     if losses:
         click.echo("\nwhere ours loses:")
         for line in losses:

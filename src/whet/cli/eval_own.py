@@ -56,9 +56,9 @@ def run(home: Home, options: OwnOptions) -> None:
     uplifts = run_on_loop(_run_all(bench, options))
     outcomes = [row for row in bench.outcomes() if row.arm in options.arms]
     outcomes.sort(key=lambda row: (ARMS.index(row.arm), row.repeat))
-    arms = own_report.results(outcomes)
+    arms = own_report.summarise_arms(outcomes)
     model = f"{settings.model.model or 'default'} ({settings.model.provider or settings.model.base_url})"
-    (folder / "report.md").write_text(own_report.report(arms, outcomes, uplifts, model), "utf-8")
+    (folder / "report.md").write_text(own_report.format_report(arms, outcomes, uplifts, model), "utf-8")
     facts = {
         "folder": str(folder),
         "model": model,
@@ -105,7 +105,7 @@ async def _leave_out(bench: OwnTaskSetup, repeats: int, tell: Callable[[str], No
         copy = bench.home(name, 0)
         await bench.without(learned, item, copy)
         lacking = await _run_without_learning(bench, copy, name, repeats, tell)
-        uplifts.append(own_report.uplift(item, base, lacking))
+        uplifts.append(own_report.measure_uplift(item, base, lacking))
     return uplifts
 
 

@@ -26,11 +26,11 @@ from whet.evals.warm_trials import (
     TrialArm,
     TrialReport,
     WarmTrialSetup,
-    report,
+    build_report,
     run_all,
 )
-from whet.store.warm import hidden_sources
-from whet.warm.compose import BuildOptions, placebo
+from whet.store.warm import find_hidden_sources
+from whet.warm.compose import BuildOptions, make_placebo
 from whet.warm.mine import MiningScope, mine
 from whet.warm.template import Template, load
 
@@ -64,7 +64,7 @@ def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **optio
         bench = WarmTrialSetup(Path(folder), settings, secrets, templates)
         trials = run_on_loop(run_all(bench, tasks, file.parent, repeats, progress.update))
     progress.finish()
-    trial_report = report(trials)
+    trial_report = build_report(trials)
     emit_json(_row(name, trial_report, trials)) if as_json else _say(name, trial_report)
 
 
@@ -73,9 +73,9 @@ def _load_templates(home: Home, template: Template, seed: int) -> dict[TrialArm,
     with open_database(home) as database:
         mined = database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda done, total: None))
         sources = list(template.source_session_ids)
-        private, _ = database.read_now(lambda db: hidden_sources(db, sources))
+        private, _ = database.read_now(lambda db: find_hidden_sources(db, sources))
         options = BuildOptions(name="placebo")
-        drawn = database.read_now(lambda db: placebo(db, mined, template, options, clock.now(), seed))
+        drawn = database.read_now(lambda db: make_placebo(db, mined, template, options, clock.now(), seed))
     if not drawn.examples:
         raise NotFound(
             "the store has no calls to draw a placebo from", hint="it needs finished sessions with tool calls"

@@ -9,7 +9,7 @@ from whet.cli import wording
 from whet.cli.output import age
 from whet.clock import iso
 from whet.contract.errors import ConfigError
-from whet.contract.texts import plural, typed_number
+from whet.contract.texts import parse_typed_number, plural
 from whet.store import forks
 from whet.store.forks import TreeRow
 
@@ -31,7 +31,7 @@ def tree_line(node: TreeRow, open_id: str, now: datetime, *, with_id: bool = Tru
 
 async def fork_session(chat: ChatControl, argument: str) -> None:
     """Continue in a copy of the session."""
-    turn = typed_number(argument)
+    turn = parse_typed_number(argument)
     if argument and turn is None:
         raise ConfigError(f"{argument[:40]!r} is no turn", hint="/rewind lists the turns with their numbers")
     old, new_id = chat.session.id, chat.services.clock.new_id()
@@ -44,7 +44,7 @@ async def fork_session(chat: ChatControl, argument: str) -> None:
 async def choose_fork(chat: ChatControl, argument: str) -> None:
     """Show the forks of the session and open the chosen one."""
     open_id = chat.session.id
-    nodes = await chat.services.database.read(lambda db: forks.family(db, open_id))
+    nodes = await chat.services.database.read(lambda db: forks.list_family(db, open_id))
     if len(nodes) == 1:
         chat.say("this session has no forks; /fork makes one", "dim")
         return

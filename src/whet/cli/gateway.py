@@ -58,7 +58,7 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
     text = read_gateway(home.gateway)
     settings = load(home, {}, environ=os.environ).settings
     secrets = load_secrets(home, os.environ)
-    log.start(home.logs)
+    log.start_logging(home.logs)
     open_seats = open_channels(text, secrets)
     folder = workspace or (Path(settings.tools.workspace) if settings.tools.workspace else Path.cwd())
     setup = Setup(home, settings, secrets, text, open_seats, folder.expanduser().absolute())
@@ -119,9 +119,9 @@ def _read_gateway_rows(home: Home) -> _GatewayRows:
         return _GatewayRows({}, [], [])
     with stored.open_database(home) as database:
         return _GatewayRows(
-            {row.channel: row for row in database.read_now(chats.counts)},
-            database.read_now(paired.everybody),
-            database.read_now(lambda db: paired.all_waiting(db, SystemClock().unix_ms())),
+            {row.channel: row for row in database.read_now(chats.count_channels)},
+            database.read_now(paired.list_people),
+            database.read_now(lambda db: paired.list_requests(db, SystemClock().unix_ms())),
         )
 
 
@@ -186,7 +186,7 @@ def pair_accept(home: Home, code: str, as_json: bool) -> None:
 
     def work(connection: Any) -> paired.PairedPerson:
         person, chat_id = paired.accept(connection, code, now_ms, now)
-        chats.post(connection, chat_id, ['{"text":"You are in. What can I do for you?"}'], now_ms)
+        chats.queue_messages(connection, chat_id, ['{"text":"You are in. What can I do for you?"}'], now_ms)
         return person
 
     person = stored.write(home, work)

@@ -100,7 +100,7 @@ def drop(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) -> N
 
 def _choose_messages(connection: apsw.Connection, numbers: Sequence[int], *, is_all: bool) -> list[OutRow]:
     """Return the messages with these numbers, or all. Raises NotFound if one does not exist."""
-    rows_by_id = {row.id: row for row in chats.out_in(connection, _ENDED)}
+    rows_by_id = {row.id: row for row in chats.list_messages(connection, _ENDED)}
     if is_all:
         return list(rows_by_id.values())
     if not numbers:
@@ -121,8 +121,8 @@ def _read_messages(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow,
     with stored.open_database(_require_store(home)) as database:
         return database.read_now(
             lambda db: [
-                (row, chats.chat(db, row.chat).place.channel, chats.error_of(db, row.id))
-                for row in chats.out_in(db, states)
+                (row, chats.get_chat(db, row.chat).place.channel, chats.read_last_error(db, row.id))
+                for row in chats.list_messages(db, states)
             ]
         )
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import click
 import msgspec
 
-from whet.app.goal_words import parse_usd, shown_by, taken
+from whet.app.goal_words import claim_lines, parse_usd, progress_text
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.cli import stored, wording
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
@@ -67,7 +67,7 @@ def resume(home: Home, goal_id: str, as_json: bool, **options: object) -> None:
 def list_goals(home: Home, as_json: bool) -> None:
     """List goals, newest first."""
     stored.require_store(home)
-    rows, now = stored.read(home, goals.listed), SystemClock().now()
+    rows, now = stored.read(home, goals.list_goals), SystemClock().now()
     shape: list[Column[GoalRow]] = [
         Column("id", lambda row: row.id[:10], rank=1),
         Column("state", lambda row: row.state),
@@ -95,7 +95,7 @@ def stop(home: Home, goal_id: str, as_json: bool) -> None:
     """Cancel an open goal; a turn that runs elsewhere is its last one."""
     stored.require_store(home)
     row, at = stored.read(home, lambda db: goals.get(db, goal_id)), iso(SystemClock().now())
-    if not stored.write(home, lambda db: goals.end(db, row.id, "cancelled", "stopped by hand", at)):
+    if not stored.write(home, lambda db: goals.end_goal(db, row.id, "cancelled", "stopped by hand", at)):
         raise WhetError(f"this goal has ended: {row.state}")
     done = stored.read(home, lambda db: report(db, goals.get(db, row.id)))
     emit(done, "\n".join(report_lines(done)), as_json=as_json)
@@ -107,10 +107,10 @@ def report_lines(goal_report: GoalReport, *, full: bool = False) -> list[str]:
     head = f"{goal.state}: {goal.text}" if full else f"goal {goal.state}"
     spent = f", {cost(goal_report.spent_usd)}" if goal_report.spent_usd else ""
     texts = [wording.printable(head) + (f" ({wording.printable(goal.note)})" if goal.note else "")]
-    texts.append(taken(goal_report) + spent)
+    texts.append(progress_text(goal_report) + spent)
     if goal_report.receipt.parts:
         texts.append(wording.receipt(goal_report.receipt, terminal_width()))
-    texts += [mask(wording.printable(line)) for line in shown_by(goal_report)]
+    texts += [mask(wording.printable(line)) for line in claim_lines(goal_report)]
     if full:
         texts += [f"  {mask(fit(row))}" for row in goal_report.receipt.rows]
         texts += [f"  | {mask(wording.printable(line))}" for line in goal.said.splitlines()[-12:]]

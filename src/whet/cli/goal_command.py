@@ -72,6 +72,6 @@ async def _stop(chat: ChatControl) -> None:
 
     row, at = await _read_last(chat), iso(chat.services.clock.now())
     ended = await chat.services.database.write(
-        lambda db: goals.end(db, row.id, "cancelled", "stopped by hand", at)
+        lambda db: goals.end_goal(db, row.id, "cancelled", "stopped by hand", at)
     )
     chat.say("goal cancelled" if ended else f"this goal has ended: {row.state}")

@@ -12,7 +12,7 @@ from whet.cli import picking
 from whet.cli.mode import mode_of
 from whet.cli.wording import clip, columns, printable
 from whet.contract.texts import plural
-from whet.sandbox.known import unheld
+from whet.sandbox.known import read_status
 from whet.store import accepted, news
 from whet.store.live import is_cut_off
 
@@ -32,12 +32,12 @@ def greet(chat: ChatControl) -> None:
     if model.provider == "practice":
         notice = "The practice model is a scripted stand-in, not a language model."
         chat.say(_fit(width, notice, "a scripted stand-in, no language model"), "yellow")
-    if line := unheld(chat.services.settings.sandbox.mode, chat.services.home.whole):
+    if line := read_status(chat.services.settings.sandbox.mode, chat.services.home.whole):
         chat.say(printable(line), "yellow")
     notice = "/help shows the commands, Esc stops a turn, Shift-Tab changes the mode, Ctrl-D quits"
     short = "/help, Esc stops, Shift-Tab: mode, Ctrl-D quits"
     chat.say(_fit(width, notice, short, "/help, Esc stops, Ctrl-D quits"), "dim")
-    changes = chat.services.database.write_now(news.tell)
+    changes = chat.services.database.write_now(news.take_unread)
     if changes.line:
         chat.say(_fit(width, changes.line_with("/inbox", "whet memory log")), "dim")
 

@@ -14,10 +14,10 @@ from click.shell_completion import CompletionItem
 
 from whet.cli.main import COMMANDS, DEFAULT_COMMAND
 from whet.cli.wording import printable
-from whet.config.fields import nearest
+from whet.config.fields import find_nearest
 from whet.config.paths import Home, find_home
 from whet.contract.errors import NotFound, WhetError
-from whet.contract.texts import encodable
+from whet.contract.texts import replace_surrogates
 from whet.log import mask
 
 COMPLETION_VARIABLE = "_WHET_COMPLETE"
@@ -84,7 +84,7 @@ class CommandTable(LateGroup):
         """Find the command of `args`. Raises UsageError with the nearest name if it is unknown."""
         if args[0] in COMMANDS:
             return args[0], self.get_command(ctx, args[0]), args[1:]
-        close = nearest(args[0], list(COMMANDS))
+        close = find_nearest(args[0], list(COMMANDS))
         hint = f"did you mean `whet {close}`?" if close else 'to ask something: whet chat -q "..."'
         raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
 
@@ -158,7 +158,7 @@ def run(arguments: list[str]) -> int:
     except WhetError as error:
         return fail(error.message, error.hint)
     except UnicodeEncodeError:
-        invalid = [text for argument in arguments if (text := encodable(argument)) != argument]
+        invalid = [text for argument in arguments if (text := replace_surrogates(argument)) != argument]
         if not invalid:
             raise
         return fail(f"the argument {invalid[0]!r} is not UTF-8 text", "write it in UTF-8")

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.app.repository_hooks import accept, is_accepted, refuse, repository_hooks
+from whet.app.repository_hooks import accept, is_accepted, read_repository_hooks, refuse
 from whet.cli.output import emit, json_option
 from whet.cli.wording import printable
 from whet.config.load import load
@@ -43,7 +43,7 @@ def hooks(context: click.Context, as_json: bool) -> None:
     home: Home = context.obj
     workspace = _workspace(home)
     rows = _rows(load(home, {}, environ=os.environ).settings.hooks.commands, "home", runs=True)
-    repository = repository_hooks(workspace)
+    repository = read_repository_hooks(workspace)
     if repository is not None:
         rows += _rows(repository.hooks, "repository", runs=is_accepted(home, repository))
     emit([msgspec.to_builtins(row) for row in rows], _text(rows), as_json=as_json)
@@ -68,7 +68,7 @@ def _text(rows: list[_Listed]) -> str:
 def accept_command(home: Home, yes: bool) -> None:
     """Let this repository's hooks run, exactly as they are now."""
     workspace = _workspace(home)
-    repository = repository_hooks(workspace)
+    repository = read_repository_hooks(workspace)
     if repository is None or not repository.hooks:
         raise NotFound(f"{workspace} has no .whet/hooks.json", hint="hooks of your own stand in config.yaml")
     for row in _rows(repository.hooks, "repository", runs=False):

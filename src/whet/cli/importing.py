@@ -26,8 +26,8 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import plural
 from whet.moving import claude_code, codex, hermes_sessions, opencode, pi
-from whet.moving.carry import CarrySums, TakenOver, carry, look
-from whet.moving.copies import reading, refuse_broken
+from whet.moving.carry import ImportCounts, ImportOutcome, import_sessions, preview_sessions
+from whet.moving.copies import check_tables, open_copy
 from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_sessions import HermesSessions
 from whet.store.bulk import PastSession
@@ -75,9 +75,9 @@ def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bo
     with ExitStack() as stack:
         source: HermesSessions | None = None
         if "sessions" in parts and theirs.database.exists():
-            connection = stack.enter_context(reading(theirs.database))
+            connection = stack.enter_context(open_copy(theirs.database))
             source = HermesSessions(connection)
-            refuse_broken(connection, ("sessions", "messages"))
+            check_tables(connection, ("sessions", "messages"))
         report = _home_parts(home, theirs, parts, dry)
         if source is not None:
             report |= _sessions(home, source, dry)
@@ -90,8 +90,8 @@ def _home_parts(home: Home, theirs: HermesHome, parts: Sequence[str], dry: bool)
     report |= take_parts(home, theirs, parts, dry=dry)
     if "memory" in parts:
         report["memory"] = take_memory(home, theirs, dry=dry)
-    if "skills" in parts and theirs.leads_out(theirs.skills):
-        report["skills"] = [TakenOver("skills", "left", "it is a link that leads out of the folder")]
+    if "skills" in parts and theirs.is_outside(theirs.skills):
+        report["skills"] = [ImportOutcome("skills", "left", "it is a link that leads out of the folder")]
     elif "skills" in parts:
         report["skills"] = _skills(home, theirs.skills, PROGRAM, dry)
     return report
@@ -126,7 +126,7 @@ def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     _show({"source": str(root), "dry_run": dry, "skills": skills}, as_json)
 
 
-def _skills(home: Home, root: Path, source: str, dry: bool) -> list[TakenOver]:
+def _skills(home: Home, root: Path, source: str, dry: bool) -> list[ImportOutcome]:
     line = ProgressLine("looking", SystemClock())
     try:
         return take_skills(
@@ -143,8 +143,8 @@ def _skills(home: Home, root: Path, source: str, dry: bool) -> list[TakenOver]:
 def from_opencode(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over opencode's sessions: the folder of its database, or that file."""
     folder = path.expanduser()
-    with reading(opencode.database(folder)) as theirs:
-        refuse_broken(theirs, ("session", "message", "part"))
+    with open_copy(opencode.database(folder)) as theirs:
+        check_tables(theirs, ("session", "message", "part"))
         sessions = opencode.sessions(theirs)
         carried = _import_sessions(home, opencode.ORIGIN, sessions, opencode.count(theirs), dry)
     _show({"source": str(folder), "dry_run": dry, "sessions": carried}, as_json)
@@ -202,7 +202,7 @@ _add_transcripts("pi", "pi", (pi.ORIGIN, pi.files, pi.read))
 
 def _import_sessions(
     home: Home, origin: str, sessions: Iterable[PastSession], total: int, dry: bool
-) -> CarrySums:
+) -> ImportCounts:
     line = ProgressLine("reading", SystemClock())
 
     def show_progress(done: int, messages: int) -> None:
@@ -210,13 +210,13 @@ def _import_sessions(
 
     try:
         if dry and not has_store(home):
-            return look(None, origin, sessions, show_progress)
+            return preview_sessions(None, origin, sessions, show_progress)
         if not dry:
             home.ensure()
         with stored.open_database(home) as database:
             if dry:
-                return look(database, origin, sessions, show_progress)
-            return carry(database, origin, sessions, SystemClock(), show_progress)
+                return preview_sessions(database, origin, sessions, show_progress)
+            return import_sessions(database, origin, sessions, SystemClock(), show_progress)
     finally:
         line.finish()
 
@@ -247,7 +247,7 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
         click.echo(f'Next: whet sessions list  ·  whet sessions search "..."  ·  whet chat {go_on}')
 
 
-def _line(noun: str, row: TakenOver, would: str) -> str:
+def _line(noun: str, row: ImportOutcome, would: str) -> str:
     why = f": {printable(row.why)}" if row.why else ""
     done = f"{would}{row.how}" if row.how in _DONE else row.how
     text = f"  {noun} {printable(row.what)} {done}{why}"
@@ -256,7 +256,7 @@ def _line(noun: str, row: TakenOver, would: str) -> str:
     return style_text(text, _COLOURS[row.how]) if row.how in _COLOURS else text
 
 
-def _counts_line(carried: CarrySums, would: str) -> str:
+def _counts_line(carried: ImportCounts, would: str) -> str:
     parts = [f"{carried.new:,} {would}new"]
     parts += [f"{carried.grown:,} grown"] if carried.grown else []
     parts += [f"{carried.same:,} here already"] if carried.same else []

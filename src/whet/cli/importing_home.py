@@ -17,7 +17,7 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.gateway.settings import parse_gateway
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_persona, hermes_plugins, hermes_settings
-from whet.moving.carry import TakenOver
+from whet.moving.carry import ImportOutcome
 from whet.moving.hermes_home import HermesHome
 from whet.schedules import timing
 from whet.store import moved, paired, schedules
@@ -52,7 +52,7 @@ class _Records:
     def imported_names(self, part: str) -> set[str]:
         """Return the names of the items of a part that were imported before."""
         database = self._database
-        return database.read_now(lambda db: moved.came(db, ORIGIN, part)) if database else set()
+        return database.read_now(lambda db: moved.list_names(db, ORIGIN, part)) if database else set()
 
     def ask(self, question: Callable[[apsw.Connection], bool]) -> bool:
         """Ask the store a question. Return False if there is no store."""
@@ -62,7 +62,7 @@ class _Records:
         """Remember the names of items that were imported, or that exist here under the same name."""
         now, names = iso(self.clock.now()), list(names)
         if names:
-            self.write(lambda db: [moved.note(db, ORIGIN, part, name, now) for name in names])
+            self.write(lambda db: [moved.record_name(db, ORIGIN, part, name, now) for name in names])
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Write to the store. Not allowed in a dry run."""
@@ -72,21 +72,21 @@ class _Records:
 
 def take_parts(
     home: Home, theirs: HermesHome, parts: Sequence[str], *, dry: bool
-) -> dict[str, list[TakenOver]]:
+) -> dict[str, list[ImportOutcome]]:
     """Import the requested parts of `PARTS`, one after the other. Each part is durable before the next
     begins."""
     settings = theirs.settings()
-    report: dict[str, list[TakenOver]] = {}
+    report: dict[str, list[ImportOutcome]] = {}
     if "settings" in parts:
-        report["settings"] = hermes_settings.take_settings(home, settings, dry=dry) + theirs.profiles()
+        report["settings"] = hermes_settings.import_settings(home, settings, dry=dry) + theirs.profiles()
     if "keys" in parts:
         keys = theirs.keys()
-        if own_key := hermes_settings.own_key(settings):
+        if own_key := hermes_settings.find_own_key(settings):
             keys.setdefault(*own_key)
-        report["keys"] = hermes_settings.take_keys(home, keys, dry=dry)
+        report["keys"] = hermes_settings.import_keys(home, keys, dry=dry)
     if "plugins" in parts:
         on = theirs.enabled_plugins()
-        report["plugins"] = hermes_plugins.take_plugins(home, theirs.plugins(), on, dry=dry)
+        report["plugins"] = hermes_plugins.import_plugins(home, theirs.plugins(), on, dry=dry)
     later_parts = [part for part in ("persona", "mcp", "chats", "schedules") if part in parts]
     if later_parts:
         with _Records(home, dry=dry) as records:
@@ -97,15 +97,17 @@ def take_parts(
 
 def _persona(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
-) -> list[TakenOver]:
+) -> list[ImportOutcome]:
     agent: Any = settings.get("agent")
     prompt = agent.get("system_prompt") if isinstance(agent, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] foreign YAML
     try:
-        words = hermes_persona.persona(theirs.soul(), prompt if isinstance(prompt, str) else "")
+        words = hermes_persona.read_persona(theirs.soul(), prompt if isinstance(prompt, str) else "")
     except ConfigError as error:
-        return [TakenOver("SOUL.md", "left", error.message)]
+        return [ImportOutcome("SOUL.md", "left", error.message)]
     part = hermes_persona.PART
-    results = hermes_persona.take(home, words, came=bool(records.imported_names(part)), dry=dry)
+    results = hermes_persona.import_persona(
+        home, words, was_imported=bool(records.imported_names(part)), dry=dry
+    )
     if not dry:
         records.keep(part, [result.what for result in results if result.how == "set"])
     return results
@@ -113,9 +115,9 @@ def _persona(
 
 def _mcp(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
-) -> list[TakenOver]:
+) -> list[ImportOutcome]:
     servers, skipped = hermes_mcp.read(settings, theirs.env())
-    results = hermes_mcp.take(home, servers, records.imported_names(hermes_mcp.PART), dry=dry)
+    results = hermes_mcp.import_servers(home, servers, records.imported_names(hermes_mcp.PART), dry=dry)
     if not dry:
         records.keep(hermes_mcp.PART, [result.what for result in results if result.how in ("set", "kept")])
     return results + skipped
@@ -123,46 +125,48 @@ def _mcp(
 
 def _chats(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
-) -> list[TakenOver]:
+) -> list[ImportOutcome]:
     part = hermes_chats.PART
     channels, skipped = hermes_chats.read(settings, theirs.env())
-    results = hermes_chats.take(home, channels, records.imported_names(part), dry=dry, check=parse_gateway)
+    results = hermes_chats.import_channels(
+        home, channels, records.imported_names(part), dry=dry, check=parse_gateway
+    )
     if not dry and any(result.how == "set" for result in results):
         records.keep(part, [part])
     try:
-        people = theirs.paired()
+        people = theirs.read_paired_people()
     except ConfigError as error:
-        return [*results, *skipped, TakenOver("pairing", "left", error.message)]
+        return [*results, *skipped, ImportOutcome("pairing", "left", error.message)]
     return [*results, *skipped, *_let_in(people, records, dry)]
 
 
-def _let_in(people: Sequence[PairedPerson], records: _Records, dry: bool) -> list[TakenOver]:
+def _let_in(people: Sequence[PairedPerson], records: _Records, dry: bool) -> list[ImportOutcome]:
     """Pair the people who had paired with a code in Hermes. People whose pairing was removed here stay
     unpaired."""
-    before, results, now = records.imported_names(_PAIRED), list[TakenOver](), iso(records.clock.now())
+    before, results, now = records.imported_names(_PAIRED), list[ImportOutcome](), iso(records.clock.now())
     for person in people:
         name = f"{person.channel} {person.user}"
         if name in before or records.ask(
             lambda db, pairing=person: paired.is_paired(db, pairing.channel, pairing.user)
         ):
-            results.append(TakenOver(name, "kept", "came before, or is let in already"))
+            results.append(ImportOutcome(name, "kept", "came before, or is let in already"))
             continue
 
         def work(db: apsw.Connection, pairing: PairedPerson = person, name: str = name) -> None:
-            paired.let_in(db, msgspec.structs.replace(pairing, since=pairing.since or now))
-            moved.note(db, ORIGIN, _PAIRED, name, now)
+            paired.add_person(db, msgspec.structs.replace(pairing, since=pairing.since or now))
+            moved.record_name(db, ORIGIN, _PAIRED, name, now)
 
         if not dry:
             records.write(work)
         results.append(
-            TakenOver(name, "let in", "had a code there; gets a memory of their own, may approve nothing")
+            ImportOutcome(name, "let in", "had a code there; gets a memory of their own, may approve nothing")
         )
     return results
 
 
 def _schedules(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
-) -> list[TakenOver]:
+) -> list[ImportOutcome]:
     ours = load(home, {}, environ=os.environ).settings
     env = theirs.env()
     try:
@@ -174,39 +178,43 @@ def _schedules(
         )
         jobs, skipped = hermes_cron.read(theirs.jobs(), defaults, records.clock)
     except ConfigError as error:
-        return [TakenOver("cron/jobs.json", "left", error.message)]
-    before, planned_names, results = records.imported_names(hermes_cron.PART), set[str](), list[TakenOver]()
+        return [ImportOutcome("cron/jobs.json", "left", error.message)]
+    before, planned_names, results = (
+        records.imported_names(hermes_cron.PART),
+        set[str](),
+        list[ImportOutcome](),
+    )
     for job in jobs:
         if job.key in before:
-            results.append(TakenOver(job.schedule.name, "kept", "it came before"))
+            results.append(ImportOutcome(job.schedule.name, "kept", "it came before"))
         elif dry:
-            name = hermes_cron.name_of(
+            name = hermes_cron.choose_name(
                 job.schedule.name, lambda text: text in planned_names or records.ask(_has(text))
             )
             planned_names.add(name)
-            results.append(hermes_cron.told(job, name))
+            results.append(hermes_cron.describe_schedule(job, name))
         else:
             results.append(records.write(_job_writer(job, records.clock)))
     return results + skipped
 
 
 def _has(name: str) -> Callable[[apsw.Connection], bool]:
-    return lambda db: schedules.is_taken(db, name)
+    return lambda db: schedules.has_name(db, name)
 
 
-def _job_writer(job: hermes_cron.HermesJob, clock: SystemClock) -> Callable[[apsw.Connection], TakenOver]:
+def _job_writer(job: hermes_cron.HermesJob, clock: SystemClock) -> Callable[[apsw.Connection], ImportOutcome]:
     """Return a function that stores a paused schedule and records its import in one transaction, so that two
     imports at once do not add it twice."""
 
-    def work(db: apsw.Connection) -> TakenOver:
-        if job.key in moved.came(db, ORIGIN, hermes_cron.PART):
-            return TakenOver(job.schedule.name, "kept", "it came before")
-        name = hermes_cron.name_of(job.schedule.name, lambda text: schedules.is_taken(db, text))
+    def work(db: apsw.Connection) -> ImportOutcome:
+        if job.key in moved.list_names(db, ORIGIN, hermes_cron.PART):
+            return ImportOutcome(job.schedule.name, "kept", "it came before")
+        name = hermes_cron.choose_name(job.schedule.name, lambda text: schedules.has_name(db, text))
         schedule = msgspec.structs.replace(job.schedule, id=clock.new_id(), name=name)
         schedules.add(db, schedule, schedule.at or iso(clock.now()), clock)
         schedules.pause(db, schedule.id)
-        moved.note(db, ORIGIN, hermes_cron.PART, job.key, iso(clock.now()))
-        return hermes_cron.told(job, name)
+        moved.record_name(db, ORIGIN, hermes_cron.PART, job.key, iso(clock.now()))
+        return hermes_cron.describe_schedule(job, name)
 
     return work
 
@@ -218,5 +226,5 @@ def _zone(settings: dict[str, Any], env: dict[str, str]) -> str:
     return zone
 
 
-_Take = Callable[[Home, HermesHome, "dict[str, Any]", _Records, bool], "list[TakenOver]"]
+_Take = Callable[[Home, HermesHome, "dict[str, Any]", _Records, bool], "list[ImportOutcome]"]
 _TAKE: dict[str, _Take] = {"persona": _persona, "mcp": _mcp, "chats": _chats, "schedules": _schedules}

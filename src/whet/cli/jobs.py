@@ -76,7 +76,7 @@ async def _helper_lines(chat: ChatControl) -> list[str]:
     """Return one line per helper of the session."""
     from whet.store import helper_rows  # noqa: PLC0415 - few sessions have helpers
 
-    helpers = await chat.services.database.read(lambda db: helper_rows.seen(db, chat.session.id))
+    helpers = await chat.services.database.read(lambda db: helper_rows.list_views(db, chat.session.id))
     return [wording.cut(wording.printable(f"  {helper.line}"), chat.width()) for helper in helpers]
 
 

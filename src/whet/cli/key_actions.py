@@ -141,7 +141,7 @@ class KeyActions:
     async def _decide_plan(self) -> None:
         """Put the plan that was made to the person; only a choice carries it out; words go to the model."""
         chat = self._chat
-        now = await planning.state_of(chat.services, chat.session.id)
+        now = await planning.read_plan(chat.services, chat.session.id)
         picked = await self._decide("Carry this plan out?", mode.CHOICES)
         if picked == len(mode.CHOICES) - 2:
             chat.put_back("\n".join(["/plan steps", *(step.text for step in now.steps)]))
@@ -153,7 +153,7 @@ class KeyActions:
                 chat.send(picked)
             return
         name = mode.MODES[0] if picked == 0 else mode.MODES[2]
-        message = await planning.approve(chat.services, chat.session.id)
+        message = await planning.approve_plan(chat.services, chat.session.id)
         await mode.set_mode(chat.services, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
         chat.send(message)

@@ -83,7 +83,7 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
     secrets = load_secrets(options.home, os.environ)
     if settings.mcp.servers and sys.stderr.isatty():
         _announce_slow_servers(options.home, settings)
-    log.start(options.home.logs)  # otherwise a plugin's traceback would go to the terminal
+    log.start_logging(options.home.logs)  # otherwise a plugin's traceback would go to the terminal
     app = await App.start(options.home, settings, secrets, person, workspace)
     # imports and start-up create objects that live until the end; the collector need not scan them
     gc.freeze()
@@ -93,10 +93,10 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
 
 def _announce_slow_servers(home: Home, settings: Settings) -> None:
     """Name the MCP servers that must be asked for their tools before the first session."""
-    from whet.mcp.kept import read_kept  # noqa: PLC0415 - few homes have servers
+    from whet.mcp.kept import read_stored  # noqa: PLC0415 - few homes have servers
 
     servers = settings.mcp.servers.items()
-    unknown = [name for name, server in servers if server.enabled and read_kept(home, name, server) is None]
+    unknown = [name for name, server in servers if server.enabled and read_stored(home, name, server) is None]
     if unknown:
         sys.stderr.write(f"asking {', '.join(unknown)} for their tools, once ...\n")
 
@@ -112,9 +112,9 @@ def load_settings(options: ChatOptions, read_line: Callable[[str], str] | None) 
         sys.stderr.write(f"note: {warning}\n")
     if not (loaded.settings.model.provider or loaded.settings.model.base_url):
         # Imported on demand: it costs time and only a first run needs it.
-        from whet.app.discover import choose  # noqa: PLC0415
+        from whet.app.discover import choose_model  # noqa: PLC0415
 
-        choose(options.home, load_secrets(options.home, os.environ), _say, read_line)
+        choose_model(options.home, load_secrets(options.home, os.environ), _say, read_line)
         loaded = load(options.home, options.flags, environ=os.environ)
     return loaded.settings
 
@@ -137,7 +137,7 @@ async def open_session(app: App, options: ChatOptions) -> Session:
 async def _session_of(app: App, options: ChatOptions) -> Session:
     if options.session_id:
         name = options.session_id
-        return await app.open_session(await app.database.read(lambda db: sessions.resolve(db, name)))
+        return await app.open_session(await app.database.read(lambda db: sessions.resolve_id(db, name)))
     if options.go_on:
         return await app.open_session(await app.sessions.latest())
     return await app.new_session(private=options.private, title=options.title, warm=options.warm)
@@ -146,7 +146,7 @@ async def _session_of(app: App, options: ChatOptions) -> Session:
 async def forget_empty(database: StateDatabase, session: Session) -> None:
     """Delete a session without any messages. Other sessions are not changed."""
     if session.log.session.turns == 0 and not session.log.messages:
-        await database.write(lambda db: session_deletion.delete(db, session.id))
+        await database.write(lambda db: session_deletion.delete_session(db, session.id))
 
 
 def model_options(command: F) -> F:

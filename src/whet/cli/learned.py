@@ -51,7 +51,7 @@ def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -
             # Most homes have no plugin, and this imports the clients of model servers.
             from whet.app import memories  # noqa: PLC0415
 
-            async with memories.joined(memories.homes_plugins(home, settings), learning):
+            async with memories.connect_plugins(memories.load_home_plugins(home, settings), learning):
                 return await work(learning)
 
         return run_on_loop(run())

@@ -18,7 +18,7 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory import notes
 from whet.memory.desk import LearningService
-from whet.memory.effects import LEAST_SESSIONS, Effect, Sums, of_desk
+from whet.memory.effects import LEAST_SESSIONS, Effect, Sums, measure_effects
 from whet.memory.reader import entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.stats import Interval
@@ -32,7 +32,7 @@ _all = click.option("--all", "with_gone", is_flag=True, help="Earlier versions a
 @home_and_json
 def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Compare sessions with and without each note; what hurts is proposed for retirement."""
-    effects = with_learning(home, lambda learning: of_desk(learning, ("memory", "user")))
+    effects = with_learning(home, lambda learning: measure_effects(learning, ("memory", "user")))
     _show(effects, with_gone, as_json, "whet memory retire")
 
 
@@ -41,7 +41,7 @@ def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 @home_and_json
 def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Compare sessions with and without each skill; what hurts is proposed for retirement."""
-    effects = with_learning(home, lambda learning: of_desk(learning, ("skill",)))
+    effects = with_learning(home, lambda learning: measure_effects(learning, ("skill",)))
     _show(effects, with_gone, as_json, "whet skills retire")
 
 
@@ -72,7 +72,7 @@ async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
     requests = [
         MemoryRequest("remove", target, old_text=entry.said)
         for target, path in notes.FILES.items()
-        for entry in notes.entries(learning.reader.text(path))
+        for entry in notes.parse_entries(learning.reader.text(path))
         if item_id and entry_id(entry).startswith(item_id)
     ]
     if len(requests) > 1:

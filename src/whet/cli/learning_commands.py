@@ -13,7 +13,7 @@ from whet.cli.shell_line import RAN
 from whet.cli.wording import cut, printable
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
-from whet.contract.texts import typed_number, unclosing
+from whet.contract.texts import escape_closing_tag, parse_typed_number
 from whet.memory import skill_store
 from whet.store import news
 from whet.store.ledger import LedgerRow
@@ -56,9 +56,9 @@ async def list_skills(chat: ChatControl, words: str) -> None:
 
 async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     """Send the text of the prompt file or skill of that name. Raises NotFound if neither exists."""
-    from whet.app.own_commands import prompt_command  # noqa: PLC0415 most of what is typed is no command
+    from whet.app.own_commands import find_prompt_command  # noqa: PLC0415 most of what is typed is no command
 
-    prompt = prompt_command(name, chat.services.home.root, chat.session.workspace)
+    prompt = find_prompt_command(name, chat.services.home.root, chat.session.workspace)
     if prompt is not None:
         chat.send(prompt.message(arguments))
         return
@@ -74,7 +74,7 @@ async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     if not load.ok:
         raise NotFound(load.text)
     wish = arguments or f"Follow the skill {name} for what we are working on."
-    chat.send(f'{wish}\n\n<skill name="{name}">\n{unclosing("skill", load.text)}\n</skill>')
+    chat.send(f'{wish}\n\n<skill name="{name}">\n{escape_closing_tag("skill", load.text)}\n</skill>')
 
 
 def typed_text(text: str) -> str:
@@ -90,9 +90,9 @@ async def handle_inbox(chat: ChatControl, arguments: str) -> None:
         await _decide(chat, *arguments.split())
         return
     profile, database = chat.desk.profile, chat.desk.database
-    rows: list[LedgerRow] = await database.read(lambda db: news.waiting(db, profile))
-    refused: list[LedgerRow] = await database.read(lambda db: news.refusals(db, profile))
-    await database.append(lambda db: news.tell(db, profile))
+    rows: list[LedgerRow] = await database.read(lambda db: news.list_waiting(db, profile))
+    refused: list[LedgerRow] = await database.read(lambda db: news.list_refusals(db, profile))
+    await database.append(lambda db: news.take_unread(db, profile))
     if not rows and not refused:
         chat.say("nothing waits for you, and nothing was refused", "dim")
     for title, some in (("waits for you", rows), ("refused", refused)):
@@ -113,7 +113,7 @@ def _show(chat: ChatControl, title: str, row: LedgerRow) -> None:
 
 async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
     decide = {"accept": chat.desk.accept, "reject": chat.desk.reject}.get(word)
-    ids = [typed_number(text) for text in numbers]
+    ids = [parse_typed_number(text) for text in numbers]
     if decide is None or not ids or None in ids:
         raise ConfigError(f"/inbox knows no {' '.join((word, *numbers))[:40]!r}", hint=_USAGE)
     for number in ids:

@@ -235,7 +235,7 @@ def report_bug(kind: type[BaseException], error: BaseException, stack: Traceback
     from whet.cli.group import active_home
 
     folder = active_home().logs
-    log.start(folder)
+    log.start_logging(folder)
     logging.getLogger("whet.cli").error("unexpected %s", kind.__name__, exc_info=(kind, error, stack))
     lines = str(error).splitlines() or [""]
     has_log = (folder / "whet.log").exists()

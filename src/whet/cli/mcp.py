@@ -22,7 +22,7 @@ from whet.cli.mcp_report import end_if_failed, reach_all, show, show_briefly
 from whet.cli.output import Column, age, emit_json, home_and_json, table, wrap_text
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
-from whet.config.edit import change_list, put_part, remove_part
+from whet.config.edit import change_list, remove_part, set_part
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, Settings
@@ -30,7 +30,7 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import from_values
 from whet.log import mask
-from whet.mcp.kept import forget_kept, read_kept
+from whet.mcp.kept import delete_stored, read_stored
 from whet.mcp.listing import SERVER_NAME, read_listing
 from whet.mcp.remote import check_server, holds_key
 
@@ -112,7 +112,7 @@ def _row(home: Home, name: str, server: McpServerSettings) -> _Row:
         check_server(name, server)
     except ConfigError as error:
         return _Row(name, kind, target, server.enabled, "broken", None, problem=error.message)
-    record = read_kept(home, name, server)
+    record = read_stored(home, name, server)
     state = "on" if server.enabled else "off"
     if record is None:
         return _Row(name, kind, target, server.enabled, state, None)
@@ -191,9 +191,9 @@ def add(
     _check(name, server)
     _warn_of_secrets(server)
     before = _servers(home).get(name)
-    replaced = put_part(home, _KEY, name, part)
+    replaced = set_part(home, _KEY, name, part)
     if before is None or before.url != server.url:
-        forget_kept(home, name)
+        delete_stored(home, name)
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
     if as_json:
         test = reports[0] if reports else None
@@ -274,7 +274,7 @@ def remove(home: Home, name: str, as_json: bool) -> None:
     _find_server(home, name)
     if not remove_part(home, _KEY, name):
         raise NotFound(f"{name} is not in {home.config}", hint="is it set in WHET_MCP_SERVERS?")
-    forget_kept(home, name)
+    delete_stored(home, name)
     remove_folder(home, name)
     if as_json:
         return emit_json({"name": name, "removed": True})
@@ -314,7 +314,7 @@ def trust(home: Home, name: str, tools: tuple[str, ...], removes: bool, as_json:
     covered.
     """
     server = _find_server(home, name)
-    record = read_kept(home, name, server)
+    record = read_stored(home, name, server)
     if record is None or not (record.tools or record.offers):
         raise ConfigError(f"what {name} offers is not known yet", hint=f"whet mcp test {name}")
     offered = {offer.spec.name: offer for offer in read_listing(name, server, record.catalogue).offered}

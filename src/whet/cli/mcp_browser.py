@@ -16,7 +16,7 @@ import click
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_report import end_if_failed, reach_all, show_briefly
 from whet.cli.output import emit_json, home_and_json, wrap_text
-from whet.config.edit import put_part
+from whet.config.edit import set_part
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.contract.errors import ConfigError, WhetError
@@ -45,7 +45,7 @@ def add_browser(
     chosen = program or next((path for browser_name in _BROWSERS if (path := shutil.which(browser_name))), "")
     part = server_part(command, chosen or _fetch_browser(folder), hosts)
     server = from_values(part, McpServerSettings)
-    replaced = put_part(home, "mcp.servers", name, part)
+    replaced = set_part(home, "mcp.servers", name, part)
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
     if as_json:
         test = reports[0] if reports else None

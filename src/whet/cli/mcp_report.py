@@ -25,7 +25,7 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ToolError, WhetError
 from whet.contract.texts import plural
 from whet.log import mask
-from whet.mcp.kept import keep_failure
+from whet.mcp.kept import store_failure
 from whet.mcp.listing import CHARS_PER_TOKEN, Listing, read_listing, size_chars
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.stdio import ServerJail
@@ -129,7 +129,7 @@ async def _reach(
         return _report(name, listing, title, connection.version if connection else "", noticed)
     except WhetError as error:
         if not isinstance(error, ToolError):
-            keep_failure(home, name, server, mask(error.message), clock.unix_ms())
+            store_failure(home, name, server, mask(error.message), clock.unix_ms())
         return ServerReport(name, False, problem=mask(error.message), hint=mask(error.hint))
     finally:
         await remote.aclose()

@@ -10,8 +10,8 @@ from contextlib import aclosing
 
 from whet.app.hosted import SessionHost
 from whet.app.mcp_server import OwnMcpServer
-from whet.app.people import Switchboard
-from whet.app.upkeep import kept_small
+from whet.app.people import PersonRouter
+from whet.app.upkeep import limit_memory
 from whet.cli.launch import ChatOptions, load_settings, start_app
 from whet.cli.main import run_on_loop
 from whet.config.paths import Home
@@ -27,10 +27,10 @@ def run(home: Home, flags: Mapping[str, object], *, asks: bool) -> None:
 
 
 async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> None:
-    people = Switchboard()
+    people = PersonRouter()
     async with (
         aclosing(await start_app(options, settings, people)) as app,
         aclosing(SessionHost(app.sessions, people)) as hosted,
-        kept_small(),
+        limit_memory(),
     ):
         await serve_stdio(OwnMcpServer(hosted, asks=asks).answer)

@@ -51,7 +51,7 @@ def show(home: Home, as_json: bool) -> None:
 
 async def _state(learning: LearningService) -> tuple[list[NotesState], dict[str, int]]:
     files = await learning.reader.notes()
-    counts = await learning.database.read(lambda db: ledger.counts(db, learning.profile))
+    counts = await learning.database.read(lambda db: ledger.count_by_state(db, learning.profile))
     return files, {state: counts[state] for state in ("quarantined", "inbox") if state in counts}
 
 

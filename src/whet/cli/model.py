@@ -9,8 +9,8 @@ from contextlib import aclosing, contextmanager
 
 import click
 
-from whet.app.discover import by_keys, is_needed, nothing_set
-from whet.app.plugin_parts import borrowed_provider
+from whet.app.discover import list_by_keys, needs_model, no_model_error
+from whet.app.plugin_parts import temporary_provider
 from whet.cli.main import run_on_loop
 from whet.cli.output import emit, emit_json, home_and_json
 from whet.cli.wording import printable
@@ -22,7 +22,7 @@ from whet.config.secrets import IN_KEYRING, load_secrets, read_env
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ModelInfo, Provider
 from whet.log import mask
-from whet.providers.catalog import SERVERS, describe
+from whet.providers.catalog import SERVERS, describe_model
 
 model: click.Group = click.Group("model", help="Show, list and choose the model.")
 
@@ -102,7 +102,7 @@ def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
     if provider:
         set_value(home, "model.provider", provider)
     change = set_value(home, "model.model", name)
-    info = describe(provider or loaded.settings.model.provider, name)
+    info = describe_model(provider or loaded.settings.model.provider, name)
     emit(
         {"model": info, "before": change.before},
         f"{name}: window {info.window_tokens:,} tokens, price {price(info)}",
@@ -120,9 +120,9 @@ def _load(home: Home) -> LoadedSettings:
 @contextmanager
 def _connect_provider(home: Home, loaded: LoadedSettings) -> Generator[Provider]:
     secrets, settings = load_secrets(home, os.environ), loaded.settings
-    if is_needed(settings):
-        raise nothing_set(by_keys(secrets))
-    with borrowed_provider(home, settings, secrets) as provider:
+    if needs_model(settings):
+        raise no_model_error(list_by_keys(secrets))
+    with temporary_provider(home, settings, secrets) as provider:
         yield provider
 
 

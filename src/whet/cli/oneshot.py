@@ -45,7 +45,7 @@ from whet.contract.events import (
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent, Person
 from whet.log import mask
-from whet.store.sessions import title_of
+from whet.store.sessions import make_title
 
 _STDIN_WAIT_S = 3.0
 _DIFF_ROWS = 16
@@ -72,9 +72,9 @@ def run(options: ChatOptions) -> int:
 def _question(options: ChatOptions, workspace: Path) -> str:
     question = options.question or ""
     if question.startswith("/"):
-        from whet.app.own_commands import expanded  # noqa: PLC0415 - few questions are commands
+        from whet.app.own_commands import expand_command  # noqa: PLC0415 - few questions are commands
 
-        question = expanded(question, options.home.root, workspace)
+        question = expand_command(question, options.home.root, workspace)
     only_stdin = question in ("", "-")
     piped = ""
     if only_stdin or is_piped():
@@ -104,13 +104,13 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
     person = LinePerson() if is_interactive else NobodyPresent()
     async with aclosing(await start_app(options, settings, person)) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
-            from whet.sandbox.known import unheld  # noqa: PLC0415 - most starts have nothing to say
+            from whet.sandbox.known import read_status  # noqa: PLC0415 - most starts have nothing to say
 
-            if line := unheld(settings.sandbox.mode, options.home.whole):
+            if line := read_status(settings.sandbox.mode, options.home.whole):
                 _say(line)
         session = await open_session(app, options)
         if not session.log.session.title:
-            await session.log.details.set_title(title_of(question))
+            await session.log.details.set_title(make_title(question))
         report = OneShotReport(session, options.output, app.sessions)
         code = await _answer(report, session.user_message(question, images), person)
         await app.reviews.leave()
@@ -129,9 +129,9 @@ async def _turns(report: OneShotReport, message: Message) -> None:
     """Run the turn, followed by the turns of helpers that work in the background."""
     end = await run_turn(report.session, message, report.emit)
     if report.opener.helpers.created is not None:
-        from whet.app.following import follow  # noqa: PLC0415 - few turns have helpers
+        from whet.app.following import run_followups  # noqa: PLC0415 - few turns have helpers
 
-        await follow(report.opener.helpers, report.session, report.emit, end)
+        await run_followups(report.opener.helpers, report.session, report.emit, end)
 
 
 async def _answer(report: OneShotReport, message: Message, person: Person) -> int:
@@ -252,7 +252,7 @@ class OneShotReport:
         """Return the number of changes that reviews learned or were refused since the last report."""
         from whet.store import news  # noqa: PLC0415 - two queries, for those who read the object
 
-        counts = self.opener.services.database.write_now(news.tell)
+        counts = self.opener.services.database.write_now(news.take_unread)
         return {"learned": counts.learned, "refused": counts.refused, "waiting": counts.waiting}
 
     def _cancelled_turn(self) -> TurnEnd:

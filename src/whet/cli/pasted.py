@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from whet.cli.attach import IMAGE_NAME
-from whet.contract.texts import tagged
+from whet.contract.texts import wrap_in_tag
 
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
@@ -57,7 +57,7 @@ class Pastes:
             return line, line
         pattern = re.compile("|".join(re.escape(name) for name in sorted(texts, key=len, reverse=True)))
         plain = pattern.sub(lambda match: texts[match[0]], line)
-        return plain, pattern.sub(lambda match: tagged("pasted", texts[match[0]]), line)
+        return plain, pattern.sub(lambda match: wrap_in_tag("pasted", texts[match[0]]), line)
 
 
 def fold_pastes(text: str) -> str:

@@ -14,7 +14,7 @@ from whet.cli.pasted import fold_pastes
 from whet.cli.rewind_commands import changed_paths
 from whet.contract.messages import Message
 from whet.store import sessions
-from whet.store.export import messages, numbered
+from whet.store.export import iter_messages, iter_with_turns
 
 if TYPE_CHECKING:
     from whet.cli.chat_control import ChatControl
@@ -29,7 +29,7 @@ async def pick_session(chat: ChatControl) -> str | None:
 
     def read(connection: apsw.Connection) -> list[tuple[SessionRow, str]]:
         rows = [row for row in sessions.list_sessions(connection, _SESSIONS) if row.id != chat.session.id]
-        return [(row, _preview(list(messages(connection, row.id, last=6)))) for row in rows]
+        return [(row, _preview(list(iter_messages(connection, row.id, last=6)))) for row in rows]
 
     entries = await chat.services.database.read(read)
     now = chat.services.clock.now()
@@ -73,7 +73,7 @@ def _rewind_preview(changed: dict[int, int], turn: int) -> str:
 def turn_texts(connection: apsw.Connection, session_id: str) -> list[tuple[int, str]]:
     """Return the first message of each current turn, with the turn's number."""
     texts: dict[int, str] = {}
-    for turn, message in numbered(connection, session_id):
+    for turn, message in iter_with_turns(connection, session_id):
         if message.role == "user":
             texts.setdefault(turn, typed_text(message.text))
     return list(texts.items())

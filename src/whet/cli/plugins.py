@@ -24,9 +24,9 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.texts import plural
 from whet.plugins import install as bringing
 from whet.plugins.discover import Discovery, FoundPlugin, discover
-from whet.plugins.load import wanted
+from whet.plugins.load import select_plugins
 from whet.plugins.parts import Problem
-from whet.plugins.probe import PluginProbe, look
+from whet.plugins.probe import PluginProbe, probe_plugins
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
@@ -99,11 +99,13 @@ def list_plugins(home: Home, as_json: bool) -> None:
 def _rows(home: Home, settings: PluginSettings, discovery: Discovery) -> tuple[list[_Row], list[Problem]]:
     problems: list[Problem] = list(discovery.problems)
     missing: list[Problem] = []
-    on = wanted(discovery, settings, missing)
+    on = select_plugins(discovery, settings, missing)
     problems += [problem for problem in missing if problem not in problems]
     names = [plugin.name for plugin in on]
     probes = (
-        {probe.name: probe for probe in look(home, names, workspace=_workspace(settings))} if names else {}
+        {probe.name: probe for probe in probe_plugins(home, names, workspace=_workspace(settings))}
+        if names
+        else {}
     )
     return [_row(plugin, probes.get(plugin.name)) for plugin in discovery.found.values()], problems
 
@@ -187,7 +189,7 @@ def install(home: Home, source: str, yes: bool) -> None:
         _describe(fetched)
         if not yes and not click.confirm("Install it?", default=False, err=True):
             raise click.Abort()
-        bringing.settle(fetched)
+        bringing.move_into_place(fetched)
         settled = True
     finally:
         if not settled:
@@ -228,11 +230,13 @@ def doctor(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     settings = _settings(home)
     discovery = _discover(home, settings)
     problems: list[Problem] = []
-    chosen = list(names) or [plugin.name for plugin in wanted(discovery, settings, problems)]
+    chosen = list(names) or [plugin.name for plugin in select_plugins(discovery, settings, problems)]
     unknown = [name for name in chosen if discovery.named(name) is None]
     if unknown:
         raise NotFound(f"there is no plugin {unknown[0]}", hint="whet plugins list")
-    probes = [probe for name in chosen for probe in look(home, [name], workspace=_workspace(settings))]
+    probes = [
+        probe for name in chosen for probe in probe_plugins(home, [name], workspace=_workspace(settings))
+    ]
     probes += [PluginProbe(problem.plugin, False, problems=[problem.reason]) for problem in problems]
     if as_json:
         emit_json(probes)

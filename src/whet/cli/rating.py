@@ -37,7 +37,7 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
     with stored.open_database(home) as database:
         target_id = database.read_now(lambda db: stored.find_session(db, session_id).id)
         now = iso(SystemClock().now())
-        number = database.write_now(lambda db: outcomes.signal(db, target_id, rating, now, turn=turn))
+        number = database.write_now(lambda db: outcomes.record_signal(db, target_id, rating, now, turn=turn))
     if as_json:
         return emit_json({"session_id": target_id, "turn": number, "rating": rating})
     click.echo(f"turn {number} of {target_id} is noted as {rating}")
@@ -56,5 +56,5 @@ async def rate_bad(chat: ChatControl, arguments: str) -> None:
 async def _rate(chat: ChatControl, rating: Rating) -> None:
     services, session_id = chat.services, chat.session.id
     now = iso(services.clock.now())
-    number = await services.database.write(lambda db: outcomes.signal(db, session_id, rating, now))
+    number = await services.database.write(lambda db: outcomes.record_signal(db, session_id, rating, now))
     chat.say(f"turn {number} is noted as {rating}", "dim")

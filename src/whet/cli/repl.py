@@ -19,7 +19,7 @@ from pathlib import Path
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.sessions import SessionOpener
-from whet.app.slash import Commands, announced, argument_of, parse, unescaped
+from whet.app.slash import Commands, announce, argument_of, parse, unescape
 from whet.cli import attach, jobs
 from whet.cli.chat_control import ChatControl
 from whet.cli.commands import add_plugin_commands
@@ -45,8 +45,8 @@ from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.store import accepted, news
 from whet.store.database import StateDatabase
-from whet.store.jobs import AtEnd, nothing
-from whet.store.sessions import title_of
+from whet.store.jobs import AtEnd, queue_nothing
+from whet.store.sessions import make_title
 
 
 def run(options: ChatOptions) -> int:
@@ -79,9 +79,11 @@ def _open_screen(
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown") or not sys.stdout.isatty():
         return LineScreen(state.marks, state.idle)
     folder = workspace_of(settings)
-    from whet.app.own_commands import prompt_commands  # noqa: PLC0415 a terminal that completes needs them
+    from whet.app.own_commands import list_prompt_commands  # noqa: PLC0415 a terminal that completes needs them
 
-    prompts = [(prompt.name, prompt.description) for prompt in prompt_commands(options.home.root, folder)]
+    prompts = [
+        (prompt.name, prompt.description) for prompt in list_prompt_commands(options.home.root, folder)
+    ]
     names = [*((command.name, command.help) for command in commands), *prompts]
     completer = InputCompleter(lambda: names, lambda: folder)
     ui = settings.ui
@@ -143,7 +145,7 @@ class _ReviewNews:
             lines, self._lines = self._lines, []
             for line, style, job_id in lines:
                 self._say(line, style)
-                self._database.submit(partial(news.seen, task_id=job_id))
+                self._database.submit(partial(news.mark_task_read, task_id=job_id))
 
 
 class TerminalChat:
@@ -255,7 +257,7 @@ class TerminalChat:
             await self._board.refresh(self.session)
         await show_session(self)
 
-    def send(self, text: str | None, receipt: AtEnd = nothing) -> None:
+    def send(self, text: str | None, receipt: AtEnd = queue_nothing) -> None:
         """Start a turn with a message, or resume the unfinished one if `text` is None. The transaction that
         stores the message runs `receipt` too."""
         message = None if text is None else self._key_actions.build_message(text)
@@ -318,7 +320,7 @@ class TerminalChat:
         if sign:
             await self._key_actions.run_sign(sign, typed.text[1:].strip())
             return
-        text = unescaped(typed.marked)
+        text = unescape(typed.marked)
         if running:
             self.session.steer(text := attach.cap_text(text), self._key_actions.load_images(text))
             self._view.queued.append(text)
@@ -329,7 +331,7 @@ class TerminalChat:
 
     async def _turn(self, message: Message | None, receipt: AtEnd) -> None:
         if message is not None and not self.session.log.session.title:
-            await self.session.log.details.set_title(title_of(message.text))
+            await self.session.log.details.set_title(make_title(message.text))
         end = await run_turn(self.session, message, self._emit, receipt=receipt)
         await self._board.refresh(self.session)
         if end.reason == "answered" and self.services.gate.plans.has(self.session.id):
@@ -362,7 +364,7 @@ class TerminalChat:
         """
         entries = self.session.inbox.take_back()
         texts = [entry.message.text for entry in entries]
-        receipt = accepted.removing([entry.row for entry in entries], nothing)
+        receipt = accepted.removing([entry.row for entry in entries], queue_nothing)
         self._view.queued.clear()
         if cancelled:
             texts += [typed.line for typed in self._waiting]
@@ -405,7 +407,7 @@ def _interrupt(chat: TerminalChat, state: _TerminalState) -> None:
 
 async def _run_command(chat: TerminalChat, command: tuple[str, str], argument: str) -> None:
     """Run a slash command by its name and argument, and tell the plugins that it runs."""
-    slash_command = await announced(
+    slash_command = await announce(
         chat.services.plugins, chat.commands.get(command[0]), command, chat.session.id
     )
     await slash_command.run(chat, argument)

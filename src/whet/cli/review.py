@@ -30,7 +30,7 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import ReviewFinished
 from whet.contract.messages import Message, Usage
 from whet.contract.texts import plural
-from whet.review.order import KINDS, Kind, read_order
+from whet.review.order import KINDS, Kind, read_review_job
 from whet.review.spending import Weights, weigh_day
 from whet.review.triggers import day_start
 from whet.store import ledger, news, reviews, search, sessions
@@ -62,7 +62,7 @@ def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: boo
     stored.require_store(home)
 
     async def work(runner: ReviewRunner) -> tuple[str, ReviewFinished | None]:
-        session_id = await runner.database.read(lambda db: sessions.resolve(db, name))
+        session_id = await runner.database.read(lambda db: sessions.resolve_id(db, name))
         queued = await runner.ask(session_id, focus, kinds)
         if sys.stderr.isatty():
             click.echo("reviewing; Ctrl-C leaves the rest to the next worker", err=True)
@@ -88,7 +88,7 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
     since = day_start(SystemClock().now())
 
     def read(db: apsw.Connection) -> tuple[list[ReviewRow], DaySpending, DayUsage]:
-        session_id = sessions.resolve(db, name) if name else ""
+        session_id = sessions.resolve_id(db, name) if name else ""
         listed = reviews.list_reviews(db, limit, session_id=session_id)
         return listed, reviews.spent_since(db, since), reviews.usage_since(db, since)
 
@@ -116,8 +116,8 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
 
     def read(db: apsw.Connection) -> tuple[list[LedgerRow], list[tuple[int, Message]]]:
         child = row.review_session_id
-        transcript = search.around(db, child, 0, 0, _EVERYTHING) if child else []
-        return ledger.of_task(db, row.id), transcript
+        transcript = search.read_messages_around(db, child, 0, 0, _EVERYTHING) if child else []
+        return ledger.list_task_rows(db, row.id), transcript
 
     written, transcript = stored.read(home, read)
     if as_json:
@@ -135,7 +135,7 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
 def inbox(home: Home, as_json: bool) -> None:
     """List changes that wait for your decision and those that reviews were refused, with reasons."""
     rows = stored.read(home, lambda db: ledger.select(db, states=news.WAITING)) if has_store(home) else []
-    refused = stored.read(home, news.refusals) if has_store(home) else []
+    refused = stored.read(home, news.list_refusals) if has_store(home) else []
     if as_json:
         return emit_json({"inbox": rows, "refused": refused})
     if not rows and not refused:
@@ -216,7 +216,7 @@ def _facts(row: ReviewRow) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.to_builtins(row)
     payload = facts.pop("payload")
     try:
-        order = read_order(payload)
+        order = read_review_job(payload)
     except WhetError:
         return facts
     usage = {**facts["usage"], "cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}

@@ -64,7 +64,7 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
         is_forced = force
         if not force and not as_json and sys.stdin.isatty():
             plan = await rewinding.preview(point, parts, force=False)
-            is_forced = bool(plan.in_the_way) and _ask(plan)
+            is_forced = bool(plan.forceable_conflicts) and _ask(plan)
         return await rewinding.rewind(point, parts, force=is_forced)
 
     done = _with(home, name, work)
@@ -72,7 +72,7 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
         emit_json(rewind_answer(done, is_plan=dry_run))
     else:
         click.echo("\n".join(rewind_report.outcome(done, is_plan=dry_run)))
-        if done.in_the_way and not force:
+        if done.forceable_conflicts and not force:
             click.echo("--force sets those back, too")
     if done.files.failed:
         raise click.exceptions.Exit(1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from whet.cli.wording import exact
 from whet.contract.errors import ConfigError
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 
 if TYPE_CHECKING:
     from whet.app.rewinding import Point, Rewinding
@@ -54,7 +54,7 @@ async def rewind_session(chat: ChatControl, arguments: str) -> None:
     point, parts, flags = _parse_words(words)
     force, is_only_plan = "force" in flags, "dry-run" in flags
     result = await rewinding.preview(point, parts, force=force)
-    is_asking = not flags and bool(result.in_the_way)
+    is_asking = not flags and bool(result.forceable_conflicts)
     if not (is_only_plan or is_asking):
         result = await rewinding.rewind(point, parts, force=force)
     for line in rewind_report.outcome(result, is_plan=is_only_plan or is_asking):
@@ -73,7 +73,7 @@ async def show_diff(chat: ChatControl, arguments: str) -> None:
     """Show what a turn changed in the files."""
     from whet.cli import rewind_report  # noqa: PLC0415
 
-    turn = typed_number(arguments)
+    turn = parse_typed_number(arguments)
     if arguments and turn is None:
         raise ConfigError(f"{arguments[:40]!r} is no turn", hint="/diff, or /diff 3")
     rewinding = _rewinding(chat)

@@ -8,7 +8,7 @@ from whet.app.rewinding import Outcome, StepChanges
 from whet.cli.wording import exact, printable
 from whet.contract.texts import plural
 from whet.rewind.differences import FileDiff
-from whet.rewind.states import shown
+from whet.rewind.states import printable_path
 
 _LISTED = 20
 
@@ -60,7 +60,7 @@ def summary(diffs: Sequence[FileDiff]) -> list[str]:
 
 def display_path(path: str) -> str:
     """Return a path on one line, with control and invisible characters escaped."""
-    return exact(shown(path)).replace("\n", "\\n")
+    return exact(printable_path(path)).replace("\n", "\\n")
 
 
 def _counts(diff: FileDiff) -> str:

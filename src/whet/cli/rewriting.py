@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from whet.amending import amended, editable
+from whet.amending import apply_edit, find_editable
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ApprovalRequest
 
@@ -27,8 +27,8 @@ def rewrite(request: ApprovalRequest, environ: Mapping[str, str]) -> dict[str, o
     Blocks while the editor runs. Raises ConfigError if there is no editor, or if the saved text can't be
     parsed.
     """
-    part = editable(request)
-    return amended(request, _edit(part.text, part.suffix, environ))
+    part = find_editable(request)
+    return apply_edit(request, _edit(part.text, part.suffix, environ))
 
 
 def _edit(text: str, suffix: str, environ: Mapping[str, str]) -> str:

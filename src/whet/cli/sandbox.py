@@ -21,7 +21,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.sandbox.confinement import Confinement
-from whet.sandbox.denial import needed
+from whet.sandbox.denial import needed_openings
 from whet.sandbox.jail import JailedCommand
 from whet.sandbox.policy import Opening, SandboxPolicy, shorten
 from whet.searchpath import find_shell
@@ -74,7 +74,7 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     """List the paths and hosts that a command names but could not reach. Nothing is run."""
     confinement, workspace = _confinement(home)
     text = _command_line(command)
-    openings = needed(confinement.policy(workspace), text, workspace)
+    openings = needed_openings(confinement.policy(workspace), text, workspace)
     lines = [f"it would need: {opening.words}" for opening in openings]
     lines = lines or [
         "it names nothing that exists and is out of reach; the rest the sandbox decides as it runs"

@@ -19,7 +19,7 @@ from typing import Protocol
 from whet.cli.marks import Fragment, Marks
 from whet.cli.person import LinePerson, drop_typed_ahead, raise_interrupt
 from whet.contract.protocols import Person
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 from whet.typed_answer import AnswerOption, read_line
 
 
@@ -179,7 +179,7 @@ class LineScreen:
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Show a numbered list and read a number. Any other input picks none."""
-        number = typed_number((await self._line_for(title, choices)).strip()) or 0
+        number = parse_typed_number((await self._line_for(title, choices)).strip()) or 0
         return number - 1 if 1 <= number <= len(choices) else None
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:

@@ -133,8 +133,8 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     # them.
     from whet.app.build import App  # noqa: PLC0415
     from whet.app.hosted import SessionHost  # noqa: PLC0415
-    from whet.app.people import Switchboard  # noqa: PLC0415
-    from whet.app.upkeep import kept_small  # noqa: PLC0415
+    from whet.app.people import PersonRouter  # noqa: PLC0415
+    from whet.app.upkeep import limit_memory  # noqa: PLC0415
     from whet.serve.run import ServeOptions  # noqa: PLC0415
     from whet.serve.run import serve as run  # noqa: PLC0415
     from whet.serve.site import SiteTimings  # noqa: PLC0415
@@ -150,16 +150,16 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     if not workspace.is_dir():
         raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
     home.ensure()
-    log.start(home.logs)
+    log.start_logging(home.logs)
 
     async def go() -> None:
-        people = Switchboard()
+        people = PersonRouter()
         app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source="api")
         hosted = SessionHost(app.sessions, people)
         try:
             token_path = tokens.make_first(app.database, home, app.clock)
             pace = SiteTimings(answer_wait_s=options["answer_wait_s"])
-            async with kept_small():
+            async with limit_memory():
                 await run(
                     hosted, listening, pace, lambda port: _ready(listening, port, token_path, workspace)
                 )

@@ -18,9 +18,9 @@ from whet.cli.wording import clip, printable, subject
 from whet.contract.messages import ImagePart, Message, ToolCall
 from whet.contract.texts import NOT_JSON
 from whet.log import mask
-from whet.serve.board.prose import ProseBlock, TextRun, blocks
+from whet.serve.board.prose import ProseBlock, TextRun, split_blocks
 from whet.store import sessions
-from whet.store.export import as_jsonl, as_markdown, messages
+from whet.store.export import as_jsonl, as_markdown, iter_messages
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -50,7 +50,7 @@ _ELEMENTS = {"heading": "h3", "quote": "blockquote", "text": "p"}
 
 def as_html(connection: apsw.Connection, session_id: str) -> Iterator[str]:
     """Yield the conversation as a page, with each call folded. Raises NotFound."""
-    row, transcript = sessions.get(connection, session_id), list(messages(connection, session_id))
+    row, transcript = sessions.get(connection, session_id), list(iter_messages(connection, session_id))
     results = {message.tool_call_id: message for message in transcript if message.role == "tool"}
     parts: list[str] = []
     for message in transcript:
@@ -123,7 +123,7 @@ def _argument_texts(call: ToolCall) -> list[tuple[str, str]]:
 def _prose(text: str) -> str:
     parts: list[str] = []
     items: list[str] = []
-    for block in [*blocks(text), ProseBlock("rule")]:
+    for block in [*split_blocks(text), ProseBlock("rule")]:
         if block.kind == "item":
             items.append(f"<li>{_runs(block.runs)}</li>")
             continue

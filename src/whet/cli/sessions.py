@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import apsw
 import click
 
-from whet.app.recording import forget_deleted
+from whet.app.recording import forget_deleted_sessions
 from whet.cli import output, stored
 from whet.cli.forks import title_text
 from whet.cli.output import Column, emit, emit_json, home_and_json, style_text
@@ -33,7 +33,7 @@ from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import StateDatabase, has_store
 from whet.store.forks import TreeRow
-from whet.store.index import count_unindexed
+from whet.store.index import count_backlog
 from whet.store.purge import erase
 from whet.store.ranking import SearchScope
 from whet.store.search import Hit
@@ -87,8 +87,10 @@ def list_(  # noqa: PLR0913 - one for each option
     total = 0
     if has_store(home):
         with stored.open_database(home) as database:
-            rows = database.read_now(lambda db: forks.as_trees(db, store.list_sessions(db, limit, **filters)))
-            total = database.read_now(store.count)
+            rows = database.read_now(
+                lambda db: forks.order_as_trees(db, store.list_sessions(db, limit, **filters))
+            )
+            total = database.read_now(store.count_chats)
     if as_json:
         fork_rows = [
             {"session": tree_row.row.id, "origin": tree_row.origin, "turn": tree_row.turn}
@@ -128,8 +130,8 @@ def show(home: Home, session: str, full: bool, as_json: bool) -> None:
     """Show the conversation of a session."""
 
     def work(db: apsw.Connection) -> tuple[SessionRow, list[tuple[int, Message]]]:
-        session_id = store.resolve(db, session)
-        return store.get(db, session_id), index.around(db, session_id, 0, 0, _EVERYTHING)
+        session_id = store.resolve_id(db, session)
+        return store.get(db, session_id), index.read_messages_around(db, session_id, 0, 0, _EVERYTHING)
 
     row, messages = _read(home, work)
     if as_json:
@@ -156,9 +158,9 @@ def search(home: Home, words: tuple[str, ...], limit: int, **options: Any) -> No
                 role=options["role"], since=options["since"], include_private=options["private"]
             )
             if options["session"]:
-                scope["session_id"] = database.read_now(lambda db: store.resolve(db, options["session"]))
+                scope["session_id"] = database.read_now(lambda db: store.resolve_id(db, options["session"]))
             hits = index.find_now(database, " ".join(words), limit, **scope)
-            unindexed = database.read_now(count_unindexed)
+            unindexed = database.read_now(count_backlog)
     if options["as_json"]:
         return emit_json(
             {"query": " ".join(words), "hits": hits}
@@ -212,7 +214,7 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **options: Any)
     write = FORMATS[options["kind"]]
 
     def work(db: apsw.Connection) -> list[str]:
-        ids = _public(db) if everything else [store.resolve(db, name) for name in names]
+        ids = _public(db) if everything else [store.resolve_id(db, name) for name in names]
         with _writer(options["target"], force=options["force"]) as put:
             for number, session_id in enumerate(ids, start=1):
                 for piece in write(db, session_id):
@@ -278,7 +280,7 @@ def rename(home: Home, session: str, title: tuple[str, ...], as_json: bool) -> N
 def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
     """Archive a session: lists omit it, search finds it."""
     now = "" if off else iso(SystemClock().now())
-    row = _change(home, session, lambda db, session_id: store.set_archived(db, session_id, now))
+    row = _change(home, session, lambda db, session_id: store.set_archive_time(db, session_id, now))
     _say(row, f"{row.id} is {'back' if off else 'put aside'}", as_json)
 
 
@@ -292,7 +294,7 @@ def fork(home: Home, session: str, turn: int | None, as_json: bool) -> None:
     new_id, now = clock.new_id(), iso(clock.now())
 
     def work(db: apsw.Connection) -> SessionRow:
-        return forks.fork(db, store.resolve(db, session), turn or 0, new_id, now)
+        return forks.fork(db, store.resolve_id(db, session), turn or 0, new_id, now)
 
     stored.require_store(home)
     row = stored.write(home, work)
@@ -311,7 +313,7 @@ def private(home: Home, session: str, off: bool, as_json: bool) -> None:
 
 def _change(home: Home, name: str, work: Callable[[apsw.Connection, str], None]) -> SessionRow:
     def change(db: apsw.Connection) -> SessionRow:
-        session_id = store.resolve(db, name)
+        session_id = store.resolve_id(db, name)
         work(db, session_id)
         return store.get(db, session_id)
 
@@ -335,13 +337,13 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
     """
     if remains == bool(names):
         raise click.UsageError("name sessions, or --remains alone")
-    rows = _read(home, lambda db: [store.get(db, store.resolve(db, name)) for name in names])
+    rows = _read(home, lambda db: [store.get(db, store.resolve_id(db, name)) for name in names])
     if not yes and rows:
         _confirm(rows)
     with stored.open_database(home) as database:
         gone = database.write_now(lambda db: _delete_all(db, rows))
         rewrite(database, gone)
-        forget_deleted(home, database, SystemClock())
+        forget_deleted_sessions(home, database, SystemClock())
     if as_json:
         emit_json({"deleted": [row.id for row in rows], "sessions": gone})
     elif remains:
@@ -354,7 +356,7 @@ def _delete_all(db: apsw.Connection, rows: list[SessionRow]) -> int:
     gone = 0
     for row in rows:
         with suppress(NotFound):  # it was deleted with its parent, or is named twice
-            gone += session_deletion.delete(db, row.id)
+            gone += session_deletion.delete_session(db, row.id)
     return gone
 
 
@@ -394,7 +396,7 @@ def stats(home: Home, as_json: bool) -> None:
     """Show totals of all stored sessions."""
     if not has_store(home):
         return emit({"sessions": 0}, _NONE_YET, as_json=as_json)
-    totals = _read(home, store.stats)
+    totals = _read(home, store.read_stats)
     if as_json:
         return emit_json(totals)
     usage = totals.usage

@@ -15,7 +15,7 @@ from whet.cli.attach import cap_text
 from whet.cli.wording import OWN_COMMAND
 from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Emit, ToolFinished, ToolProgress, ToolStarted
-from whet.contract.texts import tagged
+from whet.contract.texts import wrap_in_tag
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 
 RAN = "I ran this here myself:"
@@ -52,5 +52,5 @@ async def run_here(session: Session, command: str, emit: Emit) -> str:
         output = ToolOutput(error.message, error_kind=error.kind)
     took_s = session.clock.monotonic_s() - began_s
     emit(ToolFinished(_CALL, OWN_COMMAND, took_s, output.error_kind, output.exit_code, output.text[-400:]))
-    pasted = tagged("pasted", f"$ {command}\n{cap_text(output.text, _SHOWN_CHARS)}")
+    pasted = wrap_in_tag("pasted", f"$ {command}\n{cap_text(output.text, _SHOWN_CHARS)}")
     return f"{RAN}\n{pasted}"

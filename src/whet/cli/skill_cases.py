@@ -13,7 +13,7 @@ from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.memory import skill_store
-from whet.memory.cases import Replay, cases_of, replay, steps_of
+from whet.memory.cases import Replay, load_cases, parse_steps, replay
 from whet.memory.desk import LearningService
 
 
@@ -28,11 +28,11 @@ def skills_check(home: Home, name: str, as_json: bool) -> None:
     """
 
     async def read(learning: LearningService) -> tuple[list[str], list[Replay]]:
-        steps = steps_of(skill_store.load(learning.library, name).text)
+        steps = parse_steps(skill_store.load(learning.library, name).text)
         trusted = learning.changes.trusted_tools
 
         def work(connection: apsw.Connection) -> list[Replay]:
-            return [replay(steps, case) for case in cases_of(connection, learning.profile, name, trusted)]
+            return [replay(steps, case) for case in load_cases(connection, learning.profile, name, trusted)]
 
         return steps, await learning.database.read(work)
 

@@ -20,10 +20,10 @@ from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.contract.protocols import ModelReply, Provider
 from whet.memory import settling, skill_store
-from whet.memory.cases import SkillCase, cases_of
+from whet.memory.cases import SkillCase, load_cases
 from whet.memory.desk import LearningService
 from whet.memory.requests import SkillRequest
-from whet.memory.skill_changes import tree_hash
+from whet.memory.skill_changes import hash_tree
 from whet.store import learned
 
 
@@ -51,12 +51,12 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
         text, base_hash, cases = await _read(learning, name)
         # The clients of model servers and the search for steps: only this command needs them.
         from whet.app.models import Dialer  # noqa: PLC0415
-        from whet.app.parts import capped  # noqa: PLC0415
-        from whet.review.improving import improve, with_steps  # noqa: PLC0415
+        from whet.app.parts import cap_review_calls  # noqa: PLC0415
+        from whet.review.improving import improve, replace_steps  # noqa: PLC0415
 
         dialer = Dialer(settings, secrets)
         provider = dialer.connect_alone(settings.model)
-        provider = capped(provider, learning.database, learning.reader.clock, settings.wallet)
+        provider = cap_review_calls(provider, learning.database, learning.reader.clock, settings.wallet)
         loop = asyncio.get_running_loop()
 
         def ask(prompt: str) -> str:
@@ -81,7 +81,7 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
             return report, _lines(scores, "nothing is changed: no steps were better on the held-out cases")
         gain = f"improved on {len(cases)} cases, {len(result.held_out)} of them held out"
         request = SkillRequest(
-            "edit", name, content=with_steps(text, result.steps), base_hash=base_hash, reason=gain
+            "edit", name, content=replace_steps(text, result.steps), base_hash=base_hash, reason=gain
         )
         outcome = await learning.hand_in(request, Origin("user"))
         if not outcome.ok:
@@ -100,9 +100,9 @@ async def _read(learning: LearningService, name: str) -> tuple[str, str, list[Sk
     trusted = learning.changes.trusted_tools
 
     def work(connection: apsw.Connection) -> tuple[bool, str, list[SkillCase]]:
-        is_pinned = learned.mark(connection, learning.profile, name).pinned
-        now = tree_hash(settling.skill_hashes(connection, learning.profile, name))
-        return is_pinned, now, cases_of(connection, learning.profile, name, trusted)
+        is_pinned = learned.get_mark(connection, learning.profile, name).pinned
+        now = hash_tree(settling.read_skill_hashes(connection, learning.profile, name))
+        return is_pinned, now, load_cases(connection, learning.profile, name, trusted)
 
     is_pinned, base_hash, cases = await learning.database.read(work)
     if is_pinned or info is None or info.source != "home":

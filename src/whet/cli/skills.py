@@ -18,7 +18,7 @@ from whet.cli.skill_improve import skills_improve
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
-from whet.contract.texts import plural, typed_number
+from whet.contract.texts import parse_typed_number, plural
 from whet.memory import intake, skill_store
 from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake
@@ -43,11 +43,11 @@ def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
     """List skills, or those that fit WORDS."""
 
     async def read(learning: LearningService) -> tuple[list[SkillInfo], dict[str, Mark], dict[str, int]]:
-        marks = await learning.database.read(lambda db: learned.marks(db, learning.profile))
+        marks = await learning.database.read(lambda db: learned.list_marks(db, learning.profile))
         return (
             learning.library.all(),
             marks,
-            await learning.database.read(lambda db: learned.use_counts(db, learning.profile)),
+            await learning.database.read(lambda db: learned.count_uses(db, learning.profile)),
         )
 
     infos, marks, uses = with_learning(home, read)
@@ -111,7 +111,7 @@ def show(home: Home, name: str, file: str, as_json: bool) -> None:
 @home_and_json
 def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) -> None:
     """List changes to skills, or to the skill NAME; with a change's number, show its details."""
-    if name is not None and (number := typed_number(name)) is not None:
+    if name is not None and (number := parse_typed_number(name)) is not None:
         row = with_learning(home, lambda learning: learning.change(number))
         return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
@@ -121,7 +121,7 @@ def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) 
             rows = ledger.select(
                 db, limit, profile=learning.profile, kind="skill", item=name or "", states=states
             )
-            return rows, learned.uses(db, name=name or "", limit=limit) if name else []
+            return rows, learned.list_uses(db, name=name or "", limit=limit) if name else []
 
         return await learning.database.read(work)
 
@@ -232,7 +232,7 @@ def accept(home: Home, name: str) -> None:
     """Bring a waiting skill (quarantine, inbox) into force, by its NAME or a change's number."""
 
     async def work(learning: LearningService) -> list[LedgerRow]:
-        if (number := typed_number(name)) is not None:
+        if (number := parse_typed_number(name)) is not None:
             return [await learning.accept(number)]
         rows = await learning.database.read(
             lambda db: ledger.select(

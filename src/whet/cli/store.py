@@ -24,7 +24,7 @@ def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) ->
 
     The target has to be empty at the first run, and neither side may be in use during the copy.
     """
-    from whet.memory.known_copies import hand_over  # noqa: PLC0415 - only one command copies
+    from whet.memory.known_copies import copy_seen_files  # noqa: PLC0415 - only one command copies
     from whet.team.copy import CopiedTable  # noqa: PLC0415 - as above
     from whet.team.copy import copy as copy_store  # noqa: PLC0415 - as above
 
@@ -43,7 +43,7 @@ def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) ->
     ):
         source, target = (own_store, team) if to_url else (team, own_store)
         done: list[CopiedTable] = copy_store(source, target, show_progress)
-        hand_over(own_store, team, home, to_team=bool(to_url))
+        copy_seen_files(own_store, team, home, to_team=bool(to_url))
     rows = sum(table.rows for table in done)
     target_name = "the team's database" if to_url else str(home.database)
     copied = f"copied {plural(rows, 'row')} in {plural(len(done), 'table')} to {target_name}"

@@ -48,8 +48,8 @@ def find_session(db: apsw.Connection, name: str) -> SessionRow:
     Raises NotFound if no session matches.
     """
     if name:
-        return sessions.get(db, sessions.resolve(db, name))
-    latest = sessions.latest(db)
+        return sessions.get(db, sessions.resolve_id(db, name))
+    latest = sessions.find_latest(db)
     if latest is None:
         raise NotFound("there is no session yet", hint="begin one: whet")
     return latest

@@ -10,8 +10,8 @@ from whet.cli.output import emit, home_and_json
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import plural
-from whet.postgres.driver import has_password, needs_driver, shown
-from whet.store.database import team_url
+from whet.postgres.driver import has_password, hide_password, needs_driver
+from whet.store.database import read_team_url
 
 if TYPE_CHECKING:
     from whet.store.team_status import TeamStatus
@@ -39,7 +39,7 @@ def init(home: Home, url: str, as_json: bool) -> None:
     lines = [f"the team's database {result}"]
     if has_password(url):
         lines.append("Put its password into ~/.pgpass or PGPASSWORD: here it would stand in config.yaml.")
-    lines.append(f"Use it: whet config set store.url {shown(url) if has_password(url) else url}")
+    lines.append(f"Use it: whet config set store.url {hide_password(url) if has_password(url) else url}")
     emit({"applied": done}, "\n".join(lines), as_json=as_json)
 
 
@@ -67,13 +67,13 @@ def ask(home: Home, text: str, session: str, timeout_s: float, as_json: bool) ->
 @home_and_json
 def status(home: Home, as_json: bool) -> None:
     """Show whether the database answers, the active sessions and the queue."""
-    url, lease_s = team_url(home)
+    url, lease_s = read_team_url(home)
     if not url:
         raise NotFound("this home uses its own file, not a team's database", hint="whet team init URL")
     with needs_driver():
-        from whet.store.team_status import read  # noqa: PLC0415 - brings psycopg, an extra
+        from whet.store.team_status import read_status  # noqa: PLC0415 - brings psycopg, an extra
 
-        stats = read(url, lease_s)
+        stats = read_status(url, lease_s)
     emit(stats, "\n".join(_lines(stats)), as_json=as_json)
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from whet.app.build import App
 from whet.app.hosted import SessionHost
-from whet.app.people import Switchboard
+from whet.app.people import PersonRouter
 from whet.cli.launch import workspace_of
 from whet.cli.main import run_on_loop
 from whet.cli.output import emit_json
@@ -64,7 +64,7 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
     workspace = workspace_of(settings)
 
     async def go() -> None:
-        people = Switchboard()
+        people = PersonRouter()
         app = await App.start(
             home, settings, load_secrets(home, os.environ), people, workspace, source="team"
         )
@@ -138,7 +138,7 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
 
         def queue_turn(db: apsw.Connection) -> str:
             if session:
-                id_ = sessions.resolve(db, session)
+                id_ = sessions.resolve_id(db, session)
             else:
                 id_ = sessions.create(db, NewSession(clock.new_id(), source="team"), iso(clock.now())).id
             queue.ask(db, AskedTurn(turn_id, id_, text))
@@ -147,7 +147,7 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
         session_id = database.write_now(queue_turn)
         ended = _wait_for_end(queue, turn_id, timeout_s)
         key = database.read_now(lambda db: sessions.key_of(db, session_id))
-        answer = database.read_now(lambda db: turns.outcome(db, key, ended.turn)[2])
+        answer = database.read_now(lambda db: turns.read_outcome(db, key, ended.turn)[2])
     if as_json:
         emit_json(
             {

@@ -83,7 +83,7 @@ async def _find_learning(
     Raises NotFound if no session is named.
     """
     try:
-        full_id = await learning.database.read(lambda db: sessions.resolve(db, session_id))
+        full_id = await learning.database.read(lambda db: sessions.resolve_id(db, session_id))
     except NotFound:
         if not session_id.strip():
             raise

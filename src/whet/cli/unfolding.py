@@ -10,9 +10,9 @@ from whet.agent.session import Session
 from whet.cli import wording
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON, from_json, typed_number
+from whet.contract.texts import NOT_JSON, from_json, parse_typed_number
 from whet.store import facts
-from whet.store.export import messages
+from whet.store.export import iter_messages
 
 if TYPE_CHECKING:
     from whet.cli.chat_control import ChatControl
@@ -46,7 +46,7 @@ class WholeCall(msgspec.Struct, frozen=True):
 
 async def session_calls(database: StateDatabase, session: Session) -> list[WholeCall]:
     """Return every call of a session, oldest first."""
-    transcript = await database.read(lambda db: list(messages(db, session.id)))
+    transcript = await database.read(lambda db: list(iter_messages(db, session.id)))
     results = {message.tool_call_id: message for message in transcript if message.role == "tool"}
     return [WholeCall(call, results.get(call.id)) for message in transcript for call in message.tool_calls]
 
@@ -63,7 +63,7 @@ async def unfold(chat: ChatControl, number: int) -> None:
 
 async def show_calls(chat: ChatControl, arguments: str) -> None:
     """List the latest calls with their numbers, or show one in full."""
-    if (requested := typed_number(arguments)) is not None:
+    if (requested := parse_typed_number(arguments)) is not None:
         await unfold(chat, requested)
         return
     all_calls = await session_calls(chat.services.database, chat.session)
@@ -78,9 +78,9 @@ async def show_receipt(chat: ChatControl, arguments: str) -> None:
     Raises NotFound if the turn had none.
     """
     live = chat.session.log.live
-    requested = typed_number(arguments)
+    requested = parse_typed_number(arguments)
     turn = live.last_turn if requested is None else requested
-    turn_receipt = await chat.services.database.read(lambda db: facts.receipt(db, live.key, turn))
+    turn_receipt = await chat.services.database.read(lambda db: facts.build_receipt(db, live.key, turn))
     if turn_receipt is None:
         raise NotFound(f"turn {turn} changed, ran and sent nothing", hint="/receipt TURN shows another one")
     chat.say(

@@ -25,7 +25,7 @@ from whet.contract.texts import plural
 from whet.contract.tools import ToolSpec
 from whet.memory.effects import Effect
 from whet.stats import Interval
-from whet.store.calls import latest_tools
+from whet.store.calls import read_latest_tools_json
 from whet.store.database import StateDatabase
 from whet.tools.registry import read_specs
 from whet.warm.compose import BuildOptions
@@ -171,7 +171,7 @@ def label(home: Home, again: bool, as_json: bool) -> None:
 def import_(home: Home, file: Path, name: str) -> None:
     """Copy a template from FILE, ours or the plain format. Read it first: it will open your sessions."""
     with _open_templates(home) as templates:
-        template = templates.bring_in(file, name)
+        template = templates.import_file(file, name)
     examples = plural(len(template.examples), "example")
     click.echo(f"imported {template.name}: {examples}; look at it with whet warm show {template.name}")
 
@@ -209,7 +209,7 @@ def _tools_of(database: StateDatabase) -> dict[str, ToolSpec] | None:
 
     They are those of the newest session with tools.
     """
-    tools_json = database.read_now(latest_tools)
+    tools_json = database.read_now(read_latest_tools_json)
     return {spec.name: spec for spec in read_specs(tools_json.encode())} or None
 
 

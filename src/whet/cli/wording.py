@@ -50,9 +50,9 @@ def printable(text: str) -> str:
 def exact(text: str) -> str:
     """Return `text` with look-alikes marked and with control and invisible characters escaped, as every other
     interface shows it. Tabs and newlines stay."""
-    from whet.visible import spelled  # noqa: PLC0415 - 10 ms of tables, for what is rarely shown
+    from whet.visible import escape_characters  # noqa: PLC0415 - 10 ms of tables, for what is rarely shown
 
-    return spelled(text, keeps="\n\t")
+    return escape_characters(text, keeps="\n\t")
 
 
 def columns(text: str) -> int:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from whet.config import paths
-from whet.config.fields import Field, Value, read_text, show
-from whet.config.load import SettingOrigin, check_file, known, parse_file
+from whet.config.fields import Field, Value, format_value, read_text
+from whet.config.load import SettingOrigin, check_file, find_field, parse_file
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
-from whet.contract.texts import nameless
+from whet.contract.texts import strip_credentials
 
 if TYPE_CHECKING:
     from whet.config.yaml_file import SectionNode, Span, YamlEntry
@@ -46,19 +46,19 @@ def set_value(home: Home, key: str, text: str) -> SettingChange:
     On return it is on disk. Raises ConfigError if the key is unknown, the value is not allowed, or the
     file is broken or can't be edited by line.
     """
-    field = known(key)
+    field = find_field(key)
     try:
         value = read_text(field, text)
     except ValueError as error:
         raise ConfigError(
-            f"{key} can't be {nameless(text)!r}; {error}", hint=f"whet config why {key}"
+            f"{key} can't be {strip_credentials(text)!r}; {error}", hint=f"whet config why {key}"
         ) from error
     return _apply(home, field, value)
 
 
 def unset_value(home: Home, key: str) -> SettingChange:
     """Remove a setting from config.yaml, so that the default applies. Raises as set_value does."""
-    return _apply(home, known(key), None)
+    return _apply(home, find_field(key), None)
 
 
 def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SettingChange:
@@ -67,18 +67,18 @@ def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[
     setting = check_file(home, paths.read_small(home.config) or "").get(key)
     before = setting.value if setting and isinstance(setting.value, tuple) else ()
     remaining = [item for item in before if item not in remove]
-    return _apply(home, known(key), tuple(dict.fromkeys([*remaining, *add])))
+    return _apply(home, find_field(key), tuple(dict.fromkeys([*remaining, *add])))
 
 
-def put_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> bool:
+def set_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> bool:
     """Write one named entry of a table, one field a line. Returns True if it replaced an entry.
 
     Raises ConfigError as set_value does.
     """
     if replaces := name in _parts(home, key):
         remove_part(home, key, name)
-    parts = {**_parts(home, key), name: _textual(part)}
-    lines = [f"{_quoted(name)}:", *(f"  {field}: {_yaml_part(value)}" for field, value in part.items())]
+    parts = {**_parts(home, key), name: _to_text_scalars(part)}
+    lines = [f"{_quote(name)}:", *(f"  {field}: {_yaml_part(value)}" for field, value in part.items())]
     _apply_table(home, key, parts, lines, "")
     return replaces
 
@@ -117,69 +117,80 @@ def _apply_table(
         block = "\n".join([f"{field_name}:", *(f"    {line}" for line in added)])
         new = page.insert(section, block) if section else page.append_section(section_name, block)
     else:
-        new = _edited(home, old, known(key), text)
-    _insist(home, new, key, before, text)
+        new = _edit_text(home, old, find_field(key), text)
+    _require_only_change(home, new, key, before, text)
     home.ensure()
-    paths.replace(home.config, new, mode=paths.mode_of(home.config) or _MODE)
+    paths.replace_file(home.config, new, mode=paths.read_mode(home.config) or _MODE)
 
 
-def _textual(value: object) -> object:
+def _to_text_scalars(value: object) -> object:
     """Return a value as the file's reader would: every scalar as text."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
-        return {key: _textual(inner) for key, inner in fields.items()}
+        return {key: _to_text_scalars(inner) for key, inner in fields.items()}
     if isinstance(value, list | tuple):
-        return [_textual(item) for item in cast("Sequence[object]", value)]
-    return show(value) if isinstance(value, str | int | float | bool) else str(value)
+        return [_to_text_scalars(item) for item in cast("Sequence[object]", value)]
+    return format_value(value) if isinstance(value, str | int | float | bool) else str(value)
 
 
 def _yaml_part(value: object) -> str:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
-        return "{" + ", ".join(f"{_quoted(key)}: {_yaml_part(inner)}" for key, inner in fields.items()) + "}"
+        return "{" + ", ".join(f"{_quote(key)}: {_yaml_part(inner)}" for key, inner in fields.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_yaml_part(item) for item in cast("Sequence[object]", value)) + "]"
-    return _quoted(value) if isinstance(value, str) else str(_textual(value))
+    return _quote(value) if isinstance(value, str) else str(_to_text_scalars(value))
 
 
 def _apply(home: Home, field: Field, value: Value | None) -> SettingChange:
     old = paths.read_small(home.config) or ""
     before = check_file(home, old)
-    new = _edited(home, old, field, value)
+    new = _edit_text(home, old, field, value)
     change = SettingChange(field.key, before[field.key].value if field.key in before else None, value)
     if change.before == value and (value is not None or new == old):
         return change
-    _insist(home, new, field.key, before, value)
+    _require_only_change(home, new, field.key, before, value)
     home.ensure()
-    paths.replace(home.config, new, mode=paths.mode_of(home.config) or _MODE)
+    paths.replace_file(home.config, new, mode=paths.read_mode(home.config) or _MODE)
     return change
 
 
-def _insist(home: Home, new: str, key: str, before: dict[str, SettingOrigin], value: Value | None) -> None:
-    expected = {name: _flat(known(name), origin.value) for name, origin in before.items() if name != key}
+def _require_only_change(
+    home: Home, new: str, key: str, before: dict[str, SettingOrigin], value: Value | None
+) -> None:
+    expected = {
+        name: _normalize(find_field(name), origin.value) for name, origin in before.items() if name != key
+    }
     if value is not None:
-        expected[key] = _flat(known(key), value)
+        expected[key] = _normalize(find_field(key), value)
     try:
-        got = {name: _flat(known(name), setting.value) for name, setting in check_file(home, new).items()}
+        got = {
+            name: _normalize(find_field(name), setting.value)
+            for name, setting in check_file(home, new).items()
+        }
     except ConfigError:
         got = {}
     if got != expected:
-        raise _by_hand(home, key)
+        raise _manual_edit_error(home, key)
 
 
-def _by_hand(home: Home, key: str) -> ConfigError:
+def _manual_edit_error(home: Home, key: str) -> ConfigError:
     return ConfigError(
         f"{home.config} is written in a way that can't be edited by line",
         hint=f"set {key} by hand: whet config edit",
     )
 
 
-def _flat(field: Field, value: Value) -> Value:
+def _normalize(field: Field, value: Value) -> Value:
     """Return a value for comparison. A table has the same spelling whether it came from JSON or YAML."""
-    return json.dumps(_textual(json.loads(str(value))), sort_keys=True) if field.kind == "table" else value
+    return (
+        json.dumps(_to_text_scalars(json.loads(str(value))), sort_keys=True)
+        if field.kind == "table"
+        else value
+    )
 
 
-def _edited(home: Home, old: str, field: Field, value: Value | None) -> str:
+def _edit_text(home: Home, old: str, field: Field, value: Value | None) -> str:
     section_name, _, name = field.key.partition(".")
     page = _Page(old)
     section = next((s for s in parse_file(home, old) if s.name == section_name), None)
@@ -188,7 +199,7 @@ def _edited(home: Home, old: str, field: Field, value: Value | None) -> str:
         try:
             return page.remove(section, entry) if value is None else page.put(entry, _yaml(field, value))
         except _NoColon:
-            raise _by_hand(home, field.key) from None
+            raise _manual_edit_error(home, field.key) from None
     if value is None:
         return old
     line = f"{name}: {_yaml(field, value)}"
@@ -199,11 +210,11 @@ def _yaml(field: Field, value: Value) -> str:
     if field.kind == "table":
         return str(value)  # JSON is YAML
     if isinstance(value, tuple):
-        return "[" + ", ".join(_quoted(item) for item in value) + "]"
-    return _quoted(value) if isinstance(value, str) else show(value)
+        return "[" + ", ".join(_quote(item) for item in value) + "]"
+    return _quote(value) if isinstance(value, str) else format_value(value)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT:
         return text
     # JSON's escapes are valid in YAML's double quotes; characters that YAML treats as line ends must be

@@ -25,7 +25,7 @@ from whet.contract.texts import from_json, from_values
 Kind = Literal["text", "whole number", "number", "yes or no", "choice", "list", "table"]
 Value = str | int | float | bool | tuple[str, ...]
 """The value of a setting. A table is the text of a JSON object here, in whatever form it was written."""
-_LARGEST = 10**12
+_MAX_NUMBER = 10**12
 """The largest number: 30,000 years in seconds. Larger numbers fit neither a clock nor a database."""
 _YES = {
     "true": True,
@@ -171,7 +171,7 @@ def _number(field: Field, text: str) -> float | int | None:
         number = int(text) if field.kind == "whole number" else float(text)
     except ValueError:
         return None
-    return number if field.minimum <= number <= _LARGEST else None
+    return number if field.minimum <= number <= _MAX_NUMBER else None
 
 
 def split_list(text: str) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in items if item.strip())
 
 
-def show(value: Value) -> str:
+def format_value(value: Value) -> str:
     """Format a value for a person, in the form that `whet config set` reads."""
     if isinstance(value, tuple):
         return ", ".join(value)
@@ -202,7 +202,7 @@ def show(value: Value) -> str:
     return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def nearest(word: str, candidates: Sequence[str]) -> str:
+def find_nearest(word: str, candidates: Sequence[str]) -> str:
     """Return the candidate that `word` most likely meant, or "". A key's last part is compared too."""
     close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     if close:
@@ -213,7 +213,7 @@ def nearest(word: str, candidates: Sequence[str]) -> str:
 
 
 @cache
-def helps() -> dict[str, str]:
+def help_texts() -> dict[str, str]:
     """Return each setting's help, the docstring under its field, or the section's if a field has none."""
     tree = ast.parse(inspect.getsource(schema))
     by_class = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -12,26 +12,26 @@ from typing import Any, cast
 from whet.contract.errors import ConfigError
 
 _PLAIN = r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[\]{}>|*&!%@`#,?:-][^\n]*|-?\d[\w.]*)$"
-_LARGEST_CHARS = 8_000
-_DEEPEST = 5
+_MAX_CHARS = 8_000
+_MAX_DEPTH = 5
 
 
-def split(text: str, what: str) -> tuple[str, str]:
+def split_front_matter(text: str, label: str) -> tuple[str, str]:
     """Return the front matter and the body. Raises ConfigError if the text has no front matter; `label` names
     it in the message."""
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
-        raise ConfigError(f"{what} has no front matter", hint="begin it with ---, name, description, ---")
+        raise ConfigError(f"{label} has no front matter", hint="begin it with ---, name, description, ---")
     for number, line in enumerate(lines[1:], 1):
         if line.rstrip() == "---":
             return "\n".join(lines[1:number]), "\n".join(lines[number + 1 :]).strip("\n")
     raise ConfigError("the front matter has no end", hint="close it with a line ---")
 
 
-def fields(text: str) -> dict[str, Any]:
+def read_fields(text: str) -> dict[str, Any]:
     """Return the front matter's fields. Raises ConfigError, with the line if it is not valid YAML."""
-    if len(text) > _LARGEST_CHARS:
-        raise ConfigError(f"the front matter has more than {_LARGEST_CHARS:,} characters")
+    if len(text) > _MAX_CHARS:
+        raise ConfigError(f"the front matter has more than {_MAX_CHARS:,} characters")
     parsed: dict[str, Any] = {}
     for line in text.split("\n"):
         if not line.strip():
@@ -47,7 +47,7 @@ def _parse(text: str) -> dict[str, Any]:
     from whet.config import yaml_file  # noqa: PLC0415 - 35 ms of CPU, and most files don't need it
 
     # The front matter begins on the file's second line.
-    values: object = yaml_file.values(f"\n{text}", "the front matter", _DEEPEST)
+    values: object = yaml_file.load_values(f"\n{text}", "the front matter", _MAX_DEPTH)
     if not isinstance(values, dict):
         raise ConfigError("the front matter must hold fields such as `name: ...`")
     return {str(key): value for key, value in cast("dict[Any, Any]", values).items()}

@@ -17,7 +17,7 @@ import msgspec
 
 from whet.config.model_servers import SERVERS
 from whet.config.schema import FallbackSettings, JudgeSettings, ModelSettings, ReviewSettings, SearchSettings
-from whet.contract.texts import PORTS, parts_of
+from whet.contract.texts import PORTS, split_http_url
 
 _LOOPBACK = ("localhost", "::1")
 
@@ -40,21 +40,21 @@ _ALL_HOMES = {**HOMES, **SEARCH_HOMES}
 _OWNERS = {key: home.url for home in _ALL_HOMES.values() for key in home.keys}
 
 
-def origin(url: str) -> tuple[str, str, int] | None:
+def parse_origin(url: str) -> tuple[str, str, int] | None:
     """Return the scheme, host and port that the HTTP client connects to, or None if it is no http(s) URL."""
-    parts = parts_of(url)
+    parts = split_http_url(url)
     if parts is None or not parts.hostname:
         return None
     return parts.scheme, parts.hostname, parts.port or PORTS[parts.scheme]
 
 
-def is_theirs(url: str, root: str) -> bool:
+def is_same_server(url: str, root: str) -> bool:
     """Return whether `url` leads to the server at `root` or to a subdomain of it, with the same scheme and
     port.
 
     A platform's own files and sockets are on such hosts and need its token.
     """
-    root_origin, url_origin = origin(root), origin(re.sub(r"^ws(s?)://", r"http\1://", url))
+    root_origin, url_origin = parse_origin(root), parse_origin(re.sub(r"^ws(s?)://", r"http\1://", url))
     if (
         root_origin is None
         or url_origin is None
@@ -64,15 +64,15 @@ def is_theirs(url: str, root: str) -> bool:
     return url_origin[1] == root_origin[1] or url_origin[1].endswith(f".{root_origin[1]}")
 
 
-def is_this_machine(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     """Return whether a URL leads to this machine's loopback."""
-    url_origin = origin(url)
+    url_origin = parse_origin(url)
     return url_origin is not None and (
         url_origin[1] in _LOOPBACK or bool(re.fullmatch(r"127(\.\d{1,3}){3}", url_origin[1]))
     )
 
 
-def goes_home(name: str, url: str) -> bool:
+def belongs_to_provider(name: str, url: str) -> bool:
     """Return whether the key in the variable `name` may be sent to `url` without being paired with it in
     config.yaml.
 
@@ -80,7 +80,7 @@ def goes_home(name: str, url: str) -> bool:
     to the server configured with it.
     """
     owner = _OWNERS.get(re.sub(r"_\d+$", "", name))
-    return owner is None or origin(owner) == origin(url)
+    return owner is None or parse_origin(owner) == parse_origin(url)
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -100,33 +100,39 @@ def key_names(model: ModelSettings) -> tuple[str, ...]:
     if configured and model.base_url:
         return configured
     address = model.base_url or home.url
-    return tuple(name for name in configured or home.keys if goes_home(name, address))
+    return tuple(name for name in configured or home.keys if belongs_to_provider(name, address))
 
 
-def search_server(search: SearchSettings) -> KeyHome:
+def find_search_server(search: SearchSettings) -> KeyHome:
     """Return a search engine's address, empty if unknown, and the variables whose keys may be sent there."""
     home = SEARCH_HOMES.get(search.provider, KeyHome(""))
     address = search.base_url or home.url
     configured = split_names(search.api_key_env)
     if configured and search.base_url:  # settings are paired only if one layer sets both
         return KeyHome(address, configured)
-    return KeyHome(address, tuple(name for name in configured or home.keys if goes_home(name, address)))
+    return KeyHome(
+        address, tuple(name for name in configured or home.keys if belongs_to_provider(name, address))
+    )
 
 
-def withheld(model: ModelSettings) -> tuple[str, ...]:
+def list_withheld_names(model: ModelSettings) -> tuple[str, ...]:
     """Return the variables that would hold the provider's keys but must not be sent to this address."""
     sent = key_names(model)
     candidates = split_names(model.api_key_env) or HOMES.get(model.provider, KeyHome("")).keys
     return tuple(name for name in candidates if name not in sent)
 
 
-def beside(model: ModelSettings, other: FallbackSettings | ReviewSettings | JudgeSettings) -> ModelSettings:
+def derive_second_model(
+    model: ModelSettings, other: FallbackSettings | ReviewSettings | JudgeSettings
+) -> ModelSettings:
     """Return the settings of a second model. It inherits the first one's server if it names none."""
     if other.provider or other.base_url:
         server = (other.provider, other.base_url, other.format, other.api_key_env)
     else:
         address = model.base_url or HOMES.get(model.provider, KeyHome("")).url
-        usable = ",".join(name for name in split_names(other.api_key_env) if goes_home(name, address))
+        usable = ",".join(
+            name for name in split_names(other.api_key_env) if belongs_to_provider(name, address)
+        )
         wire = other.format if other.format != "auto" else model.format
         server = (model.provider, model.base_url, wire, usable or model.api_key_env)
     return msgspec.structs.replace(
@@ -141,7 +147,7 @@ def beside(model: ModelSettings, other: FallbackSettings | ReviewSettings | Judg
     )
 
 
-class Named(msgspec.Struct, frozen=True):
+class ServerBlock(msgspec.Struct, frozen=True):
     """A block's settings of its server, each with the strength of the layer that sets it: 0 default, 1
     config.yaml, 2 the environment, 3 a flag."""
 
@@ -166,22 +172,22 @@ class Named(msgspec.Struct, frozen=True):
         return self.base_url[1] if self.base_url[0] else self.provider[1]
 
 
-class Settled(msgspec.Struct, frozen=True):
+class SettledBlock(msgspec.Struct, frozen=True):
     """The result of settling a block: the fields that no longer apply, by name, with their new values, and a
     notice for the person if a key is withheld."""
 
-    block: Named
+    block: ServerBlock
     changed: Mapping[str, str]
     note: str = ""
 
 
-def settle(section: str, named: Named, first: Named | None = None) -> Settled:
+def settle(section: str, raw_block: ServerBlock, first: ServerBlock | None = None) -> SettledBlock:
     """Let the strongest layer that names a server decide on it alone, and drop keys that belong to another
     server.
 
     `first` is the settled block of the first model, whose server this one inherits if it names none.
     """
-    block, dropped = _one_server(named)
+    block, dropped = _select_server(raw_block)
     server_block = block if block.names_server or first is None else first
     names = split_names(block.api_key_env[0])
     is_paired = block.base_url[0] and block.base_url[1] == block.api_key_env[1] == 1
@@ -190,43 +196,45 @@ def settle(section: str, named: Named, first: Named | None = None) -> Settled:
     elif is_paired:
         usable = names
     else:
-        usable = tuple(name for name in names if goes_home(name, server_block.address))
+        usable = tuple(name for name in names if belongs_to_provider(name, server_block.address))
     if usable != names:
         block = msgspec.structs.replace(block, api_key_env=(",".join(usable), server_block.strength))
         dropped["api_key_env"] = ",".join(usable)
-    lost = _lost(named, block, [name for name in names if name not in usable])
-    return Settled(
-        block, dropped, _note(section, server_block, lost) if lost and server_block.address else ""
+    lost = _find_unsent(raw_block, block, [name for name in names if name not in usable])
+    return SettledBlock(
+        block, dropped, _unsent_notice(section, server_block, lost) if lost and server_block.address else ""
     )
 
 
-def _one_server(named: Named) -> tuple[Named, dict[str, str]]:
+def _select_server(raw_block: ServerBlock) -> tuple[ServerBlock, dict[str, str]]:
     """Drop the provider, address and format of layers weaker than the one that names the server."""
     dropped: dict[str, str] = {}
-    provider, base_url = named.provider, named.base_url
+    provider, base_url = raw_block.provider, raw_block.base_url
     if base_url[0] and provider[0] and base_url[1] > provider[1]:
         provider, dropped["provider"] = ("", base_url[1]), ""
     elif base_url[0] and provider[0] in _ALL_HOMES and provider[1] > base_url[1]:
         base_url, dropped["base_url"] = ("", provider[1]), ""
-    block = msgspec.structs.replace(named, provider=provider, base_url=base_url)
-    if named.format[0] != "auto" and named.format[1] < block.strength:
+    block = msgspec.structs.replace(raw_block, provider=provider, base_url=base_url)
+    if raw_block.format[0] != "auto" and raw_block.format[1] < block.strength:
         block = msgspec.structs.replace(block, format=("auto", block.strength))
         dropped["format"] = "auto"
     return block, dropped
 
 
-def _lost(named: Named, block: Named, names: Sequence[str]) -> tuple[str, ...]:
+def _find_unsent(raw_block: ServerBlock, block: ServerBlock, names: Sequence[str]) -> tuple[str, ...]:
     """Return the variables that a person might expect to be sent although they are not."""
     if names:
         return tuple(names)
     if block.api_key_env[0]:
         return ()
-    keys = _ALL_HOMES.get(named.provider[0], KeyHome("")).keys
-    return tuple(key for key in keys if not goes_home(key, block.address)) if block.base_url[0] else ()
+    keys = _ALL_HOMES.get(raw_block.provider[0], KeyHome("")).keys
+    return (
+        tuple(key for key in keys if not belongs_to_provider(key, block.address)) if block.base_url[0] else ()
+    )
 
 
-def _note(section: str, place: Named, lost: Sequence[str]) -> str:
-    where = origin(place.address)
+def _unsent_notice(section: str, server_block: ServerBlock, lost: Sequence[str]) -> str:
+    where = parse_origin(server_block.address)
     host = f"{where[1]}:{where[2]}" if where else "this address"
     explanation = "belong to another server" if len(lost) > 1 else "belongs to another server"
     return (

@@ -21,7 +21,7 @@ class _Ring(Protocol):
     def set_password(self, service_name: str, username: str, password: str) -> None: ...
 
 
-def is_there() -> bool:
+def is_available() -> bool:
     """Return whether the extra is installed and this system has a usable keyring."""
     if find_spec("keyring") is None:
         return False
@@ -30,18 +30,18 @@ def is_there() -> bool:
     return float(getattr(keyring.get_keyring(), "priority", 0)) > 0
 
 
-def put(home: Home, name: str, value: str) -> None:
+def store_key(home: Home, name: str, value: str) -> None:
     """Store a key of this home in the keyring. Raises ConfigError."""
-    ring, fails = _ring()
+    ring, fails = _open_ring()
     try:
         ring.set_password(_service(home), name, value)
     except fails as error:
         raise ConfigError(f"the keyring did not take {name}: {error}", hint="unlock it") from error
 
 
-def fetch(home: Home, name: str) -> str:
+def read_key(home: Home, name: str) -> str:
     """Return a key of this home from the keyring. Raises ConfigError if it can't be read."""
-    ring, fails = _ring()
+    ring, fails = _open_ring()
     try:
         key_text = ring.get_password(_service(home), name)
     except fails as error:
@@ -52,7 +52,7 @@ def fetch(home: Home, name: str) -> str:
     return key_text
 
 
-def _ring() -> tuple[_Ring, tuple[type[Exception], ...]]:
+def _open_ring() -> tuple[_Ring, tuple[type[Exception], ...]]:
     """Return the keyring, and the exceptions that it raises when it fails."""
     if find_spec("keyring") is None:
         raise ConfigError(

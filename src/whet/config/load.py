@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.config.fields import Field, Value, fields, nearest, read_text, sections
-from whet.config.key_hosts import Named, settle
+from whet.config.fields import Field, Value, fields, find_nearest, read_text, sections
+from whet.config.key_hosts import ServerBlock, settle
 from whet.config.paths import Home, read_small
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
-from whet.contract.texts import from_values, nameless
+from whet.contract.texts import from_values, strip_credentials
 
 if TYPE_CHECKING:
     from whet.config.yaml_file import SectionNode
@@ -72,7 +72,9 @@ def load(
         overridden[key] = tuple(settings[1:])
     notes = tuple(_settle_servers(chosen, overridden))
     origins = {key: setting.origin for key, setting in chosen.items()}
-    return LoadedSettings(_assemble(chosen), origins, overridden, (*_strangers(environ), *notes))
+    return LoadedSettings(
+        _assemble(chosen), origins, overridden, (*_unknown_variable_notices(environ), *notes)
+    )
 
 
 def _settle_servers(
@@ -80,14 +82,14 @@ def _settle_servers(
 ) -> Iterator[str]:
     """Withhold keys from servers that they don't belong to, changing `chosen` and `overridden`. Yields
     notices for the person."""
-    first: Named | None = None
+    first: ServerBlock | None = None
     for section in ("model", "fallback", "review", "judge", "search"):
         available = chosen | {"search.format": SettingOrigin("auto", "default")}
-        parts = {name: available[f"{section}.{name}"] for name in Named.__struct_fields__}
+        parts = {name: available[f"{section}.{name}"] for name in ServerBlock.__struct_fields__}
         if section == "search":
             first = None
         settled = settle(
-            section, Named(*((str(part.value), _strength(part)) for part in parts.values())), first
+            section, ServerBlock(*((str(part.value), _strength(part)) for part in parts.values())), first
         )
         first = first or settled.block
         for name, value in settled.changed.items():
@@ -131,12 +133,14 @@ def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:
     settings: dict[str, SettingOrigin] = {}
     for section in parse_file(home, text):
         if section.name not in sections():
-            raise _unknown(section.name, list(sections()), f"{home.config.name} line {section.key.line + 1}")
+            raise _unknown_key_error(
+                section.name, list(sections()), f"{home.config.name} line {section.key.line + 1}"
+            )
         for entry in section.entries:
             where = f"{home.config.name} line {entry.line}"
             key = f"{section.name}.{entry.name}"
             if key not in fields():
-                raise _unknown(key, list(fields()), where)
+                raise _unknown_key_error(key, list(fields()), where)
             if entry.value is not None:
                 settings[key] = SettingOrigin(_convert(fields()[key], entry.value, where), where)
     return settings
@@ -160,13 +164,13 @@ def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, SettingOrigi
             continue
         where = f"flag {FLAGS.get(key) or '--' + key.rpartition('.')[2].replace('_', '-')}"
         texts = tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else str(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] (a flag's list is checked item by item)
-        yield key, SettingOrigin(_convert(known(key), texts, where), where)
+        yield key, SettingOrigin(_convert(find_field(key), texts, where), where)
 
 
-def known(key: str) -> Field:
+def find_field(key: str) -> Field:
     """Return the field of `key`. Raises ConfigError with the nearest key."""
     if key not in fields():
-        raise _unknown(key, list(fields()), "")
+        raise _unknown_key_error(key, list(fields()), "")
     return fields()[key]
 
 
@@ -175,26 +179,26 @@ def _convert(spec: Field, value: str | tuple[str, ...], where: str) -> Value:
     if isinstance(value, tuple) and spec.kind == "list" and all(map(spec.takes, value)):
         return value
     if isinstance(value, tuple) or (in_file and spec.kind == "list"):
-        raise _wrong(spec, value, where)
+        raise _bad_value_error(spec, value, where)
     try:
         return read_text(spec, value)
     except ValueError as error:
         if spec.kind == "table":
             message = f"{where}: {spec.key}: {error}"
             raise ConfigError(message, hint=f"whet config why {spec.key}") from error
-        raise _wrong(spec, value, where) from error
+        raise _bad_value_error(spec, value, where) from error
 
 
-def _wrong(spec: Field, value: str | tuple[str, ...], where: str) -> ConfigError:
-    value_text = nameless(f"[{', '.join(value)}]" if isinstance(value, tuple) else value)
+def _bad_value_error(spec: Field, value: str | tuple[str, ...], where: str) -> ConfigError:
+    value_text = strip_credentials(f"[{', '.join(value)}]" if isinstance(value, tuple) else value)
     value_text = value_text if len(value_text) <= 60 else value_text[:60] + "..."
     return ConfigError(
         f"{where}: {spec.key} is {value_text!r}; allowed: {spec.allowed}", hint=f"whet config why {spec.key}"
     )
 
 
-def _unknown(key: str, candidates: list[str], where: str) -> ConfigError:
-    close = nearest(key, candidates)
+def _unknown_key_error(key: str, candidates: list[str], where: str) -> ConfigError:
+    close = find_nearest(key, candidates)
     prefix = f"{where}: " if where else ""
     last = key.rpartition(".")[2].lower()
     if last.endswith(("api_key", "apikey", "token", "secret", "password")):
@@ -203,10 +207,10 @@ def _unknown(key: str, candidates: list[str], where: str) -> ConfigError:
     return ConfigError(f"{prefix}{key} is not a setting", hint=hint)
 
 
-def _strangers(environ: Mapping[str, str]) -> Iterator[str]:
+def _unknown_variable_notices(environ: Mapping[str, str]) -> Iterator[str]:
     variables = {spec.variable for spec in fields().values()}
     prefixes = tuple(f"WHET_{section.upper()}_" for section in sections())
     for name in sorted(environ):
         if name.startswith(prefixes) and name not in variables and name not in NOT_SETTINGS:
-            close = nearest(name, sorted(variables))
+            close = find_nearest(name, sorted(variables))
             yield f"environment {name} is not a setting" + (f"; did you mean {close}?" if close else "")

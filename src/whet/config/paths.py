@@ -19,7 +19,7 @@ import msgspec
 
 from whet.contract.errors import ConfigError, StoreUnwritable
 
-LARGEST_BYTES = 256 * 1024
+MAX_SMALL_BYTES = 256 * 1024
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -121,11 +121,11 @@ def find_home(profile: str = "") -> Home:
 
 def read_small(path: Path) -> str | None:
     """Return the text of `path`, or None if there is no file. Raises ConfigError for anything else."""
-    raw = read_whole(path, LARGEST_BYTES)
-    return None if raw is None else as_text(raw, path)
+    raw = read_file_bytes(path, MAX_SMALL_BYTES)
+    return None if raw is None else decode_text(raw, path)
 
 
-def read_whole(path: Path, limit_bytes: int, *, through_links: bool = True) -> bytes | None:
+def read_file_bytes(path: Path, limit_bytes: int, *, through_links: bool = True) -> bytes | None:
     """Return the bytes of `path`, or None if there is no file. Raises ConfigError for anything else, for a
     file larger than the limit, and for a link if `through_links` is False."""
     # Not a plain open: a named pipe under that name would block it for ever.
@@ -160,7 +160,7 @@ def read_whole(path: Path, limit_bytes: int, *, through_links: bool = True) -> b
     return raw
 
 
-def as_text(raw: bytes, path: Path) -> str:
+def decode_text(raw: bytes, path: Path) -> str:
     """Decode the bytes of `path`. Raises ConfigError with the line."""
     try:
         return raw.decode("utf-8-sig")
@@ -169,7 +169,7 @@ def as_text(raw: bytes, path: Path) -> str:
         raise ConfigError(f"{path} line {line} is not UTF-8 text", hint="save the file as UTF-8") from error
 
 
-def replace(path: Path, text: str, *, mode: int) -> None:
+def replace_file(path: Path, text: str, *, mode: int) -> None:
     """Replace the file's content by `text` with `mode`. On return it is on disk, and never half of it.
 
     Raises ConfigError if the folder can't be written.
@@ -179,7 +179,7 @@ def replace(path: Path, text: str, *, mode: int) -> None:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = target.with_name(f".{target.name}.{os.getpid()}-{time.monotonic_ns()}")
         try:
-            fill(temporary, text.encode(), mode)
+            write_new_file(temporary, text.encode(), mode)
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -190,7 +190,7 @@ def replace(path: Path, text: str, *, mode: int) -> None:
         ) from error
 
 
-def fill(path: Path, content: bytes, mode: int) -> None:
+def write_new_file(path: Path, content: bytes, mode: int) -> None:
     """Create a new file with `mode` and this content, durable on return. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with open(os.open(path, flags, mode), "wb") as file:
@@ -201,7 +201,7 @@ def fill(path: Path, content: bytes, mode: int) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Generator[None]:
+def lock_folder(folder: Path) -> Generator[None]:
     """Lock a folder against our other processes, but not against people. Creates the folder if needed. Raises
     StoreUnwritable."""
     try:
@@ -227,7 +227,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def mode_of(path: Path) -> int | None:
+def read_mode(path: Path) -> int | None:
     """Return the permission bits of `path`, or None if it does not exist."""
     try:
         return stat.S_IMODE(path.stat().st_mode)

@@ -76,7 +76,7 @@ _NO_SECRET = re.compile(
     r"|redacted|hidden|secret|password|token|your[\w-]*|x{3,}|\*{3,}|\.{3,}|<[^>]*>?|\{+[^}]*\}*|\$[\w({].*|%\w.*"
     r"|env[.:\[(].*|os\.environ.*|process\.env.*|\[?redacted\]?|\[email\]?)"
 )
-_SAID = re.compile(
+_PROSE_SECRET = re.compile(
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key"
     r"|auth[ _-]?key|credential|pin)\b"
     r"(?:\s+(?:is|for\s+\S+\s+is))?\s*(?:[:=]\s*"
@@ -92,14 +92,14 @@ def redact(text: str, *, home: str = "") -> str:
     `home` is a home folder that is not below /home, /Users or /root. Applying it twice changes nothing
     more.
     """
-    text = secrets_masked(text)
+    text = mask_secrets(text)
     text = _EMAIL.sub(EMAIL, text)
     if len(home) > 1 and home in text:
         text = re.sub(re.escape(home.rstrip("/")) + r"(?![\w.-])", "~", text)
     return _HOMES.sub("~", text)
 
 
-def secrets_masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return `text` with every recognised secret as [REDACTED], and nothing else changed."""
     text = mask(text)
     for pattern, change in _RULES:
@@ -107,11 +107,11 @@ def secrets_masked(text: str) -> str:
     return text
 
 
-def secret_said(text: str) -> str:
+def describe_secret(text: str) -> str:
     """Return the kind of secret in a text, including one described in prose, or an empty string."""
     if holds_secret(text):
         return "a key or a password"
-    if _SAID.search(text):
+    if _PROSE_SECRET.search(text):
         return "what looks like a password or a key"
     if any(_is_card(match[0]) for match in _CARD.finditer(text)):
         return "what looks like a card number"
@@ -120,70 +120,70 @@ def secret_said(text: str) -> str:
 
 def holds_secret(text: str) -> bool:
     """Return whether `mask_secrets` would change the text."""
-    return secrets_masked(text) != text
+    return mask_secrets(text) != text
 
 
-def _shell(found: re.Match[str]) -> str:
-    return found[0] if _is_no_secret(found[3]) else f"{found[1]}{found[2]}{MASK}"
+def _mask_shell(match: re.Match[str]) -> str:
+    return match[0] if _is_no_secret(match[3]) else f"{match[1]}{match[2]}{MASK}"
 
 
-def _quoted(found: re.Match[str]) -> str:
-    value = found[3]
+def _mask_quoted_value(match: re.Match[str]) -> str:
+    value = match[3]
     if _is_no_secret(value) or (" " in value and not re.search(r"\d", value)):
-        return found[0]
-    return f"{found[1]}{found[2]}{MASK}"
+        return match[0]
+    return f"{match[1]}{match[2]}{MASK}"
 
 
-def _plain(found: re.Match[str]) -> str:
-    name, value = found[1], found[2]
+def _mask_plain(match: re.Match[str]) -> str:
+    name, value = match[1], match[2]
     if _is_no_secret(value) or re.search(r"[(\[{<|]", value) or _DOTTED.fullmatch(value):
-        return found[0]
+        return match[0]
     named_so = re.search(r"(?i)passw(?:or)?d|passphrase|passwd|pwd", name) is not None
     if value.isalpha() or _WORD.fullmatch(value):
         # A word alone may be a type or another variable; after `password: ` or `password=` it is a password.
         is_meant = named_so and value.isalpha() and re.search(r":\s|\w=$", name)
         is_meant = is_meant and not _NAME.fullmatch(value)
-        return f"{name}{MASK}" if is_meant else found[0]
+        return f"{name}{MASK}" if is_meant else match[0]
     mixed = re.search(r"\d", value) and re.search(r"[A-Za-z]", value)
-    return f"{name}{MASK}" if mixed or named_so or re.search(r"[^\w.:/-]", value) else found[0]
+    return f"{name}{MASK}" if mixed or named_so or re.search(r"[^\w.:/-]", value) else match[0]
 
 
-def _option(found: re.Match[str]) -> str:
-    value = found[3]
+def _mask_option(match: re.Match[str]) -> str:
+    value = match[3]
     if value.startswith("-") or _is_no_secret(value):
-        return found[0]
-    if not re.search(r"passw|pwd|pass", found[1], re.IGNORECASE) and not re.search(r"\d", value):
-        return found[0]
-    return f"{found[1]}{found[2]}{MASK}"
+        return match[0]
+    if not re.search(r"passw|pwd|pass", match[1], re.IGNORECASE) and not re.search(r"\d", value):
+        return match[0]
+    return f"{match[1]}{match[2]}{MASK}"
 
 
-def _query(found: re.Match[str]) -> str:
-    return found[0] if _is_no_secret(found[2]) or found[2].isalpha() else f"{found[1]}{MASK}"
+def _mask_query(match: re.Match[str]) -> str:
+    return match[0] if _is_no_secret(match[2]) or match[2].isalpha() else f"{match[1]}{MASK}"
 
 
-def _header(found: re.Match[str]) -> str:
-    return found[0] if _is_no_secret(found[2]) else f"{found[1]}{MASK}"
+def _mask_header(match: re.Match[str]) -> str:
+    return match[0] if _is_no_secret(match[2]) else f"{match[1]}{MASK}"
 
 
-def _login(found: re.Match[str]) -> str:
-    head = next(found[i] for i in (1, 3, 5, 7, 9) if found[i])
+def _mask_login(match: re.Match[str]) -> str:
+    head = next(match[i] for i in (1, 3, 5, 7, 9) if match[i])
     return f"{head}{MASK}"
 
 
-def _short(found: re.Match[str]) -> str:
-    value = found[2]
-    if not is_mixed(value) or re.search(r"[/.=:,*\\{}\[\]^]", value) or _is_no_secret(value):
-        return found[0]
-    return f"{found[1]}{MASK}"
+def _mask_short_option(match: re.Match[str]) -> str:
+    value = match[2]
+    if not is_random_mix(value) or re.search(r"[/.=:,*\\{}\[\]^]", value) or _is_no_secret(value):
+        return match[0]
+    return f"{match[1]}{MASK}"
 
 
-def _prefixed(found: re.Match[str]) -> str:
-    body = found[2]
+def _mask_prefixed_key(match: re.Match[str]) -> str:
+    body = match[2]
     run = max((part for part in re.split(r"[-_]", body)), key=len)
-    return MASK if len(run) >= 16 and is_mixed(run) and not _HEX.fullmatch(run) else found[0]
+    return MASK if len(run) >= 16 and is_random_mix(run) and not _HEX.fullmatch(run) else match[0]
 
 
-def is_mixed(word: str) -> bool:
+def is_random_mix(word: str) -> bool:
     """Return whether letters and digits alternate too often for a readable word."""
     letters = [char for char in word if char.isalnum()]
     digits = sum(char.isdigit() for char in letters)
@@ -193,9 +193,9 @@ def is_mixed(word: str) -> bool:
     return sum(a != b for a, b in itertools.pairwise(kinds)) >= 0.3 * (len(kinds) - 1)
 
 
-def _random(found: re.Match[str]) -> str:
-    token = found[0]
-    before = found.string[max(0, found.start() - 8) : found.start()]
+def _mask_random(match: re.Match[str]) -> str:
+    token = match[0]
+    before = match.string[max(0, match.start() - 8) : match.start()]
     if _INTEGRITY.search(before + token[:8]) or re.match(r"sha(?:1|256|384|512)-", token):
         return token
     return MASK if looks_random(token) else token
@@ -229,16 +229,16 @@ _Change = Callable[[re.Match[str]], str]
 _RULES: tuple[tuple[re.Pattern[str], _Change], ...] = (
     (_CREDENTIAL_URL, lambda found: MASK),
     (_HASH, lambda found: MASK),
-    (_HEADER, _header),
-    (_SHELL, _shell),
-    (_QUOTED, _quoted),
-    (_PLAIN, _plain),
-    (_OPTION, _option),
-    (_QUERY, _query),
-    (_LOGIN, _login),
-    (_SHORT, _short),
-    (_PREFIXED, _prefixed),
-    (_TOKEN, _random),
+    (_HEADER, _mask_header),
+    (_SHELL, _mask_shell),
+    (_QUOTED, _mask_quoted_value),
+    (_PLAIN, _mask_plain),
+    (_OPTION, _mask_option),
+    (_QUERY, _mask_query),
+    (_LOGIN, _mask_login),
+    (_SHORT, _mask_short_option),
+    (_PREFIXED, _mask_prefixed_key),
+    (_TOKEN, _mask_random),
 )
 
 

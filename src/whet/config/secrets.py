@@ -70,7 +70,7 @@ def read_env(home: Home) -> EnvFile:
 
 def env_warnings(home: Home) -> list[str]:
     """Return the problems of .env: lines that can't be read, a mode that lets others read it."""
-    mode = paths.mode_of(home.env)
+    mode = paths.read_mode(home.env)
     if mode is None:
         return []
     warnings = [f"{home.env} line {n} is not NAME=VALUE and is ignored" for n in read_env(home).bad_lines]
@@ -87,9 +87,9 @@ def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
     """
     merged = {**read_env(home).values, **{name: value for name, value in environ.items() if value}}
     if IN_KEYRING in merged.values():
-        from whet.config.keychain import fetch  # noqa: PLC0415 - few keep keys there
+        from whet.config.keychain import read_key  # noqa: PLC0415 - few keep keys there
 
-        merged = {k: fetch(home, k) if value == IN_KEYRING else value for k, value in merged.items()}
+        merged = {k: read_key(home, k) if value == IN_KEYRING else value for k, value in merged.items()}
     log.protect(value for name, value in merged.items() if is_secret_name(name))
     return merged
 
@@ -112,24 +112,24 @@ def set_secret(home: Home, name: str, value: str) -> None:
     line = f"{name}={value}" if re.fullmatch(r"[A-Za-z0-9._:/+=@-]*", value) else f'{name}="{quoted}"'
     lines = (paths.read_small(home.env) or "").splitlines()
     others = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
-    paths.replace(home.env, "\n".join([*others, line]) + "\n", mode=0o600)
+    paths.replace_file(home.env, "\n".join([*others, line]) + "\n", mode=0o600)
 
 
-def keep_secret(home: Home, name: str, value: str) -> str:
+def store_secret(home: Home, name: str, value: str) -> str:
     """Store a key in the system's keyring if there is one, else in .env, and return the location. Durable on
     return. Raises ConfigError."""
-    from whet.config.keychain import is_there, put  # noqa: PLC0415 - as above
+    from whet.config.keychain import is_available, store_key  # noqa: PLC0415 - as above
 
     log.protect([value])
-    if not is_there():
+    if not is_available():
         set_secret(home, name, value)
         return str(home.env)
-    put(home, name, value)
+    store_key(home, name, value)
     set_secret(home, name, IN_KEYRING)
     return "the system's keyring"
 
 
-def proxy_for(scheme: str, host: str) -> str:
+def find_proxy(scheme: str, host: str) -> str:
     """Return the URL of the proxy for a request of this scheme to this host, or an empty string for a direct
     connection.
 

@@ -19,7 +19,7 @@ from whet.contract.errors import ConfigError
 # PyYAML is untyped; these two names keep that out of the rest of the code.
 _yaml: Any = yaml
 _loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DEEPEST = 8
+_MAX_DEPTH = 8
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -62,43 +62,43 @@ def parse(text: str, where: str, tables: Collection[str] = ()) -> tuple[SectionN
     """Return the sections of `text`. `where` names the file in errors, `tables` the keys (section.name) that
     have entries of their own. Raises ConfigError with the line."""
     try:
-        _refuse_cleverness(text, where, _DEEPEST)
+        _refuse_advanced_yaml(text, where, _MAX_DEPTH)
         root: Any = _yaml.compose(text, Loader=_loader)
     except yaml.YAMLError as error:
-        raise _unreadable(error, where) from error
+        raise _syntax_error(error, where) from error
     if root is None or _is_null(root):
         return ()
     if not isinstance(root, yaml.MappingNode):
-        raise _wrong(where, root, "the file must hold sections such as `model:`")
+        raise _node_error(where, root, "the file must hold sections such as `model:`")
     return tuple(_section(key, node, where, tables) for key, node in _pairs(root, where, ""))
 
 
-def values(text: str, where: str, deepest: int) -> Any:
+def load_values(text: str, where: str, deepest: int) -> Any:
     """Parse another program's YAML, with YAML's types, nested no deeper than `deepest`. Raises ConfigError
     with the line."""
     try:
-        _refuse_cleverness(text, where, deepest)
+        _refuse_advanced_yaml(text, where, deepest)
         return _yaml.load(text, Loader=_loader)
     except yaml.YAMLError as error:
-        raise _unreadable(error, where) from error
+        raise _syntax_error(error, where) from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} can't be read: {error}") from error
 
 
-def _refuse_cleverness(text: str, where: str, deepest: int) -> None:
+def _refuse_advanced_yaml(text: str, where: str, deepest: int) -> None:
     depth = documents = 0
     for event in _yaml.parse(text, Loader=_loader):
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _wrong(where, event, "anchors and aliases (& and *) are not read; quote the value")
+            raise _node_error(where, event, "anchors and aliases (& and *) are not read; quote the value")
         if getattr(event, "tag", None):
-            raise _wrong(where, event, "tags (!) are not read; quote the value")
+            raise _node_error(where, event, "tags (!) are not read; quote the value")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > deepest:
-            raise _wrong(where, event, f"nested too deeply; {deepest} levels are read")
+            raise _node_error(where, event, f"nested too deeply; {deepest} levels are read")
         if documents > 1:
-            raise _wrong(where, event, "a second document (---) starts here; one is read")
+            raise _node_error(where, event, "a second document (---) starts here; one is read")
 
 
 def _section(key: Any, node: Any, where: str, tables: Collection[str]) -> SectionNode:
@@ -106,7 +106,7 @@ def _section(key: Any, node: Any, where: str, tables: Collection[str]) -> Sectio
     if _is_null(node):
         return SectionNode(name, _span(key), _span(node), False, ())
     if not isinstance(node, yaml.MappingNode):
-        raise _wrong(where, node, f"`{name}` must be a section with fields below it, not a value")
+        raise _node_error(where, node, f"`{name}` must be a section with fields below it, not a value")
     entries = tuple(
         _table(k, v, f"{name}.{k.value}", where)
         if f"{name}.{k.value}" in tables and isinstance(v, yaml.MappingNode)
@@ -126,10 +126,12 @@ def _entry(key: Any, node: Any, prefix: str, where: str) -> YamlEntry:
         items: list[Any] = node.value
         for item in items:
             if not isinstance(item, yaml.ScalarNode):
-                raise _wrong(where, item, f"`{prefix}{key.value}` holds a list of texts, nothing nested")
+                raise _node_error(where, item, f"`{prefix}{key.value}` holds a list of texts, nothing nested")
         value = tuple(str(item.value) for item in items)
     else:
-        raise _wrong(where, node, f"`{prefix}{key.value}` takes a value or a list, not fields of its own")
+        raise _node_error(
+            where, node, f"`{prefix}{key.value}` takes a value or a list, not fields of its own"
+        )
     return YamlEntry(str(key.value), value, _span(key), _span(node))
 
 
@@ -156,10 +158,10 @@ def _pairs(node: Any, where: str, prefix: str) -> list[tuple[Any, Any]]:
     pairs: list[tuple[Any, Any]] = list(node.value)
     for key, _ in pairs:
         if not isinstance(key, yaml.ScalarNode):
-            raise _wrong(where, key, "a key must be a plain word")
+            raise _node_error(where, key, "a key must be a plain word")
         name = str(key.value)
         if name in lines_by_name:
-            raise _wrong(where, key, f"`{prefix}{name}` is already set in line {lines_by_name[name]}")
+            raise _node_error(where, key, f"`{prefix}{name}` is already set in line {lines_by_name[name]}")
         lines_by_name[name] = key.start_mark.line + 1
     return pairs
 
@@ -173,11 +175,11 @@ def _span(node: Any) -> Span:
     return Span(start.line, start.column, end.line, end.column)
 
 
-def _wrong(where: str, node: Any, problem: str) -> ConfigError:
+def _node_error(where: str, node: Any, problem: str) -> ConfigError:
     return ConfigError(f"{where} line {node.start_mark.line + 1}: {problem}", hint=f"edit {where}")
 
 
-def _unreadable(error: yaml.YAMLError, where: str) -> ConfigError:
+def _syntax_error(error: yaml.YAMLError, where: str) -> ConfigError:
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).splitlines()[0]
     position = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""

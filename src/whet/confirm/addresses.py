@@ -16,7 +16,7 @@ import msgspec
 from whet.contract.errors import WhetError
 from whet.internet import is_public
 
-_NONE = "not an http or https address"
+_NOT_HTTP = "not an http or https address"
 
 
 class AddressRefused(WhetError):
@@ -31,15 +31,15 @@ class Target(msgspec.Struct, frozen=True):
     server_name: str
 
 
-def taken_apart(url: str) -> SplitResult:
+def split_callback_url(url: str) -> SplitResult:
     """Parse a webhook address. Raises AddressRefused if it is not a plain http or https address."""
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError as error:  # brackets, letters or a port that no valid address has
-        raise AddressRefused(_NONE) from error
+        raise AddressRefused(_NOT_HTTP) from error
     if not is_valid or parts.username is not None or not url.isascii() or not url.isprintable() or " " in url:
-        raise AddressRefused(_NONE)
+        raise AddressRefused(_NOT_HTTP)
     return parts
 
 
@@ -48,7 +48,7 @@ async def resolve(url: str, *, allow_private: bool) -> Target:
 
     Raises AddressRefused, or OSError if the host can't be resolved.
     """
-    parts = taken_apart(url)
+    parts = split_callback_url(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     loop = asyncio.get_running_loop()

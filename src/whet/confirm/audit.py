@@ -56,7 +56,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
 
 Keys = Mapping[str, PublicKey]
-Tell = Callable[[int], None]
+ProgressReport = Callable[[int], None]
 
 
 def read_keys(path: Path) -> dict[str, PublicKey]:
@@ -78,7 +78,10 @@ def read_checkpoints(path: Path) -> list[Checkpoint]:
 
 
 def verify(
-    db: apsw.Connection, keys: Keys, outside: Iterable[Checkpoint] = (), tell: Tell | None = None
+    db: apsw.Connection,
+    keys: Keys,
+    outside: Iterable[Checkpoint] = (),
+    report_progress: ProgressReport | None = None,
 ) -> AuditReport:
     """Check the whole log in one read transaction.
 
@@ -86,7 +89,7 @@ def verify(
     """
     began = time.perf_counter()
     problems: list[str] = []
-    base, before = _base(db)
+    base, before = _log_start(db)
     inside = [Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size")]
     marks: dict[int, list[Checkpoint]] = {}
     for mark in [*inside, *outside]:
@@ -95,11 +98,11 @@ def verify(
         marks.setdefault(mark.size, []).append(mark)
     count, head = base, before
     try:
-        count, head = _check_chain(db, (base, before), marks, problems, tell)
-        records = check_records(db, problems, _base(db)[0] > 0) if len(problems) < ENOUGH else 0
+        count, head = _check_chain(db, (base, before), marks, problems, report_progress)
+        records = check_records(db, problems, _log_start(db)[0] > 0) if len(problems) < ENOUGH else 0
         problems += check_signatures(db) if len(problems) < ENOUGH else []
         problems += check_tables(db, keys, (count, head), is_silent=bool(problems))
-        problems += [] if problems else check_tokens(db, is_pruned=_base(db)[0] > 0)
+        problems += [] if problems else check_tokens(db, is_pruned=_log_start(db)[0] > 0)
     except (UnicodeDecodeError, TypeError, msgspec.DecodeError, ValueError) as error:
         problems.append(f"a row after event {count} can't be read: {error}")
         records = 0
@@ -112,12 +115,12 @@ def verify(
     return AuditReport(count - base, records, len(marks), head.hex(), tuple(problems[:ENOUGH]), seconds)
 
 
-def gaps(db: apsw.Connection, kept: Iterable[Checkpoint]) -> list[str]:
+def find_removed_checkpoints(db: apsw.Connection, exported: Iterable[Checkpoint]) -> list[str]:
     """Return one line for each signed checkpoint that was removed from the exported file.
 
     Checkpoints missing at the end of the file don't count: the service writes those again.
     """
-    sizes = {mark.size for mark in kept}
+    sizes = {mark.size for mark in exported}
     rows = db.execute("SELECT size FROM checkpoints WHERE size < ? ORDER BY size", (max(sizes, default=0),))
     return [
         f"the checkpoint at {row[0]} was taken out of the file of checkpoints"
@@ -126,7 +129,7 @@ def gaps(db: apsw.Connection, kept: Iterable[Checkpoint]) -> list[str]:
     ]
 
 
-def _base(db: apsw.Connection) -> tuple[int, bytes]:
+def _log_start(db: apsw.Connection) -> tuple[int, bytes]:
     """Return the event number and hash at which the log begins: 0, or the checkpoint up to which it was
     pruned."""
     row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
@@ -154,7 +157,7 @@ def _check_chain(
     start: tuple[int, bytes],
     marks: Mapping[int, list[Checkpoint]],
     problems: list[str],
-    tell: Tell | None,
+    report_progress: ProgressReport | None,
 ) -> tuple[int, bytes]:
     """Walk the log, append problems to `problems`, and return the last event's number and hash."""
     count, head = start
@@ -177,8 +180,8 @@ def _check_chain(
                     problems.append(f"event {count} is not what the checkpoint at {count} was signed for")
         if len(problems) >= ENOUGH:
             break
-        if tell is not None and count % _STEP == 0:
-            tell(count)
+        if report_progress is not None and count % _STEP == 0:
+            report_progress(count)
     return count, head
 
 

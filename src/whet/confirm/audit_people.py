@@ -16,14 +16,14 @@ from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
 
 
-class _Enrolled(msgspec.Struct, frozen=True):
+class _Enrolment(msgspec.Struct, frozen=True):
     name: str
     passkey: str
     public_key: str
     host: str
 
 
-class _Voted(msgspec.Struct, frozen=True):
+class _Vote(msgspec.Struct, frozen=True):
     verdict: str
     digest: str
     proof: PasskeyProof | None = None
@@ -40,7 +40,7 @@ def check_signatures(db: apsw.Connection) -> list[str]:
         "SELECT id, request_id, principal, data FROM events WHERE kind = 'vote' AND instr(data, '\"proof\"')"
     )
     for number, request_id, principal, data in db.execute(sql):
-        vote = from_json(data, _Voted)
+        vote = from_json(data, _Vote)
         if vote.proof is None:
             continue
         problem = _problem(vote, principal, keys)
@@ -50,36 +50,36 @@ def check_signatures(db: apsw.Connection) -> list[str]:
             signed.add((request_id, principal, vote.digest))
         if len(problems) >= ENOUGH:
             break
-    return [*problems, *_unsigned(db, signed)][:ENOUGH]
+    return [*problems, *_find_missing_signatures(db, signed)][:ENOUGH]
 
 
-def _problem(vote: _Voted, principal: str, keys: dict[str, _Enrolled]) -> str:
+def _problem(vote: _Vote, principal: str, keys: dict[str, _Enrolment]) -> str:
     assert vote.proof is not None
     key = keys.get(vote.proof.credential)
     if key is None or key.name != principal:
         return "the passkey that it names is not theirs"
     try:
-        passkeys.load()
+        passkeys.import_webauthn()
     except ConfigError as error:
         return f"it can't be checked: {error.message} ({error.hint})"
-    return passkeys.signed_problem(vote.proof, (vote.verdict, vote.digest), key.public_key, key.host)
+    return passkeys.signature_problem(vote.proof, (vote.verdict, vote.digest), key.public_key, key.host)
 
 
-def _keys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolled]:
+def _keys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolment]:
     """Return the passkeys by id: from the log, or from the table if the log's beginning was pruned."""
-    table = {row[0]: _Enrolled(row[1], *row[:1], *row[2:]) for row in db.execute(
+    table = {row[0]: _Enrolment(row[1], *row[:1], *row[2:]) for row in db.execute(
         "SELECT id, name, public_key, host FROM passkeys"
     )}  # fmt: skip
-    logged: dict[str, _Enrolled] = {}
+    logged: dict[str, _Enrolment] = {}
     for (data,) in db.execute("SELECT data FROM events WHERE kind = 'passkey_enrolled'"):
-        enrolment = from_json(data, _Enrolled)
+        enrolment = from_json(data, _Enrolment)
         logged[enrolment.passkey] = enrolment
         if table.get(enrolment.passkey) != enrolment:
             problems.append(f"the passkey of {enrolment.name} is not the one in the log")
     return table | logged
 
 
-def _unsigned(db: apsw.Connection, signed: set[tuple[str, str, str]]) -> list[str]:
+def _find_missing_signatures(db: apsw.Connection, signed: set[tuple[str, str, str]]) -> list[str]:
     sql = (
         "SELECT r.id, r.digest, r.plan, v.principal FROM requests r JOIN votes v ON v.request_id = r.id"
         " WHERE v.verdict = 'approve' AND instr(r.plan, '\"needs_passkey\"')"

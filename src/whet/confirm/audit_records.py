@@ -47,9 +47,9 @@ def _record_problem(db: apsw.Connection, row: tuple[Any, ...], is_pruned: bool) 
     request_id, *content, digest, status, by, at, reason, used = row
     if problem := _content_problem(request_id, content, digest):
         return problem
-    logged = _told(db, request_id)
+    logged = _read_logged_request(db, request_id)
     if not logged.digest:
-        return "" if is_pruned and _may_be_pruned(db, request_id) else "the log says nothing of it"
+        return "" if is_pruned and _is_older_than_log(db, request_id) else "the log says nothing of it"
     if logged.digest != digest:
         return "its digest is not the one in the log"
     if logged.end is None:
@@ -71,7 +71,7 @@ def _content_problem(request_id: str, content: list[Any], digest: str) -> str:
     return "" if actual_digest == digest else "its content was altered: it does not fit its digest"
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _EventData(msgspec.Struct, frozen=True):
     """The request's fields in the data of one event."""
 
     digest: str = ""
@@ -82,15 +82,15 @@ class _Said(msgspec.Struct, frozen=True):
     record: str = ""
 
 
-def _said(data: str) -> _Said:
+def _decode_event_data(data: str) -> _EventData:
     """Decode an event's data. Data that can't be decoded counts as empty; the chain check reports it."""
     try:
-        return from_json(data, _Said)
+        return from_json(data, _EventData)
     except msgspec.DecodeError:
-        return _Said()
+        return _EventData()
 
 
-class _Told(msgspec.Struct):
+class _LoggedRequest(msgspec.Struct):
     """A request as the log records it.
 
     It holds the newest digest, how the request ended, whether it was used, the votes that count, and the
@@ -103,29 +103,29 @@ class _Told(msgspec.Struct):
     votes: dict[str, tuple[str, float, str]] = {}
     record: str = ""
 
-    def hear(self, kind: str, principal: str, at_s: float, said: _Said) -> None:
+    def hear(self, kind: str, principal: str, at_s: float, event_data: _EventData) -> None:
         """Apply one event."""
-        self.record = said.record or self.record
+        self.record = event_data.record or self.record
         if kind in ("submitted", "amended", *_ENDS):
-            self.digest = said.digest
+            self.digest = event_data.digest
         if kind in _ENDS:
-            self.end = (said.status, principal, said.resolved_at, said.reason)
+            self.end = (event_data.status, principal, event_data.resolved_at, event_data.reason)
         elif kind == "vote":
-            self.votes[principal] = (said.verdict, at_s, said.reason)
+            self.votes[principal] = (event_data.verdict, at_s, event_data.reason)
         elif kind in ("amended", "replanned"):
             self.votes.clear()
         elif kind == "consumed":
             self.is_used = True
 
 
-def _told(db: apsw.Connection, request_id: str) -> _Told:
-    logged = _Told()
+def _read_logged_request(db: apsw.Connection, request_id: str) -> _LoggedRequest:
+    logged = _LoggedRequest()
     for kind, principal, at_s, data in db.execute(_EVENTS, (request_id,)):
-        logged.hear(kind, principal, at_s, _said(data))
+        logged.hear(kind, principal, at_s, _decode_event_data(data))
     return logged
 
 
-def _may_be_pruned(db: apsw.Connection, request_id: str) -> bool:
+def _is_older_than_log(db: apsw.Connection, request_id: str) -> bool:
     """Return whether a request is older than the log's first event: its events may have been pruned."""
     row = db.execute(
         "SELECT r.created_at < e.at FROM requests r, events e WHERE r.id = ? ORDER BY e.id LIMIT 1",
@@ -134,19 +134,19 @@ def _may_be_pruned(db: apsw.Connection, request_id: str) -> bool:
     return bool(row and row[0])
 
 
-def _row_problem(db: apsw.Connection, request_id: str, said: str) -> str:
-    if not said:
+def _row_problem(db: apsw.Connection, request_id: str, logged_hash: str) -> str:
+    if not logged_hash:
         return ""  # written by a version that stored no hash of the row
     row = db.execute("SELECT * FROM requests WHERE id = ?", (request_id,)).fetchone()
-    is_same = row is not None and row_digest("requests", row).hex() == said
+    is_same = row is not None and row_digest("requests", row).hex() == logged_hash
     return "" if is_same else "its record was altered: it is not the one that the log has the hash of"
 
 
-def _votes_problem(db: apsw.Connection, request_id: str, told: _Told) -> str:
+def _votes_problem(db: apsw.Connection, request_id: str, logged: _LoggedRequest) -> str:
     sql = "SELECT principal, verdict, at, reason FROM votes WHERE request_id = ?"
     stored = {row[0]: row[1:] for row in db.execute(sql, (request_id,))}
     differing = sorted(
-        name for name in stored.keys() | told.votes.keys() if stored.get(name) != told.votes.get(name)
+        name for name in stored.keys() | logged.votes.keys() if stored.get(name) != logged.votes.get(name)
     )
     return f"the vote of {differing[0]} is not the one in the log" if differing else ""
 

@@ -31,27 +31,31 @@ def check_tables(
     if is_silent:
         return problems
     pieces = {name: seals.piece(name, total) for name, total in sums.items()}
-    if why := seals.doubt(seal, keys) or _is_replaced(seal, keys):
+    if why := seals.seal_problem(seal, keys) or _replaced_key_problem(seal, keys):
         problems.append(f"the seal over the tables {why}")
     elif seals.state_of(pieces) != seal.state:
         problems.append("the sums of the tables are not those that were signed")
     if (seal.size, seal.head) != end:
         problems.append(f"the log ends at event {end[0]}, but the seal was made at {seal.size}")
     names = sorted({*seals.tables(db), *sums})
-    problems += [f"the table {name} does not hold what was written" for name in _differing(db, names, sums)]
+    problems += [
+        f"the table {name} does not hold what was written" for name in _find_changed_tables(db, names, sums)
+    ]
     return problems
 
 
-def _is_replaced(seal: seals.Seal, keys: Mapping[str, PublicKey]) -> str:
+def _replaced_key_problem(seal: seals.Seal, keys: Mapping[str, PublicKey]) -> str:
     """Return a problem if a replaced key made the seal: whoever has an old key could have made it."""
     in_use = [*keys][-1]
     return "" if seal.signer == in_use else f"is made with a key that was replaced ({seal.signer})"
 
 
-def _differing(db: apsw.Connection, names: list[str], sums: Mapping[str, seals.RowSum]) -> list[str]:
+def _find_changed_tables(
+    db: apsw.Connection, names: list[str], sums: Mapping[str, seals.RowSum]
+) -> list[str]:
     there = set(seals.tables(db))
     gone = [name for name in names if name not in there]
-    return gone + seals.differing(db, [name for name in names if name in there], sums)
+    return gone + seals.find_differences(db, [name for name in names if name in there], sums)
 
 
 def _has_seals(db: apsw.Connection) -> bool:

@@ -24,27 +24,27 @@ from urllib.parse import urlsplit
 import apsw
 import msgspec
 
-from whet.config.paths import mode_of, read_small, replace
+from whet.config.paths import read_mode, read_small, replace_file
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.keys import SigningKey
-from whet.confirm.requests import outcome_of, rows_of, tell_unreadable
+from whet.confirm.requests import log_unreadable, select_rows, webhook_data
 from whet.confirm.service import ConfirmService
 from whet.contract.errors import ConfigError, StoreCorrupt, StoreError, WhetError
 from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
-from whet.web.beat import in_step
+from whet.web.beat import aligned_delay
 
 SECRET_PREFIX = "whsec_"
 _GIVE_UP_S = 24 * 3600.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 5.0, 3600.0
 _TIMEOUT_S = 15.0
-_WHOLE_S = 60.0
+_DEADLINE_S = 60.0
 _AT_ONCE, _EACH_RECEIVER = 128, 2
 _PAGE, _MOST_PAGES = 200, 20
 _MOST_IDLE = 16
 _IDLE_S = 3.0  # servers close idle connections after five
 _MOST_BYTES = 100_000
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _logger = logging.getLogger("whet.confirm.callbacks")
 
 
@@ -54,7 +54,7 @@ _WAITING = (
     "c.status = 'waiting' AND c.run_after <= ? AND (c.run_after, c.id) > (?, ?)"
     f" ORDER BY c.run_after, c.id LIMIT {_PAGE}"
 )
-_ONE = "SELECT id, message_id, request_id, url, body, created_at, attempts FROM callbacks WHERE id = ?"
+_BY_ID = "SELECT id, message_id, request_id, url, body, created_at, attempts FROM callbacks WHERE id = ?"
 _START = (-1.0, 0)
 
 
@@ -76,8 +76,8 @@ def load_secret(path: Path) -> str:
     text = read_small(path)
     if text is None:
         text = SECRET_PREFIX + base64.b64encode(os.urandom(32)).decode()
-        replace(path, text + "\n", mode=0o600)
-    if (mode_of(path) or 0) & 0o077:
+        replace_file(path, text + "\n", mode=0o600)
+    if (read_mode(path) or 0) & 0o077:
         raise ConfigError(f"{path} can be read by others", hint=f"chmod 600 {path}")
     return text.strip()
 
@@ -112,16 +112,16 @@ class _Slots:
         """Whether no more webhooks may start."""
         return len(self._busy) >= _AT_ONCE
 
-    def take(self, number: int, of: tuple[str, str]) -> bool:
+    def take(self, number: int, parties: tuple[str, str]) -> bool:
         """Take a slot for a webhook of (receiver, principal). Returns False if it has to wait or is already
         being sent."""
-        receiver, principal = of
+        receiver, principal = parties
         free = _AT_ONCE - len(self._busy)
         if number in self._busy or self._receivers[receiver] >= _EACH_RECEIVER:
             return False
         if self._principals[principal] >= free:
             return False
-        self._busy[number] = of
+        self._busy[number] = parties
         self._receivers[receiver] += 1
         self._principals[principal] += 1
         return True
@@ -134,14 +134,14 @@ class _Slots:
                 del counter[name]
         self._freed.set()
 
-    async def pause(self, left_over: bool) -> None:
+    async def pause(self, has_waiting: bool) -> None:
         """Wait until the next poll. If a webhook waits for a slot, wait at most until one is free."""
         self._freed.clear()
-        if not left_over:
-            await asyncio.sleep(in_step(_LOOK_S))
+        if not has_waiting:
+            await asyncio.sleep(aligned_delay(_POLL_S))
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._freed.wait(), _LOOK_S)
+            await asyncio.wait_for(self._freed.wait(), _POLL_S)
 
 
 class Callbacks:
@@ -177,19 +177,19 @@ class Callbacks:
         for _ in range(_MOST_PAGES):
             bound = (now_s, *self._place)
             rows = self._service.database.read_now(
-                lambda db, bound=bound: rows_of(db, _WAITING_CELLS, _WAITING_FROM, _WAITING, bound)
+                lambda db, bound=bound: select_rows(db, _WAITING_CELLS, _WAITING_FROM, _WAITING, bound)
             )
             for row in rows:
                 if self._slots.is_full:
                     return True
                 if len(row) == 1:
-                    tell_unreadable(f"of webhook {row[0]}", "a text of it can't be read")
+                    log_unreadable(f"of webhook {row[0]}", "a text of it can't be read")
                     continue
                 run_after, number, url, principal = row
                 self._place = (run_after, number)
                 has_slot = self._slots.take(number, (receiver_of(url), principal or ""))
                 has_waiting = has_waiting or not has_slot
-                if has_slot and (item := self._service.database.read_one(_ONE, (number,))):
+                if has_slot and (item := self._service.database.read_one(_BY_ID, (number,))):
                     send(DueCallback(*item))  # type: ignore[arg-type]
             if len(rows) < _PAGE:
                 self._place = _START
@@ -232,7 +232,7 @@ class Callbacks:
                 host=target.host_header,
                 server_name=target.server_name,
             )
-            async with asyncio.timeout(_WHOLE_S), client.exchange(request) as answer:
+            async with asyncio.timeout(_DEADLINE_S), client.exchange(request) as answer:
                 await answer.read(_MOST_BYTES)  # otherwise the connection can't be reused
         except AddressRefused as error:
             return error.message, True
@@ -255,7 +255,7 @@ class Callbacks:
         if request is None:
             return False
         content = (item.message_id, item.url, data)
-        return content == (f"msg_{request.id}", request.callback_url, outcome_of(request))
+        return content == (f"msg_{request.id}", request.callback_url, webhook_data(request))
 
     def _note(self, db: apsw.Connection, now_s: float, item: DueCallback, result: tuple[str, bool]) -> None:
         problem, is_final = result
@@ -272,7 +272,7 @@ class Callbacks:
         )
 
 
-def revive(db: apsw.Connection, callback_id: int, now_s: float) -> bool:
+def retry_dead_letter(db: apsw.Connection, callback_id: int, now_s: float) -> bool:
     """Retry a dead letter for another day. Returns False if there is no dead letter with that id."""
     db.execute(
         "UPDATE callbacks SET status = 'waiting', run_after = ?, created_at = ?, attempts = 0"

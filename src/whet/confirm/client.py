@@ -23,7 +23,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 import httpx2
 import msgspec
 
-from whet.config.key_hosts import is_this_machine
+from whet.config.key_hosts import is_loopback
 from whet.config.paths import find_home, read_small
 from whet.confirm.canonical import request_digest
 from whet.confirm.tickets import ConfirmationRefused as ConfirmationRefused
@@ -33,7 +33,7 @@ from whet.confirm.tickets import Ticket as Ticket
 from whet.confirm.tickets import Unreachable as Unreachable
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
-from whet.trust import trust_for, trusted
+from whet.trust import context_for_url, create_trusted_context
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +42,7 @@ _WAIT_S = 60.0
 _TIMEOUT_S = 15.0
 _RETRY_S = 2.0
 _BEAT_S = 60.0  # the service sends a heartbeat every 45 s
-_PLAIN = ConfirmOptions()
+_DEFAULT_OPTIONS = ConfirmOptions()
 
 
 class ConfirmClient:
@@ -56,12 +56,14 @@ class ConfirmClient:
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
         self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
         token = token or os.environ.get("CONFIRMATION_TOKEN", "")
-        local = not self.url.startswith("unix:") and is_this_machine(self.url)
+        local = not self.url.startswith("unix:") and is_loopback(self.url)
         if local and not token:
-            token = _stored_token(role)  # valid only for the service on this machine that created it
+            token = _read_stored_token(role)  # valid only for the service on this machine that created it
         headers = {"authorization": f"Bearer {token}"} if token else {}
         path = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
-        trust = trust_for(self.url) if local or path else trusted()  # a proxy may use https
+        trust = (
+            context_for_url(self.url) if local or path else create_trusted_context()
+        )  # a proxy may use https
         self._http = httpx2.AsyncClient(
             base_url="http://localhost" if path else self.url,
             headers=headers,
@@ -88,7 +90,7 @@ class ConfirmClient:
         action: str,
         description: str,
         details: dict[str, Any] | None = None,
-        ask: ConfirmOptions = _PLAIN,
+        ask: ConfirmOptions = _DEFAULT_OPTIONS,
     ) -> Ticket:
         """Ask, wait for the decision and consume it. Returns only if the action may run now, once.
 
@@ -111,7 +113,7 @@ class ConfirmClient:
         action: str,
         description: str,
         details: dict[str, Any] | None = None,
-        ask: ConfirmOptions = _PLAIN,
+        ask: ConfirmOptions = _DEFAULT_OPTIONS,
     ) -> Ticket:
         """Submit a request and return at once.
 
@@ -271,7 +273,7 @@ class ConfirmClient:
     async def _use(self, ticket: Ticket, record: dict[str, Any]) -> Ticket:
         status = str(record["status"])
         if status not in ("approved", "auto_approved"):
-            raise ConfirmationRefused(_why(record), status=status, request_id=ticket.id)
+            raise ConfirmationRefused(_refusal_reason(record), status=status, request_id=ticket.id)
         used = await self.consume(ticket.id, ticket.digest)
         return msgspec.structs.replace(used, resolved_by=str(record.get("resolved_by", "")))
 
@@ -308,7 +310,7 @@ class BlockingClient:
         action: str,
         description: str,
         details: dict[str, Any] | None = None,
-        ask: ConfirmOptions = _PLAIN,
+        ask: ConfirmOptions = _DEFAULT_OPTIONS,
     ) -> Ticket:
         """Ask and wait; see ConfirmClient.confirm."""
         return self.run(self.calls.confirm(action, description, details, ask))
@@ -318,7 +320,7 @@ class BlockingClient:
         action: str,
         description: str,
         details: dict[str, Any] | None = None,
-        ask: ConfirmOptions = _PLAIN,
+        ask: ConfirmOptions = _DEFAULT_OPTIONS,
     ) -> Ticket:
         """Ask and return at once; see ConfirmClient.submit."""
         return self.run(self.calls.submit(action, description, details, ask))
@@ -329,7 +331,7 @@ class BlockingClient:
 
 
 def requires_confirmation(
-    action: str, *, describe: str = "", ask: ConfirmOptions = _PLAIN, url: str = "", token: str = ""
+    action: str, *, describe: str = "", ask: ConfirmOptions = _DEFAULT_OPTIONS, url: str = "", token: str = ""
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorate a function, plain or async, so that it runs only after a person approved this very call.
 
@@ -341,7 +343,7 @@ def requires_confirmation(
     def wrap(function: Callable[P, T]) -> Callable[P, T]:
         signature = inspect.signature(function)
 
-        async def guarded(call: Callable[[], Any], *args: P.args, **kwargs: P.kwargs) -> Any:
+        async def confirm_and_run(call: Callable[[], Any], *args: P.args, **kwargs: P.kwargs) -> Any:
             details = _arguments(signature, args, kwargs)
             text = describe.format_map(details) if describe else f"{function.__qualname__}{signature}"
             async with ConfirmClient(url, token) as client:
@@ -362,17 +364,17 @@ def requires_confirmation(
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def waiting(*args: P.args, **kwargs: P.kwargs) -> Any:
-                return await guarded(functools.partial(function, *args, **kwargs), *args, **kwargs)
+            async def run_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+                return await confirm_and_run(functools.partial(function, *args, **kwargs), *args, **kwargs)
 
-            return cast("Callable[P, T]", waiting)
+            return cast("Callable[P, T]", run_async)
 
         @functools.wraps(function)
-        def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
+        def run_blocking(*args: P.args, **kwargs: P.kwargs) -> T:
             call = functools.partial(function, *args, **kwargs)
-            return cast("T", asyncio.run(guarded(call, *args, **kwargs)))
+            return cast("T", asyncio.run(confirm_and_run(call, *args, **kwargs)))
 
-        return blocking
+        return run_blocking
 
     return wrap
 
@@ -387,24 +389,24 @@ async def _report(client: ConfirmClient, ticket: Ticket, result: str, note: str)
 def _arguments(shape: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
     bound = shape.bind(*args, **kwargs)
     bound.apply_defaults()
-    return {name: _plain(value) for name, value in bound.arguments.items()}
+    return {name: _to_json_value(value) for name, value in bound.arguments.items()}
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
-        members = {str(key): _plain(item) for key, item in items.items()}
+        members = {str(key): _to_json_value(item) for key, item in items.items()}
         return (
             members if len(members) == len(items) else repr(items)
         )  # show both if two keys have the same text
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("list[Any]", value)]
+        return [_to_json_value(item) for item in cast("list[Any]", value)]
     return repr(value)
 
 
-def _why(record: dict[str, Any]) -> str:
+def _refusal_reason(record: dict[str, Any]) -> str:
     status, by = record["status"], record.get("resolved_by") or "nobody"
     reason = f": {record['reason']}" if record.get("reason") else ""
     if status == "pending":
@@ -414,7 +416,7 @@ def _why(record: dict[str, Any]) -> str:
     return f"{status} by {by}{reason}"
 
 
-def _stored_token(role: str) -> str:
+def _read_stored_token(role: str) -> str:
     path: Path = find_home(os.environ.get("WHET_PROFILE", "")).root / "confirm" / f"{role}.token"
     try:
         return (read_small(path) or "").strip()

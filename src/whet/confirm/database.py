@@ -19,7 +19,7 @@ from whet.confirm.schema import STEPS
 from whet.confirm.sealer import SealedConnection, Sealer, sealer_of
 from whet.contract.errors import StoreBusy, StoreCorrupt, StoreError, StoreUnwritable
 from whet.sqlite.database import DatabaseFile, Layout, Work
-from whet.sqlite.faults import FAULTS, as_store_error
+from whet.sqlite.faults import FAULTS, translate_error
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class ConfirmDatabase(DatabaseFile):
             database.write_now(lambda _: None)
         except StoreError as error:
             database.close()
-            raise cls.advised(error, path) from error
+            raise cls.add_hint(error, path) from error
         return database
 
     def _committed(self) -> None:
@@ -80,10 +80,10 @@ class ConfirmDatabase(DatabaseFile):
             self.committed()
 
     def _seal(self, connection: apsw.Connection) -> None:
-        self._check_place()
+        self._check_file_identity()
         self.sealer.seal(connection)
 
-    def _check_place(self) -> None:
+    def _check_file_identity(self) -> None:
         """Raise StoreCorrupt if another file has replaced the one that was opened.
 
         Writes to the old file would be lost when this process ends, and the new file's content is not
@@ -104,14 +104,14 @@ class ConfirmDatabase(DatabaseFile):
     def _connect(self) -> apsw.Connection:
         connection = super()._connect()
         try:
-            self._check_place()
+            self._check_file_identity()
         except StoreCorrupt:
             connection.close()
             raise
         return connection
 
     @classmethod
-    def advised(cls, error: StoreError, path: Path) -> StoreError:
+    def add_hint(cls, error: StoreError, path: Path) -> StoreError:
         """Set the hint on an error about a file that can't be opened."""
         if isinstance(error, StoreCorrupt):
             error.hint = (
@@ -130,7 +130,7 @@ class ConfirmDatabase(DatabaseFile):
         try:
             return reader.execute(sql, values).fetchone()  # type: ignore[arg-type]
         except FAULTS as error:
-            raise as_store_error(error, str(self.path), reader.system_errno) from error
+            raise translate_error(error, str(self.path), reader.system_errno) from error
         finally:
             self._put_back(reader)
 
@@ -138,37 +138,37 @@ class ConfirmDatabase(DatabaseFile):
         """Read on a separate thread with its own connection, for queries that may take long."""
         return await asyncio.to_thread(self.read_now, work)
 
-    async def move_log(self) -> None:
+    async def checkpoint_early(self) -> None:
         """Move most of a long WAL into the file on another thread, so that the writer has little left to
         move."""
         if self._lane.log_pages >= _EARLY_PAGES:
-            await asyncio.to_thread(self._move_log)
+            await asyncio.to_thread(self._checkpoint_wal)
 
-    def _move_log(self) -> None:
+    def _checkpoint_wal(self) -> None:
         # A failure costs nothing: a later checkpoint moves the rest.
         with contextlib.suppress(apsw.Error, StoreError), contextlib.closing(self._connect()) as connection:
             connection.pragma("synchronous", "full")
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-    def other_writes(self) -> int:
+    def change_counter(self) -> int:
         """Return a number that changes with every commit, whether by this process or another."""
         if self._watcher is None:
             self._watcher = self._connect()  # the number belongs to the connection
         try:
             row = self._watcher.execute("PRAGMA data_version").fetchone()
         except FAULTS as error:
-            raise as_store_error(error, str(self.path), self._watcher.system_errno) from error
+            raise translate_error(error, str(self.path), self._watcher.system_errno) from error
         return cast("int", row[0]) if row else 0
 
-    def sign_the_end(self) -> None:
+    def sign_last_seal(self) -> None:
         """Sign the last seal if this process left it unsigned. If that fails, the next start signs it."""
-        if not self._closed and self.sealer.owes:
+        if not self._closed and self.sealer.has_unsigned_seal:
             with contextlib.suppress(StoreError):
                 self.write_now(lambda _: self.sealer.sign())
 
     def close(self) -> None:
         """Commit pending writes, sign the last seal and close every connection. May be called again."""
-        self.sign_the_end()
+        self.sign_last_seal()
         super().close()
         if self._watcher is not None:
             self._watcher.close()

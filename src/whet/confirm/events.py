@@ -31,7 +31,7 @@ class EventLog:
 
     def __init__(self, database: ConfirmDatabase) -> None:
         self._database = database
-        self.hub: Hub = Hub(database.read_now(_last_id), self._between)
+        self.hub: Hub = Hub(database.read_now(_last_id), self._read_range)
         self.watermark: Watermark | None = None
         self._newest: AuditEvent | None = None
         database.committed = self._mark
@@ -39,7 +39,7 @@ class EventLog:
         sql = "SELECT principal, count(*) FROM requests WHERE status = 'pending' GROUP BY principal"
         self.pending_by: dict[str, int] = database.read_now(lambda db: dict(db.execute(sql).fetchall()))
 
-    def newer(self, after_id: int) -> Sequence[AuditEvent]:
+    def read_after(self, after_id: int) -> Sequence[AuditEvent]:
         """Return the next events after `after_id`, from memory if possible, otherwise from the database."""
         recent = self.hub.after(after_id)
         return self.history(after_id=after_id) if recent is None else recent
@@ -54,14 +54,14 @@ class EventLog:
     def state(self) -> AuditState:
         """Return how far the log and its signed checkpoints go."""
 
-        def look(db: apsw.Connection) -> AuditState:
+        def read(db: apsw.Connection) -> AuditState:
             last = db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
             mark = db.execute("SELECT size, at FROM checkpoints ORDER BY size DESC LIMIT 1").fetchone()
             size, head = (last[0], last[1].hex()) if last else (0, "")
             marked, marked_at = mark or (0, None)
             return AuditState(size, head, marked, marked_at)
 
-        return self._database.read_now(look)
+        return self._database.read_now(read)
 
     def checkpoints_after(self, size: int) -> Sequence[dict[str, object]]:
         """Return the signed checkpoints of more than `size` events, oldest first."""
@@ -83,13 +83,13 @@ class EventLog:
         events = self.history(after_id=self.hub.last_id)
         if events:
             timeline.raise_floor(events[-1].at)
-            self._make_known(events)
+            self._publish(events)
 
     def publish(self, result: tuple[object, list[AuditEvent]] | None, error: BaseException | None) -> None:
         """Publish the events that a finished write committed, or nothing if it failed."""
         if error is None and result is not None and result[1]:
             self._newest = result[1][-1]
-            self._make_known(result[1])
+            self._publish(result[1])
 
     def _mark(self) -> None:
         """Update the watermark, once per commit."""
@@ -100,7 +100,7 @@ class EventLog:
             except OSError as error:  # the events are committed; the next commit tries again
                 _LOG.error("how far the log goes was not noted: %s", error.strerror)
 
-    def _make_known(self, events: Sequence[AuditEvent]) -> None:
+    def _publish(self, events: Sequence[AuditEvent]) -> None:
         for event in self.hub.publish(events):
             self._count(event)
 
@@ -115,7 +115,7 @@ class EventLog:
             else:
                 self.pending_by.pop(event.owner, None)
 
-    def _between(self, after_id: int, before_id: int) -> list[AuditEvent]:
+    def _read_range(self, after_id: int, before_id: int) -> list[AuditEvent]:
         sql = f"SELECT {_COLUMNS} FROM events WHERE id > ? AND id < ? ORDER BY id"
         return self._database.read_now(
             lambda db: [AuditEvent(*row) for row in db.execute(sql, (after_id, before_id))]

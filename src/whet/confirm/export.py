@@ -25,12 +25,12 @@ from whet.confirm.ledger import Tx
 from whet.confirm.records import AuditEvent
 from whet.confirm.service import ConfirmService
 from whet.contract.errors import ConfigError, StoreError
-from whet.trust import trust_for
+from whet.trust import context_for_url
 
 _TIMEOUT_S = 10.0
 _GATHER_S = 0.25
 _MOST_WAIT_S = 60.0
-_PLACE_S = 5.0
+_SAVE_EVERY_S = 5.0
 _DATAGRAM_BYTES = 8_000
 _FACILITY = 13  # log audit
 _INFO, _WARNING = 6, 4
@@ -87,7 +87,7 @@ class OtlpLogs:
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url = url
         self._client = httpx2.AsyncClient(
-            timeout=_TIMEOUT_S, headers=dict(headers), verify=trust_for(url), trust_env=False
+            timeout=_TIMEOUT_S, headers=dict(headers), verify=context_for_url(url), trust_env=False
         )
 
     async def send(self, events: Sequence[AuditEvent]) -> None:
@@ -224,13 +224,13 @@ def syslog_line(event: AuditEvent) -> bytes:
         "id": str(event.id), "request": event.request_id, "principal": event.principal,
         "owner": event.owner, "hash": event.hash.hex(),
     }  # fmt: skip
-    pairs = "".join(f' {name}="{_quoted(value)}"' for name, value in params.items() if value)
+    pairs = "".join(f' {name}="{_escape(value)}"' for name, value in params.items() if value)
     host = "".join(sign for sign in socket.gethostname() if "!" <= sign <= "~")[:255] or "-"
     head = f"<{_FACILITY * 8 + severity}>1 {at} {host} whet-confirm {os.getpid()} {event.kind[:32]}"
     return f"{head} [whet@32473{pairs}] \N{ZERO WIDTH NO-BREAK SPACE}{event.data}".encode()
 
 
-def _quoted(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(f"\\{sign}" if sign in '"\\]' else sign if sign.isprintable() else "?" for sign in text)
 
 
@@ -254,7 +254,7 @@ class LogExport:
             while True:
                 future = self._service.hub.next_event(is_background=True)
                 try:
-                    if events := self._service.log.newer(self.sent_to):
+                    if events := self._service.log.read_after(self.sent_to):
                         await self._destination.send(events)
                         self.sent_to: int = events[-1].id
                         failures = 0
@@ -272,7 +272,7 @@ class LogExport:
     async def _rest(self, future: asyncio.Future[None]) -> None:
         """Wait for new events. The position is stored before a long wait."""
         if self._noted != self.sent_to:
-            await asyncio.wait((future,), timeout=_PLACE_S)
+            await asyncio.wait((future,), timeout=_SAVE_EVERY_S)
             if not future.done():
                 await self._note(is_idle=True)
                 return
@@ -282,7 +282,7 @@ class LogExport:
 
     async def _note(self, *, is_idle: bool = False) -> None:
         now_s = asyncio.get_running_loop().time()
-        if not is_idle and now_s - self._noted_s < _PLACE_S:
+        if not is_idle and now_s - self._noted_s < _SAVE_EVERY_S:
             return
         self._noted_s, self._noted = now_s, self.sent_to
         await self._service.change(lambda tx: self._keep(tx, self.sent_to))

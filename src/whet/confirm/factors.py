@@ -72,7 +72,7 @@ def remove(tx: Tx, name: str, *, by: str) -> None:
     tx.record("factor_removed", principal=by, data={"name": name})
 
 
-def names(db: apsw.Connection) -> set[str]:
+def enrolled_names(db: apsw.Connection) -> set[str]:
     """Return the principals that have a second factor."""
     return {str(row[0]) for row in db.execute("SELECT name FROM second_factors")}
 
@@ -90,7 +90,7 @@ def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
         return CodeCheck(f"too many wrong codes: wait {wait_s:.0f} s", wait_s)
     if not code:
         return CodeCheck("it takes the six digits of your second factor, too")
-    step = _step_of(_unseal(tx.key, name, sealed), "".join(code.split()), tx.now_s)
+    step = _find_step(_unseal(tx.key, name, sealed), "".join(code.split()), tx.now_s)
     if step is not None and step > last_step:
         tx.connection.execute(
             "UPDATE second_factors SET last_step = ?, failures = 0 WHERE name = ?", (step, name)
@@ -112,7 +112,7 @@ def _pause_s(failures: int) -> float:
     return min(60 * 2 ** (failures - _FREE_TRIES), _LONGEST_WAIT_S)
 
 
-def _step_of(secret: bytes, code: str, now_s: float) -> int | None:
+def _find_step(secret: bytes, code: str, now_s: float) -> int | None:
     """Return the newest step that a code belongs to, within one step of clock drift, or None."""
     current = int(now_s) // STEP_S
     match = None
@@ -122,25 +122,25 @@ def _step_of(secret: bytes, code: str, now_s: float) -> int | None:
     return match
 
 
-def _box(key: SigningKey) -> AESGCM:
+def _cipher(key: SigningKey) -> AESGCM:
     # A signature is as secret as its key and deterministic, so it yields a separate encryption key.
     return AESGCM(hashlib.sha256(key.sign(b"whet-factors/1")).digest())
 
 
 def _seal(key: SigningKey, name: str, secret: bytes) -> bytes:
     nonce = os.urandom(_NONCE_BYTES)
-    return nonce + _box(key).encrypt(nonce, secret, name.encode())
+    return nonce + _cipher(key).encrypt(nonce, secret, name.encode())
 
 
 def _unseal(key: SigningKey, name: str, sealed: bytes) -> bytes:
     try:
-        return _box(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
+        return _cipher(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
     except InvalidTag:
         # Encrypted with another signing key: no code can be right until the person enrols again.
         return os.urandom(_SECRET_BYTES)
 
 
-def secret_of(text: str) -> bytes:
+def parse_secret(text: str) -> bytes:
     """Parse a secret as it is typed into an app. Raises ValueError."""
     plain = "".join(text.split()).upper()
     return b32decode(plain + "=" * (-len(plain) % 8))

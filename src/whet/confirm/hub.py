@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from whet.confirm.records import AuditEvent
-from whet.web.beat import in_step
+from whet.web.beat import aligned_delay
 
-_KEPT = 2048
+_RECENT_EVENTS = 2048
 ENDINGS = frozenset({"decided", "expired", "cancelled"})
 
 
@@ -23,7 +23,7 @@ class Hub:
 
     def __init__(self, last_id: int, fetch: Callable[[int, int], list[AuditEvent]]) -> None:
         self.last_id = last_id
-        self.recent: deque[AuditEvent] = deque(maxlen=_KEPT)
+        self.recent: deque[AuditEvent] = deque(maxlen=_RECENT_EVENTS)
         self.is_closed = False
         self._fetch = fetch
         self._waiters: dict[str, set[asyncio.Future[AuditEvent | None]]] = {}
@@ -32,7 +32,7 @@ class Hub:
         self._rest: asyncio.Future[None] | None = None
 
     @property
-    def is_attended(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether a client waits now, for one request's end or for any event."""
         return bool(self._waiters or self._streams)
 
@@ -85,7 +85,7 @@ class Hub:
             future.set_result(None)
         else:
             self._waiters.setdefault(request_id, set()).add(future)
-            self._attend()
+            self._end_idle_wait()
         return future
 
     def drop(self, future: asyncio.Future[AuditEvent | None], request_id: str) -> None:
@@ -108,7 +108,7 @@ class Hub:
             self._background.add(future)
         else:
             self._streams.add(future)
-            self._attend()
+            self._end_idle_wait()
         return future
 
     def forget(self, future: asyncio.Future[None]) -> None:
@@ -118,12 +118,12 @@ class Hub:
 
     async def pause(self, attended_s: float, alone_s: float) -> None:
         """Sleep for `attended_s` while a client waits; otherwise until one does, for at most `alone_s`."""
-        if self.is_attended:
+        if self.has_waiters:
             await asyncio.sleep(attended_s)
             return
         loop = asyncio.get_running_loop()
         self._rest = future = loop.create_future()
-        timer = loop.call_later(in_step(alone_s), wake, (future,))
+        timer = loop.call_later(aligned_delay(alone_s), wake, (future,))
         try:
             await future
         finally:
@@ -137,7 +137,7 @@ class Hub:
             wake(group)
         wake((*self._streams, *self._background))
 
-    def _attend(self) -> None:
+    def _end_idle_wait(self) -> None:
         if self._rest is not None:
             wake((self._rest,))
 

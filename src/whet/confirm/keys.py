@@ -17,7 +17,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from whet.config.paths import mode_of, read_small, replace
+from whet.config.paths import read_mode, read_small, replace_file
 from whet.contract.errors import ConfigError
 
 _PREFIX = "whet-ed25519-"
@@ -71,7 +71,7 @@ class SigningKey(PublicKey):
 
     def write(self, path: Path) -> None:
         """Write the key to its file (0600), replacing any earlier one."""
-        replace(path, f"{_PREFIX}{base64url(self._seed)}\n", mode=0o600)
+        replace_file(path, f"{_PREFIX}{base64url(self._seed)}\n", mode=0o600)
 
     def sign(self, message: bytes) -> bytes:
         """Return the 64-byte signature."""
@@ -84,7 +84,7 @@ class SigningKey(PublicKey):
         """
         return hashlib.blake2b(message, key=self._secret, digest_size=32).digest()
 
-    def is_coded(self, message: bytes, code: bytes) -> bool:
+    def is_valid_code(self, message: bytes, code: bytes) -> bool:
         """Return whether `code` over `message` was made with this key."""
         return hmac.compare_digest(self.code(message), code)
 
@@ -104,7 +104,7 @@ def load_key(path: Path, *, may_make: bool) -> SigningKey:
         key = SigningKey.new()
         key.write(path)
         return key
-    mode = mode_of(path) or 0
+    mode = read_mode(path) or 0
     if mode & 0o077:
         raise ConfigError(
             f"the signing key {path} can be read by others (mode {mode:04o})",

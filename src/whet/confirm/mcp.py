@@ -13,7 +13,7 @@ import msgspec
 
 from whet.confirm.client import ConfirmClient
 from whet.confirm.tickets import ConfirmationRefused, ConfirmOptions, Failed, Unreachable
-from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, hello, serve_stdio
+from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, answer_initialize, serve_stdio
 
 _LONGEST_WAIT_S = 300.0
 _APPROVED = ("approved", "auto_approved")
@@ -59,7 +59,7 @@ async def serve(url: str = "") -> None:
 async def answer_call(client: ConfirmClient, call: RpcCall) -> dict[str, Any]:
     """Return the result of one JSON-RPC call. Raises BadCall."""
     if call.method == "initialize":
-        return hello(call.params, "whet-confirm")
+        return answer_initialize(call.params, "whet-confirm")
     if call.method == "tools/list":
         return {"tools": TOOLS}
     if call.method == "tools/call":
@@ -70,11 +70,13 @@ async def answer_call(client: ConfirmClient, call: RpcCall) -> dict[str, Any]:
 async def _call(client: ConfirmClient, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         if name == "request_confirmation":
-            return _told(await _request(client, arguments))
+            return _tool_result(await _request(client, arguments))
         if name == "wait_for_confirmation":
-            return _told(await _wait(client, arguments))
+            return _tool_result(await _wait(client, arguments))
     except (ConfirmationRefused, Failed, Unreachable) as error:
-        return _told({"status": "refused", "message": f"{error.message}. Do not do it."}, is_error=True)
+        return _tool_result(
+            {"status": "refused", "message": f"{error.message}. Do not do it."}, is_error=True
+        )
     raise BadCall(INVALID_PARAMS, f"there is no tool {name!r}")
 
 
@@ -103,6 +105,6 @@ async def _wait(client: ConfirmClient, arguments: dict[str, Any]) -> dict[str, A
     return {name: record[name] for name in names if record.get(name) not in (None, "")}
 
 
-def _told(result: dict[str, Any], *, is_error: bool = False) -> dict[str, Any]:
+def _tool_result(result: dict[str, Any], *, is_error: bool = False) -> dict[str, Any]:
     text = msgspec.json.encode(result).decode()
     return {"content": [{"type": "text", "text": text}], "structuredContent": result, "isError": is_error}

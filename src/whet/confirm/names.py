@@ -19,7 +19,7 @@ _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TIME_DIGITS, _RANDOM_DIGITS = 7, 15
 _AS_DIGIT = bytes(_DIGITS[byte % 62] for byte in range(256))
 _UNEVEN = bytes(range(248, 256))  # dropped, so that all digits are equally likely
-SHAPE = re.compile(r"[0-9A-Za-z]{22}")
+REQUEST_ID = re.compile(r"[0-9A-Za-z]{22}")
 
 
 @lru_cache(maxsize=4096)
@@ -44,9 +44,9 @@ def person_key(name: str) -> str:
     return action_key(name).replace(" ", "")
 
 
-def is_same_person(one: str, other: str) -> bool:
+def is_same_person(name: str, other: str) -> bool:
     """Return whether two principals' names denote one person."""
-    return one == other or person_key(one) == person_key(other)
+    return name == other or person_key(name) == person_key(other)
 
 
 def new_request_id(now_s: float) -> str:
@@ -56,10 +56,10 @@ def new_request_id(now_s: float) -> str:
 
 
 @lru_cache(maxsize=1)  # changes every 62 ms
-def _time_part(rest: int) -> str:
+def _time_part(value: int) -> str:
     digits = bytearray()
     for _ in range(_TIME_DIGITS - 1):
-        rest, digit = divmod(rest, len(_DIGITS))
+        value, digit = divmod(value, len(_DIGITS))
         digits.append(_DIGITS[digit])
     return digits[::-1].decode()
 

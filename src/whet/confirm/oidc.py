@@ -34,7 +34,7 @@ _ALGORITHMS = ["RS256", "PS256", "ES256"]
 _TIMEOUT_S = 10.0
 _LEEWAY_S = 60
 _MOST_BYTES = 256 * 1024
-_KNOWN_FOR_S = 3600.0
+_CACHE_S = 3600.0
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -68,7 +68,7 @@ class OidcPerson(msgspec.Struct, frozen=True):
     groups: tuple[str, ...]
 
 
-class _Discovered(msgspec.Struct, frozen=True):
+class _Endpoints(msgspec.Struct, frozen=True):
     issuer: str
     authorization_endpoint: str
     token_endpoint: str
@@ -106,11 +106,11 @@ def read_oidc(path: Path, is_named: bool = False) -> OidcSettings | None:
         raise ConfigError(f"{path}: nobody may come in", hint='approve_groups = ["release-managers"]')
     if "openid" not in settings.scopes or not 0 < settings.session_hours <= 168:
         raise ConfigError(f"{path}: scopes must have openid, session_hours be at most 168")
-    load()
+    import_jwt()
     return settings
 
 
-def load() -> None:
+def import_jwt() -> None:
     """Import PyJWT. Raises ConfigError if it is not installed."""
     try:
         import jwt as jwt  # noqa: PLC0415 a third of a second, and an extra
@@ -127,7 +127,7 @@ class OidcProvider:
         self.settings = settings
         self._secret = variables.get(settings.secret_env, "")
         self._redirect = f"{page_url}/oidc/callback"
-        self._found: tuple[float, _Discovered] | None = None
+        self._found: tuple[float, _Endpoints] | None = None
         self._keys: dict[str, PyJWK] = {}
 
     async def begin(self) -> SignInAttempt:
@@ -162,7 +162,7 @@ class OidcProvider:
         }
         auth = httpx2.BasicAuth(self.settings.client_id, self._secret) if self._secret else None
         body = await self._call("POST", endpoints.token_endpoint, data=form, auth=auth)
-        claims = await self._claims(endpoints, _read(body, _Tokens).id_token)
+        claims = await self._read_claims(endpoints, _decode(body, _Tokens).id_token)
         if not secrets.compare_digest(
             str(claims.get("nonce", "")).encode("utf-8", "replace"), attempt.nonce.encode()
         ):
@@ -176,7 +176,7 @@ class OidcProvider:
             raise SignInRefused(f"the provider gave no {settings.name_claim}")
         if settings.name_claim == "email" and claims.get("email_verified") is not True:
             raise SignInRefused("the provider has not verified this e-mail address")
-        groups = tuple(_listed(claims.get(settings.groups_claim)))
+        groups = tuple(_strings_in(claims.get(settings.groups_claim)))
         groups_by_role: dict[Role, tuple[str, ...]] = {
             "approve": settings.approve_groups,
             "audit": settings.audit_groups,
@@ -186,16 +186,16 @@ class OidcProvider:
                 return OidcPerson(settings.issuer, str(claims["sub"]), name, role, groups)
         raise SignInRefused(f"{name[:60]} is in no group that may come in here")
 
-    async def _claims(self, found: _Discovered, token: str) -> dict[str, Any]:
+    async def _read_claims(self, endpoints: _Endpoints, token: str) -> dict[str, Any]:
         # The import takes a third of a second and is needed only for these logins.
-        await asyncio.to_thread(load)
+        await asyncio.to_thread(import_jwt)
         import jwt  # noqa: PLC0415
 
         try:
             head = jwt.get_unverified_header(token)
             if head.get("alg") not in _ALGORITHMS:
                 raise SignInRefused("the provider signs in a way that is not taken here")
-            key = await self._key(found, str(head.get("kid", "")))
+            key = await self._key(endpoints, str(head.get("kid", "")))
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -207,28 +207,28 @@ class OidcProvider:
             )
         except jwt.PyJWTError as error:
             raise SignInRefused(f"the provider's signature or claims don't hold: {error}") from error
-        others = [client for client in _listed(claims["aud"]) if client != self.settings.client_id]
+        others = [client for client in _strings_in(claims["aud"]) if client != self.settings.client_id]
         if others and claims.get("azp") != self.settings.client_id:
             raise SignInRefused("the provider's answer is for somebody else, too")
         return claims
 
-    async def _key(self, found: _Discovered, kid: str) -> PyJWK:
+    async def _key(self, endpoints: _Endpoints, kid: str) -> PyJWK:
         if kid not in self._keys:
             import jwt  # noqa: PLC0415
 
-            raw = await self._call("GET", found.jwks_uri)
+            raw = await self._call("GET", endpoints.jwks_uri)
             keys = jwt.PyJWKSet.from_json(raw.decode("utf-8", "replace")).keys
             self._keys = {str(key.key_id or ""): key for key in keys}
         if kid not in self._keys:
             raise SignInRefused("the provider signed with a key that it does not publish")
         return self._keys[kid]
 
-    async def _discover(self) -> _Discovered:
+    async def _discover(self) -> _Endpoints:
         now_s = time.monotonic()
-        if self._found is None or now_s - self._found[0] > _KNOWN_FOR_S:
+        if self._found is None or now_s - self._found[0] > _CACHE_S:
             issuer = self.settings.issuer
             raw = await self._call("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-            endpoints = _read(raw, _Discovered)
+            endpoints = _decode(raw, _Endpoints)
             if endpoints.issuer != issuer:
                 raise SignInRefused("the provider calls itself by another address than oidc.toml does")
             addresses = (endpoints.authorization_endpoint, endpoints.token_endpoint, endpoints.jwks_uri)
@@ -248,14 +248,14 @@ class OidcProvider:
         return answer.content
 
 
-def _read(body: bytes, shape: type[Any]) -> Any:
+def _decode(body: bytes, shape: type[Any]) -> Any:
     try:
         return from_json(body, shape)
     except msgspec.DecodeError as error:
         raise SignInRefused(f"the provider's answer can't be read: {error}") from error
 
 
-def _listed(value: object) -> list[str]:
+def _strings_in(value: object) -> list[str]:
     """Return the strings in a list, or an empty list for any other value."""
     return (
         [item for item in cast("list[object]", value) if isinstance(item, str)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from whet.config.paths import Home, read_small, replace
+from whet.config.paths import Home, read_small, replace_file
 from whet.confirm import tokens
 from whet.confirm.database import ConfirmDatabase
 from whet.confirm.keys import PublicKey, SigningKey, load_key
@@ -22,7 +22,7 @@ from whet.confirm.recovery import (
     BY_START,
     check_start,
     correct_clock,
-    note_state,
+    record_state,
     start_time,
 )
 from whet.confirm.seals import stored_seal
@@ -30,7 +30,7 @@ from whet.confirm.service import CallerLimits, ConfirmService
 from whet.confirm.timeline import Timeline
 from whet.confirm.watermark import LogMark, Watermark, last_mark
 from whet.contract.errors import ConfigError
-from whet.postgres.driver import needs_driver, shown
+from whet.postgres.driver import hide_password, needs_driver
 
 
 class StartTerms(msgspec.Struct, frozen=True):
@@ -44,10 +44,10 @@ class StartTerms(msgspec.Struct, frozen=True):
     witnesses: tuple[Path, ...] = ()
 
 
-_AS_IT_WAS = StartTerms()
+_DEFAULT_TERMS = StartTerms()
 
 
-class Places(msgspec.Struct, frozen=True):
+class ServicePaths(msgspec.Struct, frozen=True):
     """The paths of the service's files. Everything except the database is in one folder of the home."""
 
     database: Path
@@ -83,36 +83,38 @@ class Places(msgspec.Struct, frozen=True):
         return self.folder / f"{role}.token"
 
 
-def places(home: Home, db_path: Path | str | None = None) -> Places:
+def service_paths(home: Home, db_path: Path | str | None = None) -> ServicePaths:
     """Return the paths of a home. `db_path` moves the database elsewhere: a file, or a team's address."""
     if isinstance(db_path, str):
-        return Places(Path(shown(db_path)), home.root / "confirm", is_elsewhere=True, url=db_path)
-    return Places(db_path or home.root / "confirmations.db", home.root / "confirm", db_path is not None)
+        return ServicePaths(
+            Path(hide_password(db_path)), home.root / "confirm", is_elsewhere=True, url=db_path
+        )
+    return ServicePaths(db_path or home.root / "confirmations.db", home.root / "confirm", db_path is not None)
 
 
 def open_service(
-    where: Places,
+    paths: ServicePaths,
     *,
     policy: Path | None,
     limits: CallerLimits,
     new_key: bool = False,
     patience_s: float = 10.0,
-    terms: StartTerms = _AS_IT_WAS,
+    terms: StartTerms = _DEFAULT_TERMS,
 ) -> ConfirmService:
     """Open everything. Raises WhetError with a hint."""
     policy_file = PolicyFile(policy)
-    database = open_database(where, patience_s)
+    database = open_database(paths, patience_s)
     try:
-        _settle_new_key(where, database)
+        _install_new_key(paths, database)
         signed_before = database.read_now(_has_checkpoints)
-        key = SigningKey.new() if new_key else load_key(where.key, may_make=not signed_before)
-        database.sealer.sign_with(key, _last_key(where) if new_key else known_keys(where))
-        watermark = Watermark(where.folder / "latest.json", where.database)
-        keys = {**known_keys(where), key.id: key}
-        problem = check_start(database, _marks(where, watermark, terms), terms.why, keys)
+        key = SigningKey.new() if new_key else load_key(paths.key, may_make=not signed_before)
+        database.sealer.sign_with(key, _previous_key(paths) if new_key else read_public_keys(paths))
+        watermark = Watermark(paths.folder / "latest.json", paths.database)
+        keys = {**read_public_keys(paths), key.id: key}
+        problem = check_start(database, _read_marks(paths, watermark, terms), terms.why, keys)
         _refuse_another_key(database, key, new_key=new_key)
         if new_key:
-            key.write(where.new_key)
+            key.write(paths.new_key)
         floor_s, ahead_s = start_time(database, database.wall)
         timeline = Timeline(floor_s, wall=database.wall)
         service = ConfirmService(database, key, policy_file, limits=limits, timeline=timeline)
@@ -120,18 +122,18 @@ def open_service(
 
         def begin(db: apsw.Connection) -> list[AuditEvent]:
             tx = Tx(db, timeline.now_s(), key)
-            note_state(tx, problem, terms.why)
+            record_state(tx, problem, terms.why)
             if ahead_s:
                 correct_clock(tx, ahead_s)
-            _note_start(tx, service)
+            _record_start(tx, service)
             return tx.events
 
         newest = database.write_now(begin)[-1]
-        _settle_new_key(where, database)
-        _publish(where.public_key, key)
-        service.public_keys = known_keys(where)
+        _install_new_key(paths, database)
+        _write_public_key(paths.public_key, key)
+        service.public_keys = read_public_keys(paths)
         if problem:
-            _put_away(where)
+            _archive_checkpoints(paths)
         watermark.note(newest)
         database.sealer.sign_with(key, {})  # from here on reject seals by earlier keys
         service.hub.last_id = service.log.state().size
@@ -141,17 +143,17 @@ def open_service(
     return service
 
 
-def open_database(where: Places, patience_s: float = 10.0) -> ConfirmDatabase:
+def open_database(paths: ServicePaths, patience_s: float = 10.0) -> ConfirmDatabase:
     """Open the database: the service's own file, or a team's. Raises WhetError."""
-    if not where.url:
-        return ConfirmDatabase.open(where.database, patience_s=patience_s)
+    if not paths.url:
+        return ConfirmDatabase.open(paths.database, patience_s=patience_s)
     with needs_driver():
         from whet.confirm.team import TeamConfirmDatabase  # noqa: PLC0415 - brings psycopg, an extra
 
-        return TeamConfirmDatabase.open_url(where.url, patience_s=patience_s)
+        return TeamConfirmDatabase.open_url(paths.url, patience_s=patience_s)
 
 
-def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
+def make_first_tokens(service: ConfirmService, paths: ServicePaths) -> list[Path]:
     """Create a submit and an approve token if there has never been a token. Return their files (0600)."""
     if service.database.read_now(tokens.TOKENS.all):
         return []
@@ -165,48 +167,48 @@ def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
 
     secrets = service.database.write_now(make)
     for role, secret in secrets.items():
-        replace(where.token(role), secret + "\n", mode=0o600)
-    return [where.token(role) for role in secrets]
+        replace_file(paths.token(role), secret + "\n", mode=0o600)
+    return [paths.token(role) for role in secrets]
 
 
-def _settle_new_key(where: Places, database: ConfirmDatabase) -> None:
+def _install_new_key(paths: ServicePaths, database: ConfirmDatabase) -> None:
     """Install a new key once it has sealed the database, or delete it if its start failed before that.
 
     The replaced key is kept under an unused name: signing.old, signing.2.old and so on.
     """
-    if not where.new_key.exists():
+    if not paths.new_key.exists():
         return
     seal = database.read_now(stored_seal)
-    if seal is None or seal.signer != load_key(where.new_key, may_make=False).id:
-        where.new_key.unlink()
+    if seal is None or seal.signer != load_key(paths.new_key, may_make=False).id:
+        paths.new_key.unlink()
         return
-    names = (where.key.with_suffix(f".{number}.old" if number > 1 else ".old") for number in count(1))
-    if (text := read_small(where.key)) is not None:
-        replace(next(name for name in names if not name.exists()), text, mode=0o600)
-    where.new_key.replace(where.key)
+    names = (paths.key.with_suffix(f".{number}.old" if number > 1 else ".old") for number in count(1))
+    if (text := read_small(paths.key)) is not None:
+        replace_file(next(name for name in names if not name.exists()), text, mode=0o600)
+    paths.new_key.replace(paths.key)
 
 
-def _last_key(where: Places) -> dict[str, PublicKey]:
+def _previous_key(paths: ServicePaths) -> dict[str, PublicKey]:
     """Return the key that was in use until now, including its private half if it exists, which alone can
     check data that is not signed yet."""
-    if where.key.exists():
-        key = load_key(where.key, may_make=False)
+    if paths.key.exists():
+        key = load_key(paths.key, may_make=False)
         return {key.id: key}
-    return dict([*known_keys(where).items()][-1:])
+    return dict([*read_public_keys(paths).items()][-1:])
 
 
-def _publish(path: Path, key: SigningKey) -> None:
+def _write_public_key(path: Path, key: SigningKey) -> None:
     """Store every public key that was ever in use, one per line, so that old checkpoints can be checked. The
     last one is the current key."""
     texts = (read_small(path) or "").split()
     if texts[-1:] != [key.public.text]:
         others = [text for text in texts if text != key.public.text]
-        replace(path, "\n".join([*others, key.public.text]) + "\n", mode=0o644)
+        replace_file(path, "\n".join([*others, key.public.text]) + "\n", mode=0o644)
 
 
-def known_keys(where: Places) -> dict[str, PublicKey]:
+def read_public_keys(paths: ServicePaths) -> dict[str, PublicKey]:
     """Return every public key that was ever in use here, by id. The last one is the current key."""
-    keys = [PublicKey.parse(line) for line in (read_small(where.public_key) or "").split()]
+    keys = [PublicKey.parse(line) for line in (read_small(paths.public_key) or "").split()]
     return {key.id: key for key in keys}
 
 
@@ -214,20 +216,20 @@ def _has_checkpoints(db: apsw.Connection) -> bool:
     return db.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone() is not None
 
 
-def _marks(where: Places, watermark: Watermark, terms: StartTerms) -> list[LogMark]:
+def _read_marks(paths: ServicePaths, watermark: Watermark, terms: StartTerms) -> list[LogMark]:
     """Return how far the log went according to the last run, exported checkpoints and witnesses."""
     latest = watermark.read()
-    files = (where.checkpoints, *terms.witnesses) if latest or not where.is_elsewhere else terms.witnesses
+    files = (paths.checkpoints, *terms.witnesses) if latest or not paths.is_elsewhere else terms.witnesses
     marks = [latest, *(last_mark(path) for path in files)]
     return [mark for mark in marks if mark is not None]
 
 
-def _put_away(where: Places) -> None:
+def _archive_checkpoints(paths: ServicePaths) -> None:
     """Rename the checkpoints of a log that no longer exists."""
-    (where.folder / "latest.json").unlink(missing_ok=True)
-    if where.checkpoints.exists():
-        names = (where.folder / f"checkpoints.{number}.jsonl" for number in count(1))
-        where.checkpoints.rename(next(name for name in names if not name.exists()))
+    (paths.folder / "latest.json").unlink(missing_ok=True)
+    if paths.checkpoints.exists():
+        names = (paths.folder / f"checkpoints.{number}.jsonl" for number in count(1))
+        paths.checkpoints.rename(next(name for name in names if not name.exists()))
 
 
 def _refuse_another_key(database: ConfirmDatabase, key: SigningKey, *, new_key: bool) -> None:
@@ -240,7 +242,7 @@ def _refuse_another_key(database: ConfirmDatabase, key: SigningKey, *, new_key: 
         )
 
 
-def _note_start(tx: Tx, service: ConfirmService) -> None:
+def _record_start(tx: Tx, service: ConfirmService) -> None:
     """Record the start with the key and policy, so that the log shows a change of either."""
     version = service.policy_file.policy.version
     row = tx.connection.execute("SELECT value FROM facts WHERE name = 'policy_version'").fetchone()

@@ -75,7 +75,7 @@ class _Assertion(msgspec.Struct, frozen=True):
     response: _Response
 
 
-def load() -> None:
+def import_webauthn() -> None:
     """Import webauthn. Raises ConfigError if it is not installed."""
     try:
         import webauthn as webauthn
@@ -85,17 +85,17 @@ def load() -> None:
         ) from error
 
 
-def challenge_of(verdict: str, digest: str) -> bytes:
+def vote_challenge(verdict: str, digest: str) -> bytes:
     """Return the bytes to sign for a vote: the verdict and the digest (of id, content and deadline)."""
     return f"whet-vote/1 {verdict} {digest}".encode()
 
 
-def enrolling_challenge(csrf: str) -> bytes:
+def enrolment_challenge(csrf: str) -> bytes:
     """Return the challenge for a new passkey. Only one logged-in browser knows it."""
     return hashlib.sha256(f"whet-passkey/1 {csrf}".encode()).digest()
 
 
-def enrolling_options(name: str, csrf: str, site: PasskeyOrigin, known: list[str]) -> dict[str, Any]:
+def enrolment_options(name: str, csrf: str, site: PasskeyOrigin, enrolled_ids: list[str]) -> dict[str, Any]:
     """Return the options that the browser needs to create a passkey."""
     from webauthn import generate_registration_options, options_to_json
     from webauthn.helpers.structs import (
@@ -109,11 +109,13 @@ def enrolling_options(name: str, csrf: str, site: PasskeyOrigin, known: list[str
         rp_name=_RP_NAME,
         user_name=name,
         user_id=hashlib.sha256(name.encode()).digest(),
-        challenge=enrolling_challenge(csrf),
+        challenge=enrolment_challenge(csrf),
         authenticator_selection=AuthenticatorSelectionCriteria(
             user_verification=UserVerificationRequirement.REQUIRED
         ),
-        exclude_credentials=[PublicKeyCredentialDescriptor(id=unbase64(passkey_id)) for passkey_id in known],
+        exclude_credentials=[
+            PublicKeyCredentialDescriptor(id=unbase64(passkey_id)) for passkey_id in enrolled_ids
+        ],
     )
     return json.loads(options_to_json(options))
 
@@ -126,7 +128,7 @@ def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
     try:
         registration = verify_registration_response(
             credential=text,
-            expected_challenge=enrolling_challenge(csrf),
+            expected_challenge=enrolment_challenge(csrf),
             expected_rp_id=site.host,
             expected_origin=site.origin,
             require_user_verification=True,
@@ -160,7 +162,7 @@ def remove(tx: Tx, name: str, *, by: str) -> int:
     return count
 
 
-def of(db: apsw.Connection, name: str) -> list[str]:
+def passkey_ids(db: apsw.Connection, name: str) -> list[str]:
     """Return the ids of a principal's passkeys."""
     sql = "SELECT id FROM passkeys WHERE name = ? AND revoked_at IS NULL ORDER BY created_at"
     return [str(row[0]) for row in db.execute(sql, (name,))]
@@ -174,7 +176,7 @@ def use(
     Return the proof in its stored form, or None with the problem.
     """
     try:
-        proof = _proof(from_json(text, _Assertion))
+        proof = _parse_proof(from_json(text, _Assertion))
     except (msgspec.DecodeError, ValueError):
         return None, "the browser sent no passkey signature"
     row = tx.connection.execute(
@@ -184,10 +186,10 @@ def use(
     if row is None:
         return None, "this is no passkey of yours"
     request_id, page = site  # the signed data contains the request's id, so it is valid for no other request
-    if _was_used(tx.connection, request_id, name, proof):
+    if _is_repetition(tx.connection, request_id, name, proof):
         return None, "this signature was used before"
     key, host, count = row
-    problem, counted = _checked(proof, vote, (key, host, count), page.origin)
+    problem, counted = _verify(proof, vote, (key, host, count), page.origin)
     if problem:
         tx.record("passkey_failed", principal=name, data={"passkey": proof.credential, "why": problem[:200]})
         return None, problem
@@ -195,14 +197,14 @@ def use(
     return proof, ""
 
 
-def _proof(said: _Assertion) -> PasskeyProof:
+def _parse_proof(assertion: _Assertion) -> PasskeyProof:
     """Decode the browser's assertion and normalise each base64url text. Raises ValueError."""
-    response = said.response
-    texts = (said.id, response.client_data_JSON, response.authenticator_data, response.signature)
+    response = assertion.response
+    texts = (assertion.id, response.client_data_JSON, response.authenticator_data, response.signature)
     return PasskeyProof(*(base64url(unbase64(text)) for text in texts))
 
 
-def _was_used(db: apsw.Connection, request_id: str, name: str, proof: PasskeyProof) -> bool:
+def _is_repetition(db: apsw.Connection, request_id: str, name: str, proof: PasskeyProof) -> bool:
     """Return whether a vote of this person on this request already used that signature."""
     where = (
         "request_id = ?1 AND request_id != '' AND kind = 'vote' AND principal = ?2"
@@ -211,11 +213,13 @@ def _was_used(db: apsw.Connection, request_id: str, name: str, proof: PasskeyPro
     sql = checked_select("data", "events", where, "id")
     before = (from_json(row[0], _Vote).proof for row in db.execute(sql, (request_id, name)))
     return any(
-        _mark(earlier.signature) == _mark(proof.signature) for earlier in before if earlier is not None
+        _replay_key(earlier.signature) == _replay_key(proof.signature)
+        for earlier in before
+        if earlier is not None
     )
 
 
-def _mark(signature: str) -> bytes | int:
+def _replay_key(signature: str) -> bytes | int:
     """Return the part of a signature that stays the same if a second one is derived from it.
 
     Anyone can turn the (r, s) of an elliptic curve into (r, -s), which is valid too.
@@ -229,7 +233,7 @@ def _mark(signature: str) -> bytes | int:
         return raw
 
 
-def signed_problem(proof: PasskeyProof, vote: tuple[str, str], key: str, host: str) -> str:
+def signature_problem(proof: PasskeyProof, vote: tuple[str, str], key: str, host: str) -> str:
     """Return why a stored signature over (verdict, digest) is not valid for a key, or an empty string if it
     is."""
     try:
@@ -238,16 +242,16 @@ def signed_problem(proof: PasskeyProof, vote: tuple[str, str], key: str, host: s
         return "its client data can't be read"
     if PasskeyOrigin(origin).host != host:
         return f"it was signed on {origin}, not on {host}"
-    return _checked(proof, vote, (key, host, 0), origin)[0]
+    return _verify(proof, vote, (key, host, 0), origin)[0]
 
 
-def _checked(
-    proof: PasskeyProof, vote: tuple[str, str], known: tuple[str, str, int], origin: str
+def _verify(
+    proof: PasskeyProof, vote: tuple[str, str], passkey: tuple[str, str, int], origin: str
 ) -> tuple[str, int]:
     from webauthn import verify_authentication_response
     from webauthn.helpers.exceptions import WebAuthnException
 
-    key, host, count = known
+    key, host, count = passkey
     try:
         verification = verify_authentication_response(
             credential={
@@ -260,7 +264,7 @@ def _checked(
                     "signature": proof.signature,
                 },
             },
-            expected_challenge=challenge_of(*vote),
+            expected_challenge=vote_challenge(*vote),
             expected_rp_id=host,
             expected_origin=origin,
             credential_public_key=unbase64(key),

@@ -13,7 +13,7 @@ from whet.contract.errors import ConfigError
 Peers = Mapping[int, Caller]
 
 
-def peers_of(approvers: Iterable[str], submitters: Iterable[str]) -> Peers:
+def find_peers(approvers: Iterable[str], submitters: Iterable[str]) -> Peers:
     """Map user ids of this machine to callers.
 
     Raises ConfigError for an unknown user name, and for a user who would both submit and decide.

@@ -14,8 +14,8 @@ from whet.confirm.tokens import TOKENS, as_principal, check_name
 from whet.contract.errors import ConfigError, NotFound
 
 PREFIX = "oidc:"
-_ONE_OF_NAME = "SELECT 1 FROM people WHERE name = ?"
-_ONE = "SELECT name, role FROM people WHERE name = ? AND until > ?"
+_BY_NAME = "SELECT 1 FROM people WHERE name = ?"
+_LOGGED_IN = "SELECT name, role FROM people WHERE name = ? AND until > ?"
 
 
 class PersonRow(msgspec.Struct, frozen=True):
@@ -29,20 +29,20 @@ class PersonRow(msgspec.Struct, frozen=True):
     until: float
 
 
-def enter(tx: Tx, person: OidcPerson, valid_s: float) -> str:
+def record_login(tx: Tx, person: OidcPerson, valid_s: float) -> str:
     """Record a login. Return why it is refused, or an empty string if it is accepted."""
     db, name = tx.connection, person.name
     try:
         check_name(db, name)
     except ConfigError as error:
         return error.message
-    for row in everybody(db):
+    for row in list_people(db):
         is_same = (row.issuer, row.subject) == (person.issuer, person.subject)
         if is_same and row.name != name:
             return f"you are known here as {row.name}; an admin must forget that first"
         if not is_same and is_same_person(row.name, name):
             return f"{name} is somebody else here"
-    if db.execute(_ONE_OF_NAME, (name,)).fetchone() is None and TOKENS.find(db, TOKENS.by_name, name):
+    if db.execute(_BY_NAME, (name,)).fetchone() is None and TOKENS.find(db, TOKENS.by_name, name):
         return f"{name} has a token here, which may be somebody else's; an admin must revoke that first"
     until_s = tx.now_s + valid_s
     values = (name, person.issuer, person.subject, person.role, tx.now_s, until_s)
@@ -55,28 +55,28 @@ def enter(tx: Tx, person: OidcPerson, valid_s: float) -> str:
 
 def find(db: apsw.Connection, name: str, now_s: float) -> Caller | None:
     """Return a person whose login is still valid, or None."""
-    row = db.execute(_ONE, (name, now_s)).fetchone()
+    row = db.execute(_LOGGED_IN, (name, now_s)).fetchone()
     return Caller(str(row[0]), row[1], f"{PREFIX}{row[0]}") if row else None
 
 
-def stands(tx: Tx, who: Caller) -> bool:
+def is_still_valid(tx: Tx, caller: Caller) -> bool:
     """Return whether a caller's token or login is still valid in this transaction. A user at the socket has
     neither."""
-    token_id = who.token_id
-    if who.is_open or not token_id or token_id.startswith("uid:"):
+    token_id = caller.token_id
+    if caller.is_open or not token_id or token_id.startswith("uid:"):
         return True
     if token_id.startswith(PREFIX):
-        now = find(tx.connection, who.name, tx.now_s)
+        now = find(tx.connection, caller.name, tx.now_s)
     else:
         cached = tx.sealer.kept("tokens")
         row = cached.get(token_id)
         if row is None and (row := tx.connection.execute(TOKENS.by_id, (token_id,)).fetchone()):
             cached[token_id] = row
         now = as_principal(row, tx.now_s)
-    return now is not None and now.name == who.name and now.role == who.role
+    return now is not None and now.name == caller.name and now.role == caller.role
 
 
-def everybody(db: apsw.Connection) -> list[PersonRow]:
+def list_people(db: apsw.Connection) -> list[PersonRow]:
     """Return all people who ever logged in, by name."""
     return [PersonRow(*row) for row in db.execute("SELECT * FROM people ORDER BY name")]
 

@@ -140,7 +140,7 @@ def matches(rule: ConfirmRule, facts: Facts) -> bool:
     )
 
 
-def without_effect(policy: ConfirmPolicy) -> list[str]:
+def find_ineffective_rules(policy: ConfirmPolicy) -> list[str]:
     """Return one line for a person per rule that allows actions which always need a person."""
     lines: list[str] = []
     for rule in policy.rules:
@@ -203,7 +203,7 @@ def parse_path(text: str) -> tuple[str | int, ...]:
     return tuple(steps)
 
 
-def _values(value: Any, path: Sequence[str | int]) -> list[Any]:
+def _find_values(value: Any, path: Sequence[str | int]) -> list[Any]:
     """Return every value at a path."""
     if not path:
         return [value]
@@ -211,37 +211,39 @@ def _values(value: Any, path: Sequence[str | int]) -> list[Any]:
     if step == "*":
         inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
         items = list(inner) if isinstance(value, dict | list) else []
-        return [match for item in items for match in _values(item, remaining)]
+        return [match for item in items for match in _find_values(item, remaining)]
     if isinstance(step, int):
         if isinstance(value, list) and step < len(cast("list[Any]", value)):
-            return _values(value[step], remaining)
+            return _find_values(value[step], remaining)
         return []
     if isinstance(value, dict) and step in value:
-        return _values(value[step], remaining)
+        return _find_values(value[step], remaining)
     return []
 
 
 def _holds(condition: Condition, details: dict[str, Any]) -> bool:
-    values = _values(details, condition.path)
+    values = _find_values(details, condition.path)
     expected = condition.wanted
     if isinstance(expected, dict) and "exists" in expected:
         return bool(values) is bool(cast("dict[str, Any]", expected)["exists"])
-    return any(_fits(value, expected) for value in values)
+    return any(_matches_value(value, expected) for value in values)
 
 
-def _fits(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, dict):
-        return all(_compares(value, sign, bound) for sign, bound in cast("dict[str, Any]", wanted).items())
-    if isinstance(wanted, list):
-        return any(_fits(value, option) for option in cast("list[Any]", wanted))
-    if isinstance(wanted, str) and isinstance(value, str):
-        return _glob(wanted).fullmatch(value) is not None
-    return type(value) is type(wanted) and value == wanted
+def _matches_value(value: Any, expected: Any) -> bool:
+    if isinstance(expected, dict):
+        return all(
+            _passes_test(value, sign, bound) for sign, bound in cast("dict[str, Any]", expected).items()
+        )
+    if isinstance(expected, list):
+        return any(_matches_value(value, option) for option in cast("list[Any]", expected))
+    if isinstance(expected, str) and isinstance(value, str):
+        return _glob(expected).fullmatch(value) is not None
+    return type(value) is type(expected) and value == expected
 
 
-def _compares(value: Any, sign: str, bound: Any) -> bool:
+def _passes_test(value: Any, sign: str, bound: Any) -> bool:
     if sign == "not":
-        return not _fits(value, bound)
+        return not _matches_value(value, bound)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return {"gt": value > bound, "ge": value >= bound, "lt": value < bound, "le": value <= bound}[sign]

@@ -93,7 +93,7 @@ def parse_policy(text: str, path: Path) -> ConfirmPolicy:
         raw: object = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
         policy_text = from_values(raw or {}, PolicyText)
         groups = {name: tuple(people) for name, people in policy_text.groups.items()}
-        rules = tuple(_rule(rule, number, groups) for number, rule in enumerate(policy_text.rules, 1))
+        rules = tuple(_build_rule(rule, number, groups) for number, rule in enumerate(policy_text.rules, 1))
     except (tomllib.TOMLDecodeError, yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
         line = " ".join(str(error).split())
         raise ConfigError(f"{path}: {line}", hint=f"whet confirm policy check {path}") from error
@@ -101,7 +101,7 @@ def parse_policy(text: str, path: Path) -> ConfirmPolicy:
     return ConfirmPolicy(version, rules, groups, tuple(policy_text.redact), policy_text.approval_valid_s)
 
 
-def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> ConfirmRule:
+def _build_rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> ConfirmRule:
     name = text.name or f"rule {number}"
     try:
         _check_bounds(text)
@@ -127,11 +127,11 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Co
         return ConfirmRule(
             name=name,
             effect=text.effect,
-            actions=tuple(map(action_key, _many(text.action))),  # `Deploy_*` matches `deploy_x`
-            principals=_many(text.principal),
-            requesters=_many(text.requester),
-            sessions=_many(text.session),
-            conditions=tuple(_condition(path, expected) for path, expected in text.details.items()),
+            actions=tuple(map(action_key, _as_tuple(text.action))),  # `Deploy_*` matches `deploy_x`
+            principals=_as_tuple(text.principal),
+            requesters=_as_tuple(text.requester),
+            sessions=_as_tuple(text.session),
+            conditions=tuple(_build_condition(path, expected) for path, expected in text.details.items()),
             minutes=_minutes(text.hours),
             days=frozenset(_DAYS.index(day.lower()[:3]) for day in text.days),
             timezone=_zone(text.timezone),
@@ -158,28 +158,28 @@ def _check_bounds(text: RuleText) -> None:
         raise ValueError(f"{wrong[0]!r} is not a day: mon, tue, wed, thu, fri, sat, sun")
 
 
-def _many(patterns: Patterns) -> tuple[str, ...]:
+def _as_tuple(patterns: Patterns) -> tuple[str, ...]:
     return (patterns,) if isinstance(patterns, str) else tuple(patterns)
 
 
-def _condition(path: str, wanted: Any) -> Condition:
-    if isinstance(wanted, dict) and "exists" in wanted:
-        test = cast("dict[str, Any]", wanted)
+def _build_condition(path: str, expected: Any) -> Condition:
+    if isinstance(expected, dict) and "exists" in expected:
+        test = cast("dict[str, Any]", expected)
         if len(test) > 1 or not isinstance(test["exists"], bool):
             raise ValueError(f"{path} exists takes true or false, and no other test beside it")
     else:
-        _check_test(path, wanted)
-    return Condition(parse_path(path), wanted)
+        _check_test(path, expected)
+    return Condition(parse_path(path), expected)
 
 
-def _check_test(path: str, wanted: Any) -> None:
+def _check_test(path: str, expected: Any) -> None:
     """Raise ValueError for a test that no value can be compared with, also inside a list or under `not`."""
-    if isinstance(wanted, list):
-        for option in cast("list[Any]", wanted):
+    if isinstance(expected, list):
+        for option in cast("list[Any]", expected):
             _check_test(path, option)
-    if not isinstance(wanted, dict):
+    if not isinstance(expected, dict):
         return
-    tests = cast("dict[str, Any]", wanted)
+    tests = cast("dict[str, Any]", expected)
     if not tests or not tests.keys() <= _SIGNS:
         raise ValueError(f"a test of {path} takes {', '.join(sorted(_SIGNS))}, or exists by itself")
     for sign, bound in tests.items():

@@ -18,13 +18,13 @@ Groups = Mapping[str, Sequence[str]]
 def parse_quorum(text: str | int) -> tuple[tuple[ApprovalNeed, ...], ...]:
     """Parse a quorum: a number, or `N of GROUP` joined by `and` and `or`. Raises ValueError."""
     alternatives = tuple(
-        tuple(_need(part) for part in re.split(r"\s+and\s+", alternative.strip(), flags=re.IGNORECASE))
+        tuple(_parse_term(part) for part in re.split(r"\s+and\s+", alternative.strip(), flags=re.IGNORECASE))
         for alternative in re.split(r"\s+or\s+", str(text).strip(), flags=re.IGNORECASE)
     )
     return alternatives
 
 
-def _need(text: str) -> ApprovalNeed:
+def _parse_term(text: str) -> ApprovalNeed:
     match = _NEED.fullmatch(text.strip())
     if match is None or int(match[1]) < 1:
         raise ValueError(f"{text.strip()!r} is not `N of GROUP`")
@@ -48,35 +48,35 @@ def is_met(quorum: Sequence[Sequence[ApprovalNeed]], people: Sequence[str], grou
     """Return whether the approvals of `people` (distinct names) meet one of the alternatives."""
     if quorum is ANYBODY:
         return bool(people)
-    return any(_can_seat(needs, people, groups) for needs in quorum)
+    return any(_can_assign(needs, people, groups) for needs in quorum)
 
 
 def counts_for(quorum: Sequence[Sequence[ApprovalNeed]], person: str, groups: Groups) -> bool:
     """Return whether an approval of `person` could count for any need."""
     if quorum is ANYBODY:
         return True
-    return any(_fits(person, need.group, groups) for needs in quorum for need in needs)
+    return any(_is_member(person, need.group, groups) for needs in quorum for need in needs)
 
 
-def _fits(person: str, group: str, groups: Groups) -> bool:
+def _is_member(person: str, group: str, groups: Groups) -> bool:
     return not group or person in groups.get(group, ())
 
 
-def _can_seat(needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Groups) -> bool:
+def _can_assign(needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Groups) -> bool:
     """Return whether each needed approval can be assigned to a different person (bipartite matching)."""
     slots = [need.group for need in needs for _ in range(need.count)]
     if len(slots) > len(people) or not any(slots):
         return len(slots) <= len(people)  # no need names a group
     assignments: dict[str, int] = {}
 
-    def seat(index: int, tried: set[str]) -> bool:
+    def assign(index: int, tried: set[str]) -> bool:
         for person in people:
-            if person in tried or not _fits(person, slots[index], groups):
+            if person in tried or not _is_member(person, slots[index], groups):
                 continue
             tried.add(person)
-            if person not in assignments or seat(assignments[person], tried):
+            if person not in assignments or assign(assignments[person], tried):
                 assignments[person] = index
                 return True
         return False
 
-    return all(seat(index, set()) for index in range(len(slots)))
+    return all(assign(index, set()) for index in range(len(slots)))

@@ -28,7 +28,7 @@ _BATCH = 500
 _LOG = logging.getLogger("whet.confirm.recovery")
 
 
-def rolled_back(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
+def find_rollback(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
     """Describe how the log falls short of the known marks, or return an empty string if it doesn't."""
     ((last,),) = db.execute("SELECT coalesce(max(id), 0) FROM events")
     for mark in marks:
@@ -48,7 +48,7 @@ def check_start(database: ConfirmDatabase, marks: Sequence[LogMark], why: str, k
 
     Raises ConfigError if there is a problem and no reason.
     """
-    problem = database.read_now(lambda db: rolled_back(db, marks))
+    problem = database.read_now(lambda db: find_rollback(db, marks))
     problem = problem or database.write_now(lambda _: database.sealer.problem())
     problem = problem or _index_problem(database)
     problem = problem or database.read_now(lambda db: _unsealed_problem(db, keys))
@@ -98,7 +98,7 @@ def newest_time(db: apsw.Connection) -> float:
     return float(row[0]) if row else 0.0
 
 
-def note_state(tx: Tx, problem: str, why: str) -> None:
+def record_state(tx: Tx, problem: str, why: str) -> None:
     """Record that the database is sealed from here on and, if a problem was accepted, the reason."""
     if problem:
         derive_indexes(tx.connection)
@@ -116,7 +116,7 @@ def correct_clock(tx: Tx, ahead_s: float) -> None:
     Everything that was open then expires, and nothing lasts longer than intended.
     """
     tx.record("clock_corrected", principal=BY_START, data={"ahead_s": round(ahead_s, 3)})
-    while decide.end_all(tx, _BATCH):
+    while decide.expire_all(tx, _BATCH):
         pass
     for table in ("tokens", "whitelist"):
         tx.connection.execute(

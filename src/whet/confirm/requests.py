@@ -29,14 +29,14 @@ from whet.confirm.records import (
     Vote,
 )
 from whet.contract.errors import StoreCorrupt
-from whet.contract.texts import NOT_JSON, decoder, from_json
+from whet.contract.texts import NOT_JSON, from_json, shared_decoder
 from whet.sqlite.checked import checked_select
 
 _FIELDS = ConfirmRequest.__struct_fields__
 _COLUMNS = ", ".join(name.removesuffix("_json") for name in _FIELDS)
-ONE = checked_select(_COLUMNS, "requests", "id = ?1", "seq")
+BY_ID = checked_select(_COLUMNS, "requests", "id = ?1", "seq")
 _STORED = tuple(name for name in _FIELDS if name not in ("seq", "plan"))
-_stored_of = attrgetter(*_STORED)
+_stored_values = attrgetter(*_STORED)
 _CELLS = [
     *(name.removesuffix("_json") for name in _STORED),
     "action_key",
@@ -55,12 +55,12 @@ _VERDICTS: tuple[Verdict, ...] = ("approve", "deny")
 _UNKNOWN_PLAN = ApprovalPlan()
 _READ_CHARS = 32 * 1024
 _LOG = logging.getLogger("whet.confirm.requests")
-_decode_plan = decoder(ApprovalPlan).decode
+_decode_plan = shared_decoder(ApprovalPlan).decode
 _encode_plan = msgspec.json.Encoder(order="deterministic").encode
 
 
 @lru_cache(maxsize=256)
-def plan_of(text: str) -> ApprovalPlan:
+def decode_plan(text: str) -> ApprovalPlan:
     """Decode a stored plan. Raises StoreCorrupt."""
     try:
         return _decode_plan(text)
@@ -68,7 +68,7 @@ def plan_of(text: str) -> ApprovalPlan:
         raise _unreadable("plan") from error
 
 
-def details_of(text: str) -> dict[str, Any]:
+def decode_details(text: str) -> dict[str, Any]:
     """Decode stored details. Raises StoreCorrupt."""
     try:
         return from_json(text, dict[str, Any])
@@ -89,18 +89,18 @@ def check_details(request: ConfirmRequest) -> None:
         raise _unreadable("details") from error
 
 
-def _unreadable(what: str) -> StoreCorrupt:
-    return StoreCorrupt(f"a request's {what} in the database can't be read")
+def _unreadable(part: str) -> StoreCorrupt:
+    return StoreCorrupt(f"a request's {part} in the database can't be read")
 
 
 @lru_cache(maxsize=256)
-def tell_unreadable(request: str, why: str) -> None:
+def log_unreadable(request: str, why: str) -> None:
     """Log, once, that a request is skipped."""
     _LOG.error("request %s is left out: %s", request, why)
 
 
 @lru_cache(maxsize=256)
-def plan_text(plan: ApprovalPlan) -> str:
+def encode_plan(plan: ApprovalPlan) -> str:
     """Encode a plan for storage."""
     return _encode_plan(plan).decode()
 
@@ -108,15 +108,15 @@ def plan_text(plan: ApprovalPlan) -> str:
 def as_request(row: tuple[Any, ...], now_s: float) -> ConfirmRequest:
     """Convert a row to a request. Past its deadline it is expired, even if its row is still pending. Raises
     StoreCorrupt."""
-    cells = _checked(row)
+    cells = _check_cells(row)
     if cells[_STATUS] == "pending" and now_s >= cells[_EXPIRES]:
         cells[_STATUS], cells[_RESOLVED], cells[_RESOLVED_BY] = "expired", cells[_EXPIRES], BY_TIMEOUT
-    cells[_PLAN] = plan_of(cells[_PLAN])
+    cells[_PLAN] = decode_plan(cells[_PLAN])
     cells[_RISK], cells[_EDITS] = bool(cells[_RISK]), bool(cells[_EDITS])
     return ConfirmRequest(*cells)
 
 
-def _checked(row: tuple[Any, ...]) -> list[Any]:
+def _check_cells(row: tuple[Any, ...]) -> list[Any]:
     if len(row) < len(_FIELDS):
         raise _unreadable("text")
     if row[_STATUS] not in STATUSES:
@@ -127,35 +127,35 @@ def _checked(row: tuple[Any, ...]) -> list[Any]:
     return list(row)
 
 
-def _as_open(row: tuple[Any, ...]) -> ConfirmRequest:
+def _as_pending(row: tuple[Any, ...]) -> ConfirmRequest:
     """Convert a pending row so that it can expire. A plan that can't be decoded does not prevent that."""
     try:
         return as_request(row, -math.inf)
     except StoreCorrupt as error:
         if len(row) < len(_FIELDS):
             raise
-        tell_unreadable(str(row[1]), error.message)
+        log_unreadable(str(row[1]), error.message)
         cells = list(row)
         cells[_PLAN] = _UNKNOWN_PLAN
         return ConfirmRequest(*cells)
 
 
-def _readable(
-    rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]], ConfirmRequest]
+def _convert_readable(
+    rows: Iterable[tuple[Any, ...]], convert: Callable[[tuple[Any, ...]], ConfirmRequest]
 ) -> Iterator[ConfirmRequest]:
     for row in rows:
         try:
-            yield read(row)
+            yield convert(row)
         except StoreCorrupt as error:
-            tell_unreadable(str(row[1] if len(row) == len(_FIELDS) else row[0]), error.message)
+            log_unreadable(str(row[1] if len(row) == len(_FIELDS) else row[0]), error.message)
 
 
 def _rows(db: apsw.Connection, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
     """Return rows, or only the number of a row that contains invalid text."""
-    return rows_of(db, _COLUMNS, ("requests", "seq"), where, values)
+    return select_rows(db, _COLUMNS, ("requests", "seq"), where, values)
 
 
-def rows_of(
+def select_rows(
     db: apsw.Connection, columns: str, source: tuple[str, str], where: str, values: Sequence[object]
 ) -> list[tuple[Any, ...]]:
     """Return the `columns` of the rows of `source` (a table and its key column) that match `where`.
@@ -178,7 +178,7 @@ def rows_of(
 
 def find(db: apsw.Connection, request_id: str, now_s: float) -> ConfirmRequest | None:
     """Return one request, or None."""
-    row = db.execute(ONE, (request_id,)).fetchone()
+    row = db.execute(BY_ID, (request_id,)).fetchone()
     return as_request(row, now_s) if row else None
 
 
@@ -203,8 +203,8 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
         if plan.escalate_to and request.status == "pending"
         else None
     )
-    more = (keys.action, plan_text(plan), escalates_at, keys.rate_number)
-    tx.connection.execute(_INSERT, (*_stored_of(request), *more))
+    more = (keys.action, encode_plan(plan), escalates_at, keys.rate_number)
+    tx.connection.execute(_INSERT, (*_stored_values(request), *more))
     rates.keep(tx, request.principal, keys.action, keys.rate_number)
     _record_new(tx, request)
     if keys.idempotency:
@@ -226,11 +226,11 @@ def _record_new(tx: Tx, request: ConfirmRequest) -> None:
         data["rule"] = request.plan.rule
     tx.record("submitted", request.id, request.principal, request.principal, data)
     if request.status != "pending":
-        settled = _named(request, "status", "digest", "resolved_at", "reason")
+        settled = _pick_fields(request, "status", "digest", "resolved_at", "reason")
         tx.record("decided", request.id, request.resolved_by, request.principal, settled)
 
 
-def _named(request: ConfirmRequest, *names: str) -> dict[str, object]:
+def _pick_fields(request: ConfirmRequest, *names: str) -> dict[str, object]:
     return {name: getattr(request, name) for name in names}
 
 
@@ -264,9 +264,9 @@ def settle(
     return now
 
 
-def outcome_of(request: ConfirmRequest) -> dict[str, object]:
+def webhook_data(request: ConfirmRequest) -> dict[str, object]:
     """Return the data that a webhook sends about a request that has ended."""
-    return _named(request, "id", "action", "status", "resolved_by", "resolved_at", "reason", "digest")
+    return _pick_fields(request, "id", "action", "status", "resolved_by", "resolved_at", "reason", "digest")
 
 
 def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
@@ -274,7 +274,7 @@ def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
         {
             "type": f"confirmation.{request.status}",
             "timestamp": tx.now_s,
-            "data": outcome_of(request),
+            "data": webhook_data(request),
         }
     )
     tx.connection.execute(
@@ -285,27 +285,27 @@ def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
 
 
 def cast_vote(
-    tx: Tx, request: ConfirmRequest, who: Caller, said: tuple[Verdict, str], more: Mapping[str, object]
+    tx: Tx, request: ConfirmRequest, caller: Caller, ballot: tuple[Verdict, str], more: Mapping[str, object]
 ) -> list[Vote]:
     """Count a vote, replacing an earlier one of the same person, and return all votes on the request.
 
     `ballot` is the verdict and the reason. `more` is added to the log: the passkey signature, and the
     people represented.
     """
-    verdict, reason = said
+    verdict, reason = ballot
     tx.connection.execute(
         "INSERT OR REPLACE INTO votes VALUES (?, ?, ?, ?, ?)",
-        (request.id, who.name, verdict, tx.now_s, reason),
+        (request.id, caller.name, verdict, tx.now_s, reason),
     )
     data: dict[str, object] = {"verdict": verdict, "digest": request.digest}
     if reason:
         data["reason"] = reason
     data |= more
-    tx.record("vote", request.id, who.name, request.principal, data)
-    return votes_of(tx.connection, request.id)
+    tx.record("vote", request.id, caller.name, request.principal, data)
+    return list_votes(tx.connection, request.id)
 
 
-def votes_of(db: apsw.Connection, request_id: str) -> list[Vote]:
+def list_votes(db: apsw.Connection, request_id: str) -> list[Vote]:
     """Return a request's votes, oldest first."""
     rows = db.execute("SELECT * FROM votes WHERE request_id = ?", (request_id,))
     votes = [Vote(*row) for row in rows]
@@ -342,7 +342,7 @@ def replace_plan(tx: Tx, request: ConfirmRequest, plan: ApprovalPlan, version: s
     """Replace the plan of a request. Votes so far are void."""
     tx.connection.execute(
         "UPDATE requests SET plan = ?, policy_version = ? WHERE seq = ?",
-        (plan_text(plan), version, request.seq),
+        (encode_plan(plan), version, request.seq),
     )
     tx.connection.execute("DELETE FROM votes WHERE request_id = ?", (request.id,))
     tx.record("replanned", request.id, "system:policy", request.principal, {"policy_version": version})
@@ -350,20 +350,20 @@ def replace_plan(tx: Tx, request: ConfirmRequest, plan: ApprovalPlan, version: s
 
 
 def replace_details(
-    tx: Tx, request: ConfirmRequest, who: Caller, details_json: str, digest: str
+    tx: Tx, request: ConfirmRequest, caller: Caller, details_json: str, digest: str
 ) -> ConfirmRequest:
     """Replace the details of a request. Votes and views so far are void."""
     original = request.original_json or request.details_json
     tx.connection.execute(
         "UPDATE requests SET details = ?, digest = ?, original = ?, edited_by = ? WHERE seq = ?",
-        (details_json, digest, original, who.name, request.seq),
+        (details_json, digest, original, caller.name, request.seq),
     )
     tx.connection.execute("DELETE FROM votes WHERE request_id = ?", (request.id,))
     tx.connection.execute("DELETE FROM views WHERE request_id = ?", (request.id,))
     data: dict[str, object] = {"digest": digest, "was": request.digest}
-    tx.record("amended", request.id, who.name, request.principal, data)
+    tx.record("amended", request.id, caller.name, request.principal, data)
     return msgspec.structs.replace(
-        request, details_json=details_json, digest=digest, original_json=original, edited_by=who.name
+        request, details_json=details_json, digest=digest, original_json=original, edited_by=caller.name
     )
 
 
@@ -376,7 +376,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
     limit: int = 50
 
 
-def select(db: apsw.Connection, wanted: RequestFilter, now_s: float) -> Iterator[ConfirmRequest]:
+def select(db: apsw.Connection, criteria: RequestFilter, now_s: float) -> Iterator[ConfirmRequest]:
     """Yield requests, newest first. A pending request past its deadline counts as expired."""
 
     def read(row: tuple[Any, ...]) -> ConfirmRequest:
@@ -384,32 +384,32 @@ def select(db: apsw.Connection, wanted: RequestFilter, now_s: float) -> Iterator
         check_details(request)
         return request
 
-    before, remaining = wanted.before_seq, wanted.limit
+    before, remaining = criteria.before_seq, criteria.limit
     while remaining > 0:
-        where, values = _where(wanted, before, now_s)
+        where, values = _where(criteria, before, now_s)
         rows = _rows(db, f"{where} ORDER BY seq DESC LIMIT ?", (*values, remaining))
-        page = [*_readable(rows, read)]
+        page = [*_convert_readable(rows, read)]
         yield from page
         if len(page) == len(rows):
             return
         before, remaining = rows[-1][0], remaining - len(page)
 
 
-def _where(wanted: RequestFilter, before_seq: int, now_s: float) -> tuple[str, list[object]]:
+def _where(criteria: RequestFilter, before_seq: int, now_s: float) -> tuple[str, list[object]]:
     where = ["seq < ?"] if before_seq else []
     values: list[object] = [before_seq] if before_seq else []
-    if wanted.principal:
+    if criteria.principal:
         where.append("principal = ?")
-        values.append(wanted.principal)
-    if wanted.status == "pending":
+        values.append(criteria.principal)
+    if criteria.status == "pending":
         where.append("status = 'pending' AND expires_at > ?")
         values.append(now_s)
-    elif wanted.status == "expired":
+    elif criteria.status == "expired":
         where.append("(status = 'expired' OR (status = 'pending' AND expires_at <= ?))")
         values.append(now_s)
-    elif wanted.status:
+    elif criteria.status:
         where.append("status = ?")
-        values.append(wanted.status)
+        values.append(criteria.status)
     return " AND ".join(where) or "seq > 0", values
 
 
@@ -420,16 +420,16 @@ def count_pending(db: apsw.Connection, now_s: float) -> int:
     return int(row[0]) if row else 0
 
 
-def due(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
+def find_overdue(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
     """Return the requests whose deadline has passed but whose row is still pending, unchanged."""
     where = "status = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
-    return [*_readable(_rows(db, where, (now_s, limit)), _as_open)]
+    return [*_convert_readable(_rows(db, where, (now_s, limit)), _as_pending)]
 
 
-def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
+def find_due_escalations(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
     """Return pending requests that are due for escalation. If a plan can't be decoded, its group is empty."""
     where = (
         "status = 'pending' AND escalates_at IS NOT NULL"
         " AND escalated_at IS NULL AND escalates_at <= ? AND expires_at > ? LIMIT ?"
     )
-    return [*_readable(_rows(db, where, (now_s, now_s, limit)), _as_open)]
+    return [*_convert_readable(_rows(db, where, (now_s, now_s, limit)), _as_pending)]

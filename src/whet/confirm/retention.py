@@ -23,7 +23,7 @@ class Cut(msgspec.Struct, frozen=True):
     requests: int
 
 
-def plan(db: apsw.Connection, before_s: float) -> Cut:
+def plan_pruning(db: apsw.Connection, before_s: float) -> Cut:
     """Find the data older than `before_s`."""
     row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
     base = int(row[0]) if row else 0
@@ -35,7 +35,7 @@ def plan(db: apsw.Connection, before_s: float) -> Cut:
     return Cut(before_s, size, size - base, count)
 
 
-def note(tx: Tx, cut: Cut, by: str) -> None:
+def record_pruning(tx: Tx, cut: Cut, by: str) -> None:
     """Record the deletion in the log before it happens."""
     data: dict[str, object] = {"before": cut.before_s, "events_to": cut.size, "requests": cut.requests}
     tx.record("pruned", principal=by, data=data)
@@ -43,7 +43,7 @@ def note(tx: Tx, cut: Cut, by: str) -> None:
     tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('pruned_before', ?)", (repr(cut.before_s),))
 
 
-def take(db: apsw.Connection, cut: Cut) -> int:
+def prune_batch(db: apsw.Connection, cut: Cut) -> int:
     """Delete one batch and return the number of rows, or 0 when all is done."""
     ids = db.execute(
         "SELECT id FROM requests WHERE status != 'pending' AND resolved_at < ? LIMIT ?",

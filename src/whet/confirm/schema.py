@@ -134,7 +134,7 @@ CREATE TABLE IF NOT EXISTS passkeys (
 """
 
 # Delegations, members of other systems' groups, and people who log in with a provider.
-_STANDING = """
+_STAND_INS = """
 CREATE TABLE IF NOT EXISTS delegations (
     id INTEGER PRIMARY KEY, giver TEXT NOT NULL, stand_in TEXT NOT NULL, until REAL NOT NULL,
     created_by TEXT NOT NULL, created_at REAL NOT NULL, ended_at REAL
@@ -153,4 +153,4 @@ _NEWER = """
 ALTER TABLE seal ADD COLUMN newer BLOB;
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS, _PASSKEYS, _STANDING, _NEWER)
+STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS, _PASSKEYS, _STAND_INS, _NEWER)

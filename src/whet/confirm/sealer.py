@@ -19,7 +19,7 @@ import apsw
 
 from whet.confirm import seals
 from whet.confirm.keys import PublicKey, SigningKey
-from whet.confirm.seals import RowSum, Seal, is_sealed, row_digest, spread
+from whet.confirm.seals import RowSum, Seal, expand_digest, is_sealed, row_digest
 from whet.contract.errors import StoreCorrupt, StoreError
 
 # Small tables that control permissions: summed again whenever another connection has written.
@@ -73,17 +73,17 @@ class Sealer:
         connection.preupdate_hook(self._note)
         connection.set_rollback_hook(self._undone)
 
-    def sign_with(self, key: SigningKey, known: Mapping[str, PublicKey]) -> None:
+    def sign_with(self, key: SigningKey, trusted: Mapping[str, PublicKey]) -> None:
         """Sign with `key` from here on, and trust signatures of any key in `trusted`."""
         self._key = key
-        self._known = {**known, key.id: key}
+        self._known = {**trusted, key.id: key}
 
-    def go_on_from(self, other: Sealer) -> None:
+    def use_keys_of(self, other: Sealer) -> None:
         """Use the keys of `other`, the sealer of another connection."""
         self._key, self._known, self._had_seal = other._key, other._known, other._had_seal
 
     @property
-    def owes(self) -> bool:
+    def has_unsigned_seal(self) -> bool:
         """Whether the last seal that this process knows is not signed yet."""
         return self._key is not None and self._seal is not None and not self._seal.is_signed
 
@@ -98,20 +98,20 @@ class Sealer:
         self._newer = frozenset()
         self._had_seal = False
 
-    def wrote(self, seq: int) -> bool:
+    def is_own_write(self, seq: int) -> bool:
         """Return whether only this process can have written the request with that number."""
         if not self._is_alone or seq < self._alone_from:
             return False
-        return self._version < 0 or self._version_now() == self._version
+        return self._version < 0 or self._current_version() == self._version
 
     def kept(self, table: str) -> dict[Any, Any]:
         """Return a cache for rows of a table. It is emptied when a row of that table changes, a transaction
         is rolled back, or another connection writes."""
-        if self._version_now() != self._version:
+        if self._current_version() != self._version:
             return {}
         return self._kept.setdefault(table, {})
 
-    def _version_now(self) -> int:
+    def _current_version(self) -> int:
         """Return a number that changes when another connection has written. Read once per transaction."""
         if self._seen_version is None:
             # The counter behind the pragma also changes with commits of this connection. If it is as expected
@@ -124,7 +124,7 @@ class Sealer:
         """Return the number and hash of the newest event in this transaction."""
         if not self._first_event:
             seal = self._seal
-            if seal is not None and self._version_now() == self._version:  # no other writer since
+            if seal is not None and self._current_version() == self._version:  # no other writer since
                 self._last_event = seal.size, seal.head
             else:
                 self._last_event = self._connection.execute(_END).fetchone() or NO_EVENT
@@ -168,7 +168,7 @@ class Sealer:
             raise StoreError("the signing key was not read, so nothing can be written")
         self._check_others(connection)
         if self._seal is None:
-            self._sums = {name: seals.added_up(connection, name) for name in seals.tables(connection)}
+            self._sums = {name: seals.sum_table(connection, name) for name in seals.tables(connection)}
             self._pieces = {name: seals.piece(name, total) for name, total in self._sums.items()}
             changed = list(self._sums)
         else:
@@ -202,8 +202,8 @@ class Sealer:
                     total = self._sums[name]
                     connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
                 newer = _NONE
-            seal = seals.sealed(*self.log_end(), self._pieces, key, is_signed=is_signed)
-            packed = seals.packed({name: self._sums[name] for name in newer})
+            seal = seals.make_seal(*self.log_end(), self._pieces, key, is_signed=is_signed)
+            packed = seals.pack_sums({name: self._sums[name] for name in newer})
             values = (seal.size, seal.head, seal.state, seal.key_id, seal.signature, packed)
             connection.execute(_KEEP_SEAL, values)
         finally:
@@ -226,7 +226,7 @@ class Sealer:
                 raise StoreCorrupt("the database's seal was taken away", hint=HINT)
             return
         self._had_seal = True
-        if why := seals.doubt(stored, self._known):
+        if why := seals.seal_problem(stored, self._known):
             raise StoreCorrupt(f"the database's seal {why}", hint=HINT)
         if seals.state_of(self._pieces) != stored.state:
             raise StoreCorrupt("the sums of the tables are not those that were signed", hint=HINT)
@@ -234,7 +234,7 @@ class Sealer:
 
     def _check_others(self, connection: apsw.Connection) -> None:
         """Check the writes of other connections since the last transaction here."""
-        version = self._version_now()
+        version = self._current_version()
         if version == self._version and self._seal is not None:
             return
         self._load(connection)
@@ -269,11 +269,11 @@ class Sealer:
         rows, total = delta
         if old is not None:
             rows -= 1
-            total -= spread(row_digest(table, old))
+            total -= expand_digest(row_digest(table, old))
         if new is not None:
             self.newest[table] = digest = row_digest(table, new)
             rows += 1
-            total += spread(digest)
+            total += expand_digest(digest)
         delta[:] = rows, total
 
     def _undone(self) -> None:
@@ -296,7 +296,7 @@ def _describe_change(
     """Return which permission table does not have its sum, or an empty string if all have it."""
     for name in _WATCHED:
         rows, total = deltas.get(name, (0, 0))
-        if seals.added_up(connection, name) != sums.get(name, RowSum()).plus(rows, total):
+        if seals.sum_table(connection, name) != sums.get(name, RowSum()).plus(rows, total):
             return f"the table {name} was changed by something other than this service"
     return ""
 

@@ -24,7 +24,7 @@ SUM_BYTES = 256
 CODED = "code:"  # prefix of a key's id: a code (MAC) of that key, not a signature
 _MASK = (1 << 8 * SUM_BYTES) - 1
 # The log is chained, and the seal is signed; SQLite's own tables hold no data of ours.
-_OTHERWISE = frozenset(("events", "seal", "seals"))
+_UNSEALED = frozenset(("events", "seal", "seals"))
 _SEAL_CELLS = 7
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
@@ -80,7 +80,9 @@ def _message(size: int, head: bytes, state: bytes) -> bytes:
     return f"whet-seal/1\n{size}\n{head.hex()}\n{state.hex()}".encode()
 
 
-def sealed(size: int, head: bytes, pieces: Mapping[str, bytes], key: SigningKey, *, is_signed: bool) -> Seal:
+def make_seal(
+    size: int, head: bytes, pieces: Mapping[str, bytes], key: SigningKey, *, is_signed: bool
+) -> Seal:
     """Seal the log's end and the tables' pieces."""
     state = state_of(pieces)
     message = _message(size, head, state)
@@ -89,7 +91,7 @@ def sealed(size: int, head: bytes, pieces: Mapping[str, bytes], key: SigningKey,
     return Seal(size, head, state, CODED + key.id, key.code(message))
 
 
-def doubt(seal: Seal, keys: Mapping[str, PublicKey]) -> str:
+def seal_problem(seal: Seal, keys: Mapping[str, PublicKey]) -> str:
     """Return why a seal is not trusted, or an empty string if it is."""
     key = keys.get(seal.signer)
     if key is None:
@@ -97,7 +99,7 @@ def doubt(seal: Seal, keys: Mapping[str, PublicKey]) -> str:
     if seal.is_signed:
         is_ours = key.is_signed(seal.message, seal.signature)
     elif isinstance(key, SigningKey):
-        is_ours = key.is_coded(seal.message, seal.signature)
+        is_ours = key.is_valid_code(seal.message, seal.signature)
     else:
         return "is not signed yet: look again in a second, or where the service's signing key is"
     return "" if is_ours else "is not signed by this service"
@@ -109,7 +111,7 @@ def row_digest(table: str, cells: Cells) -> bytes:
 
 
 @lru_cache(maxsize=2048)  # a changed row was usually written shortly before
-def spread(digest: bytes) -> int:
+def expand_digest(digest: bytes) -> int:
     """Expand a row's hash to a number for the sum."""
     return int.from_bytes(hashlib.shake_256(digest).digest(SUM_BYTES), "little")
 
@@ -117,7 +119,7 @@ def spread(digest: bytes) -> int:
 @cache
 def is_sealed(table: str) -> bool:
     """Return whether a table has a sum."""
-    return table not in _OTHERWISE and not table.startswith("sqlite_")
+    return table not in _UNSEALED and not table.startswith("sqlite_")
 
 
 def tables(db: apsw.Connection) -> list[str]:
@@ -126,13 +128,13 @@ def tables(db: apsw.Connection) -> list[str]:
     return sorted(name for name in names if is_sealed(name))
 
 
-def added_up(db: apsw.Connection, table: str) -> RowSum:
+def sum_table(db: apsw.Connection, table: str) -> RowSum:
     """Sum a table, row by row."""
     count = total = 0
     quoted = table.replace('"', '""')
     for cells in db.execute(f'SELECT * FROM "{quoted}"'):
         count += 1
-        total += spread(row_digest(table, cells))
+        total += expand_digest(row_digest(table, cells))
     return RowSum(count, total & _MASK)
 
 
@@ -157,7 +159,7 @@ def newer_sums(db: apsw.Connection) -> dict[str, tuple[int, bytes]]:
         return {"seal": (-1, b"")}
 
 
-def packed(sums: Mapping[str, RowSum]) -> bytes | None:
+def pack_sums(sums: Mapping[str, RowSum]) -> bytes | None:
     """Encode sums for the seal, or return None if there are none."""
     return _pack({name: (row_sum.rows, row_sum.blob) for name, row_sum in sums.items()}) if sums else None
 
@@ -178,6 +180,6 @@ def piece(table: str, total: RowSum) -> bytes:
     return hashlib.sha256(_encode((table, total.rows)) + total.blob).digest()
 
 
-def differing(db: apsw.Connection, names: Iterable[str], sums: Mapping[str, RowSum]) -> list[str]:
+def find_differences(db: apsw.Connection, names: Iterable[str], sums: Mapping[str, RowSum]) -> list[str]:
     """Return the tables whose rows don't match the sums that were written last."""
-    return [name for name in names if added_up(db, name) != sums.get(name, RowSum())]
+    return [name for name in names if sum_table(db, name) != sums.get(name, RowSum())]

@@ -20,14 +20,14 @@ from whet.confirm.http.guard import ApiGuard
 from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.notify.settings import read_channels
 from whet.confirm.oidc import OidcProvider, OidcSettings
-from whet.confirm.open import Places
+from whet.confirm.open import ServicePaths
 from whet.confirm.peers import Peers, listen_at
 from whet.confirm.service import ConfirmService
-from whet.confirm.upkeep import Upkeep, follow, tell_witnesses
+from whet.confirm.upkeep import Upkeep, follow_other_processes, notify_witnesses
 from whet.confirm.web.app import PageTerms, make_page
 from whet.confirm.witnesses import Witnesses
 from whet.contract.errors import ConfigError
-from whet.web.guard import SiteAddress, place
+from whet.web.guard import SiteAddress, make_site_address
 from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_file_limit
 
 DRAIN_S = 10.0
@@ -75,7 +75,7 @@ def check(settings: ListenSettings) -> None:
 
 async def serve(
     service: ConfirmService,
-    where: Places,
+    paths: ServicePaths,
     settings: ListenSettings,
     on_ready: Callable[[Sequence[int]], None],
     *,
@@ -106,12 +106,12 @@ async def serve(
         service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open, peers=settings.peers
     )
     page_port = ports[-1]
-    notifier = make_people(service, where, settings, page_port)
+    notifier = make_notifier(service, paths, settings, page_port)
     web = make_web(service, settings, notifier, page_port)
     api = Api(service, guard, page_url(settings, page_port), web=web, web_port=page_port)
     config = make_config(api, DRAIN_S)
     server = SiteServer(config, lambda: on_ready(ports), service.hub.close)
-    works = [*background(service, where, settings), notifier.run] if beside is None else beside
+    works = [*make_background_works(service, paths, settings), notifier.run] if beside is None else beside
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work()) for work in works]
         if stop is not None:
@@ -121,11 +121,11 @@ async def serve(
         finally:
             for task in tasks:
                 task.cancel()
-    await Upkeep(service, where.checkpoints, *settings.witnesses.files).seal()
+    await Upkeep(service, paths.checkpoints, *settings.witnesses.files).seal()
 
 
 def make_web(
-    service: ConfirmService, settings: ListenSettings, people: ConfirmNotifier, port: int
+    service: ConfirmService, settings: ListenSettings, notifier: ConfirmNotifier, port: int
 ) -> ASGIApp | None:
     """Return the page, for all paths on the web port outside the API, or None without a web port."""
     if settings.web_port < 0:
@@ -133,15 +133,15 @@ def make_web(
     oidc = settings.oidc
     provider = OidcProvider(oidc, settings.secrets, page_url(settings, port)) if oidc else None
     terms = PageTerms(port, settings.is_open, settings.is_separate, provider)
-    return make_page(service, people, _where(settings), terms)
+    return make_page(service, notifier, _site_address(settings), terms)
 
 
-def make_people(
-    service: ConfirmService, where: Places, settings: ListenSettings, port: int
+def make_notifier(
+    service: ConfirmService, paths: ServicePaths, settings: ListenSettings, port: int
 ) -> ConfirmNotifier:
     """Open the channels to people. Raises ConfigError."""
     channels = read_channels(
-        settings.channels or where.folder / "channels.toml", settings.channels is not None
+        settings.channels or paths.folder / "channels.toml", settings.channels is not None
     )
     return ConfirmNotifier(service, channels, settings.secrets, page_url(settings, port))
 
@@ -154,30 +154,30 @@ def page_url(settings: ListenSettings, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _where(settings: ListenSettings) -> SiteAddress:
-    return place(settings.host, settings.public_url, settings.hosts)
+def _site_address(settings: ListenSettings) -> SiteAddress:
+    return make_site_address(settings.host, settings.public_url, settings.hosts)
 
 
-def background(
-    service: ConfirmService, where: Places, settings: ListenSettings
+def make_background_works(
+    service: ConfirmService, paths: ServicePaths, settings: ListenSettings
 ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """Return the works that run next to the listeners."""
-    secret = load_secret(where.folder / "webhook.secret")
+    secret = load_secret(paths.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
-    files = (where.checkpoints, *settings.witnesses.files)
+    files = (paths.checkpoints, *settings.witnesses.files)
     works: list[Callable[[], Coroutine[Any, Any, None]]] = [
         Upkeep(service, *files).run,
         callbacks.run,
-        lambda: follow(service),
+        lambda: follow_other_processes(service),
     ]
     if settings.witnesses.urls:
-        works.append(lambda: tell_witnesses(service, settings.witnesses.urls))
+        works.append(lambda: notify_witnesses(service, settings.witnesses.urls))
     for address in settings.exports:
         works.append(LogExport(service, address, parse_destination(address, settings.secrets)).run)
     return works
 
 
-def first_lines(settings: ListenSettings, ports: Sequence[int], made: Sequence[Path]) -> list[str]:
+def first_lines(settings: ListenSettings, ports: Sequence[int], token_files: Sequence[Path]) -> list[str]:
     """Return the lines to print when the service is ready."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [f"confirmation service: http://{host}:{ports[0]}"]
@@ -185,4 +185,4 @@ def first_lines(settings: ListenSettings, ports: Sequence[int], made: Sequence[P
         lines.append(f"web page and browsers: http://{host}:{ports[1]}")
     if settings.is_open:
         lines.append("WARNING: --insecure-no-auth: anybody on this machine can approve anything")
-    return lines + [f"made a first token ({path.stem}): {path}" for path in made]
+    return lines + [f"made a first token ({path.stem}): {path}" for path in token_files]

@@ -22,30 +22,30 @@ from whet.confirm.events import EventLog
 from whet.confirm.hub import Hub, wake
 from whet.confirm.keys import PublicKey, SigningKey
 from whet.confirm.ledger import Tx
-from whet.confirm.people import stands
+from whet.confirm.people import is_still_valid
 from whet.confirm.policy_file import PolicyFile
 from whet.confirm.records import AuditEvent, Caller, ConfirmRequest, RequestOutcome, Vote
 from whet.confirm.requests import RequestFilter
 from whet.confirm.risk import RiskReader
 from whet.confirm.sealer import HINT
-from whet.confirm.submit import Submission, Submitted
+from whet.confirm.submit import Submission, SubmissionResult
 from whet.confirm.timeline import Timeline
 from whet.contract.errors import StoreCorrupt
 from whet.web.line import WebConnection
-from whet.web.tokens import hash_of
+from whet.web.tokens import hash_secret
 
 T = TypeVar("T")
 P = ParamSpec("P")
-_KNOWN = 256
+_CACHE_SIZE = 256
 _APPROVED = ("approved", "auto_approved")
 LARGE_BYTES = 32 * 1024  # larger texts are processed off the loop
 
 
-async def beside(size: int, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+async def run_off_loop(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run work on another thread if its text is large, so that the loop is not blocked."""
     if size <= LARGE_BYTES:
-        return work(*args, **named)
-    return await asyncio.to_thread(work, *args, **named)
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)
 
 
 def _is_small(row: tuple[Any, ...]) -> bool:
@@ -62,7 +62,7 @@ class CallerLimits(msgspec.Struct, frozen=True):
     pending: int = 0
 
     @property
-    def most_pending(self) -> int:
+    def max_pending(self) -> int:
         """The number of pending requests that one principal may have."""
         return self.pending or max(1000, 10 * self.rate)
 
@@ -103,24 +103,30 @@ class ConfirmService:
 
         `is_remembered`: accept a recent answer from memory, because the call's transaction checks again.
         """
-        key = hash_of(secret)
+        key = hash_secret(secret)
         if is_remembered and (caller := self._callers.get(key)) is not None:
             return caller
         row = self._row(tokens.TOKENS.by_hash, key)
         caller = tokens.as_principal(row, self.timeline.now_s())
-        if caller is None or len(self._callers) >= _KNOWN:
+        if caller is None or len(self._callers) >= _CACHE_SIZE:
             self._callers.clear()
         if caller is not None:
             self._callers[key] = caller
         return caller
 
-    async def submit(self, who: Caller, submission: Submission) -> Submitted:
+    async def submit(self, caller: Caller, submission: Submission) -> SubmissionResult:
         """Store a submission, or return why not. Raises ValueError for details that are not JSON."""
         policy, now_s = self.policy_file.policy, self.timeline.now_s()
-        draft = await beside(submission.size_bytes, submit.draft, submission, who, policy, now_s)
-        room = self.limits.most_pending - self.log.pending_by.get(who.name, 0)
+        draft = await run_off_loop(
+            submission.size_bytes, submit.judge_submission, submission, caller, policy, now_s
+        )
+        room = self.limits.max_pending - self.log.pending_by.get(caller.name, 0)
         return await self.change(
-            lambda tx: submit.store(tx, draft, self.limits.rate, room) if stands(tx, who) else submit.GONE
+            lambda tx: (
+                submit.store(tx, draft, self.limits.rate, room)
+                if is_still_valid(tx, caller)
+                else submit.NO_LONGER_VALID
+            )
         )
 
     def get(self, request_id: str) -> ConfirmRequest | None:
@@ -128,7 +134,7 @@ class ConfirmService:
 
         Raises StoreCorrupt for an approval that another program wrote: it gets no answer and no signature.
         """
-        row = self._row(requests.ONE, request_id)
+        row = self._row(requests.BY_ID, request_id)
         return self._read(row) if row else None
 
     def _row(self, sql: str, key: str | bytes) -> tuple[Any, ...] | None:
@@ -136,8 +142,8 @@ class ConfirmService:
         database = self.database
         if not database.hears_of_writes_at_once:
             return database.read_one(sql, (key,))
-        now = database.other_writes()
-        if now != self._fresh_at or len(self._fresh) >= _KNOWN:
+        now = database.change_counter()
+        if now != self._fresh_at or len(self._fresh) >= _CACHE_SIZE:
             self._fresh.clear()
             self._fresh_at = now
         row = self._fresh.get(key)
@@ -156,7 +162,7 @@ class ConfirmService:
             if request.status in _APPROVED:
                 self._check(request_id)
             if len(request.details_json) < LARGE_BYTES:
-                if len(self._known) >= _KNOWN:
+                if len(self._known) >= _CACHE_SIZE:
                     self._known.clear()
                 self._known[request_id] = (row, request)
         return request
@@ -168,12 +174,12 @@ class ConfirmService:
 
     def votes(self, request_id: str) -> list[Vote]:
         """Return the votes on a request, oldest first."""
-        return self.database.read_now(lambda db: requests.votes_of(db, request_id))
+        return self.database.read_now(lambda db: requests.list_votes(db, request_id))
 
-    def list(self, wanted: RequestFilter) -> list[ConfirmRequest]:
+    def list(self, criteria: RequestFilter) -> list[ConfirmRequest]:
         """Return requests, newest first. For the next page pass the last one's seq as `before_seq`."""
         now_s = self.timeline.now_s()
-        return self.database.read_now(lambda db: [*requests.select(db, wanted, now_s)])
+        return self.database.read_now(lambda db: [*requests.select(db, criteria, now_s)])
 
     def count_pending(self) -> int:
         """Return the number of requests that can be decided now."""
@@ -185,35 +191,35 @@ class ConfirmService:
         return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
 
     async def amend(
-        self, seen: tuple[str, str], who: Caller, details: dict[str, Any], reason: str = ""
+        self, target: tuple[str, str], caller: Caller, details: dict[str, Any], reason: str = ""
     ) -> RequestOutcome:
         """Change a pending request's details (if its submitter accepts edits); votes so far are void.
 
         `target` is its id and the digest that was viewed. Raises ValueError for details that are not JSON.
         """
         text = await asyncio.to_thread(canonical, details)  # their size is not known in advance
-        change = Amendment(*seen, details, text.decode(), reason)
-        return await self.change(lambda tx: decide.amend(tx, change, who, self.policy_file.policy))
+        change = Amendment(*target, details, text.decode(), reason)
+        return await self.change(lambda tx: decide.amend(tx, change, caller, self.policy_file.policy))
 
-    async def cancel(self, request_id: str, who: Caller, reason: str = "") -> RequestOutcome:
+    async def cancel(self, request_id: str, caller: Caller, reason: str = "") -> RequestOutcome:
         """Cancel a request."""
-        return await self.change(lambda tx: decide.cancel(tx, request_id, who, reason))
+        return await self.change(lambda tx: decide.cancel(tx, request_id, caller, reason))
 
-    async def consume(self, request_id: str, who: Caller, digest: str, key: str = "") -> RequestOutcome:
+    async def consume(self, request_id: str, caller: Caller, digest: str, key: str = "") -> RequestOutcome:
         """Consume an approval, exactly once. Repeating the call with the same non-empty `key` returns the
         same answer."""
         valid_s = self.policy_file.policy.approval_valid_s
-        return await self.change(lambda tx: decide.consume(tx, request_id, who, (digest, key), valid_s))
+        return await self.change(lambda tx: decide.consume(tx, request_id, caller, (digest, key), valid_s))
 
-    async def report(self, request_id: str, who: Caller, result: str, note: str = "") -> RequestOutcome:
+    async def report(self, request_id: str, caller: Caller, result: str, note: str = "") -> RequestOutcome:
         """Record the result of the action: `result` is executed or failed."""
-        return await self.change(lambda tx: decide.report(tx, request_id, who, result, note))
+        return await self.change(lambda tx: decide.report(tx, request_id, caller, result, note))
 
-    async def mark_viewed(self, request: ConfirmRequest, who: Caller) -> None:
+    async def mark_viewed(self, request: ConfirmRequest, caller: Caller) -> None:
         """Record that a possible approver viewed this version of the request; the first view counts."""
-        first_view = self.database.read_now(lambda db: requests.viewed_at(db, request.id, who.name))
+        first_view = self.database.read_now(lambda db: requests.viewed_at(db, request.id, caller.name))
         if first_view is None:
-            await self.change(lambda tx: decide.view(tx, request, who))
+            await self.change(lambda tx: decide.record_view(tx, request, caller))
 
     async def wait(
         self, request_id: str, timeout_s: float, line: WebConnection | None = None
@@ -225,22 +231,22 @@ class ConfirmService:
             return request
         future = self.hub.begin(request_id)
 
-        def ring() -> None:
+        def end_wait() -> None:
             wake((future,))
 
         # The deadline ends the wait even if no sweeper runs.
         left_s = request.expires_at - self.timeline.now_s()
         limit_s = max(0.0, min(timeout_s, left_s + 0.002))
-        timer = asyncio.get_running_loop().call_later(limit_s, ring)
+        timer = asyncio.get_running_loop().call_later(limit_s, end_wait)
         if line is not None:
-            line.listen(ring)
+            line.listen(end_wait)
         try:
             event = await future
         finally:
             timer.cancel()
             self.hub.drop(future, request_id)
             if line is not None:
-                line.forget(ring)
+                line.forget(end_wait)
         return self.get(request_id) if event is None else self._ended(event)
 
     def _ended(self, event: AuditEvent) -> ConfirmRequest | None:

@@ -13,10 +13,10 @@ from typing import cast
 
 from whet.config.secrets import is_secret_name
 from whet.confirm.records import ConfirmRequest
-from whet.confirm.requests import details_of
-from whet.contract.texts import texts_of
+from whet.confirm.requests import decode_details
+from whet.contract.texts import collect_texts
 from whet.log import MASK, mask
-from whet.visible import named, odd_characters, visible
+from whet.visible import describe_character, find_odd_characters, visible
 
 MOST_SHOWN, MOST_TEXT = 200_000, 20_000
 _MOST_NAMED, _MOST_UNCLEAR = 5, 100
@@ -24,25 +24,25 @@ _TURNED = "letters from right to left around digits or signs, which are shown in
 _TURNING = re.compile(r"R[ /]*1|R[ /]*/R")
 
 
-def fit(text: str, limit: int) -> tuple[str, bool]:
+def fit_text(text: str, limit: int) -> tuple[str, bool]:
     """Make text visible and cut it at `limit` UTF-16 units, as vendors count. Return it and whether it was
     cut, as a pair."""
     visible_text = visible(text, max(limit, 200) * 2)
-    if units(visible_text) <= limit:
+    if count_units(visible_text) <= limit:
         return visible_text, "\n[... " in visible_text[-60:] and len(text) > max(limit, 200) * 2
     room = limit - 44
     start = visible_text.encode("utf-16-le", "surrogatepass")[: room * 2].decode("utf-16-le", "ignore")
     return f"{start}\n[... cut, {len(text):,} characters in all]", True
 
 
-def units(text: str) -> int:
+def count_units(text: str) -> int:
     """Count UTF-16 units, which Telegram, Discord and Slack call characters."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def one_line(text: str, limit: int) -> tuple[str, bool]:
     """Make text visible on one line; a line break becomes a symbol."""
-    return fit(text.replace("\n", "⏎"), limit)
+    return fit_text(text.replace("\n", "⏎"), limit)
 
 
 def redact(value: object, names: Iterable[str] = ()) -> object:
@@ -70,7 +70,7 @@ def _is_secret(name: str, value: object, patterns: tuple[str, ...]) -> bool:
     return isinstance(value, str) and bool(value) and is_secret_name(lowered.replace("-", "_"))
 
 
-def hidden(details: dict[str, object], texts: Iterable[str], names: Iterable[str] = ()) -> list[str]:
+def hidden_parts(details: dict[str, object], texts: Iterable[str], names: Iterable[str] = ()) -> list[str]:
     """Return descriptions of the parts that a person does not see at first, or an empty list if they see
     everything.
 
@@ -78,7 +78,7 @@ def hidden(details: dict[str, object], texts: Iterable[str], names: Iterable[str
     """
     patterns = tuple(name.lower() for name in names)
     parts = [f"the value of {name}" for name in _redacted_names(details, patterns)]
-    details_text = pretty(details)
+    details_text = format_json(details)
     if mask(details_text) != details_text or any(mask(text) != text for text in texts):
         parts.append("a part that has the shape of a key")
     if len(details_text) > MOST_SHOWN or any(len(text) > MOST_TEXT for text in texts):
@@ -98,18 +98,25 @@ def _redacted_names(value: object, patterns: tuple[str, ...]) -> list[str]:
     return []
 
 
-def unclear(request: ConfirmRequest) -> list[str]:
+def describe_unclear(request: ConfirmRequest) -> list[str]:
     """Name the request's characters that are invisible or look like others (the first ones if there are very
     many), and warn if some are displayed in another order than they are stored. Returns an empty list if
     there are none."""
-    return [*_first(_odd(request), _MOST_UNCLEAR), *([_TURNED] if _turns(request) else [])]
+    return [
+        *_name_first(_odd_characters(request), _MOST_UNCLEAR),
+        *([_TURNED] if _has_mixed_directions(request) else []),
+    ]
 
 
-def look_closely(request: ConfirmRequest) -> str:
+def unclear_warning(request: ConfirmRequest) -> str:
     """Return a warning about the characters that `describe_unclear` names, or an empty string."""
-    characters = ", ".join(_first(_odd(request), _MOST_NAMED))
+    characters = ", ".join(_name_first(_odd_characters(request), _MOST_NAMED))
     warnings = [f"it holds characters that hide or look like others: {characters}"] if characters else []
-    warnings += [f"it holds {_TURNED}; as JSON it stands in the order that it has"] if _turns(request) else []
+    warnings += (
+        [f"it holds {_TURNED}; as JSON it stands in the order that it has"]
+        if _has_mixed_directions(request)
+        else []
+    )
     return f"Look closely: {'; and '.join(warnings)}" if warnings else ""
 
 
@@ -118,11 +125,11 @@ def _texts(request: ConfirmRequest) -> tuple[str, ...]:
     return tuple(text[:MOST_SHOWN] for text in (*fields, request.details_json))
 
 
-def _odd(request: ConfirmRequest) -> list[str]:
-    return sorted({character for text in _texts(request) for character in odd_characters(text)})
+def _odd_characters(request: ConfirmRequest) -> list[str]:
+    return sorted({character for text in _texts(request) for character in find_odd_characters(text)})
 
 
-def _turns(request: ConfirmRequest) -> bool:
+def _has_mixed_directions(request: ConfirmRequest) -> bool:
     """Return whether digits or signs are next to letters written from right to left, which changes the
     displayed order.
 
@@ -130,7 +137,7 @@ def _turns(request: ConfirmRequest) -> bool:
     """
     *texts, details = _texts(request)
     if not details.isascii():
-        texts += texts_of(details_of(request.details_json))
+        texts += collect_texts(decode_details(request.details_json))
     return any(_TURNING.search("".join(map(_direction, text))) for text in texts if not text.isascii())
 
 
@@ -142,17 +149,17 @@ def _direction(character: str) -> str:
     return {"R": "R", "AL": "R", "L": "L", "EN": "1", "AN": "1", "NSM": ""}.get(category, "/")
 
 
-def _first(odd: list[str], most: int) -> list[str]:
+def _name_first(odd: list[str], most: int) -> list[str]:
     more = [f"and {len(odd) - most} more"] if len(odd) > most else []
-    return [*map(named, odd[:most]), *more]
+    return [*map(describe_character, odd[:most]), *more]
 
 
-def editable(details: object) -> str:
+def format_editable(details: object) -> str:
     """Format details as JSON for editing: exact, and fully escaped if any of its characters is unclear."""
-    text = pretty(details)
-    return json.dumps(details, indent=2) if odd_characters(text) else text
+    text = format_json(details)
+    return json.dumps(details, indent=2) if find_odd_characters(text) else text
 
 
-def pretty(details: object) -> str:
+def format_json(details: object) -> str:
     """Format details as indented JSON. `visible` later replaces invisible characters with their codes."""
     return json.dumps(details, indent=2, ensure_ascii=False, default=str)

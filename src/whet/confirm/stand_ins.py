@@ -21,7 +21,7 @@ from whet.contract.errors import NotFound
 
 LONGEST_AWAY_S = 90 * 86_400
 OUTSIDE = ("oidc:", "slack:")
-_ENDED = "ended_at IS NULL AND until > ?"
+_IN_FORCE = "ended_at IS NULL AND until > ?"
 _COLUMNS = "id, giver, stand_in, until, created_by, created_at, ended_at"
 
 
@@ -37,20 +37,20 @@ class Delegation(msgspec.Struct, frozen=True):
     ended_at: float | None = None
 
 
-def delegate(tx: Tx, giver: str, stand_in: str, until_s: float, known: Iterable[str] = ()) -> Delegation:
+def delegate(tx: Tx, giver: str, stand_in: str, until_s: float, approvers: Iterable[str] = ()) -> Delegation:
     """Make `stand_in` decide for `giver`, replacing an earlier delegation. `approvers` are people who need no
     token.
 
     Raises ValueError if the delegation is not allowed.
     """
-    name = _known(tx.connection, stand_in, known)
+    name = _find_approver(tx.connection, stand_in, approvers)
     if name is None:
         raise ValueError(f"nobody who may decide is called {stand_in[:60]!r}")
     if is_same_person(giver, name):
         raise ValueError("somebody else must stand in for you")
     if not tx.now_s < until_s <= tx.now_s + LONGEST_AWAY_S:
         raise ValueError("until must be a time from now on, at most 90 days ahead")
-    if is_same_person(giver, substitutes(tx.connection, tx.now_s).get(person_key(name), "")):
+    if is_same_person(giver, stand_ins_by_key(tx.connection, tx.now_s).get(person_key(name), "")):
         raise ValueError(f"{name} is away, and you stand in for them")
     _end(tx, "giver = ?", giver, giver)
     tx.connection.execute(
@@ -66,7 +66,7 @@ def delegate(tx: Tx, giver: str, stand_in: str, until_s: float, known: Iterable[
 def end(tx: Tx, number: int, by: str, *, is_admin: bool) -> None:
     """End a delegation. Only its giver or an admin may. Raises NotFound."""
     row = tx.connection.execute(
-        f"SELECT giver FROM delegations WHERE id = ? AND {_ENDED}", (number, tx.now_s)
+        f"SELECT giver FROM delegations WHERE id = ? AND {_IN_FORCE}", (number, tx.now_s)
     ).fetchone()
     if row is None or not (is_admin or is_same_person(str(row[0]), by)):
         raise NotFound(f"there is no delegation {number} of yours in force")
@@ -74,7 +74,7 @@ def end(tx: Tx, number: int, by: str, *, is_admin: bool) -> None:
 
 
 def _end(tx: Tx, where: str, value: str | int, by: str) -> None:
-    sql = f"SELECT id FROM delegations WHERE {where} AND {_ENDED}"
+    sql = f"SELECT id FROM delegations WHERE {where} AND {_IN_FORCE}"
     for (number,) in tx.connection.execute(sql, (value, tx.now_s)).fetchall():
         tx.connection.execute("UPDATE delegations SET ended_at = ? WHERE id = ?", (tx.now_s, number))
         tx.record("delegation_ended", principal=by, data={"id": number})
@@ -82,11 +82,11 @@ def _end(tx: Tx, where: str, value: str | int, by: str) -> None:
 
 def in_force(db: apsw.Connection, now_s: float) -> list[Delegation]:
     """Return the delegations in force, oldest first."""
-    rows = db.execute(f"SELECT {_COLUMNS} FROM delegations WHERE {_ENDED} ORDER BY id", (now_s,))
+    rows = db.execute(f"SELECT {_COLUMNS} FROM delegations WHERE {_IN_FORCE} ORDER BY id", (now_s,))
     return [Delegation(*row) for row in rows]
 
 
-def substitutes(db: apsw.Connection, now_s: float, *, but_of: str = "") -> dict[str, str]:
+def stand_ins_by_key(db: apsw.Connection, now_s: float, *, but_of: str = "") -> dict[str, str]:
     """Return the current stand-ins by the key of the absent person. `but_of` gets an empty stand-in."""
     return {
         person_key(delegation.giver): "" if is_same_person(delegation.giver, but_of) else delegation.stand_in
@@ -94,22 +94,24 @@ def substitutes(db: apsw.Connection, now_s: float, *, but_of: str = "") -> dict[
     }
 
 
-def seated(db: apsw.Connection, policy: ConfirmPolicy, now_s: float, asked_by: str = "") -> ConfirmPolicy:
+def apply_stand_ins(
+    db: apsw.Connection, policy: ConfirmPolicy, now_s: float, asked_by: str = ""
+) -> ConfirmPolicy:
     """Return the policy with stand-ins applied to its groups, for a request of `asked_by`."""
     if not policy.rules:
         return policy
-    away = substitutes(db, now_s, but_of=asked_by)
+    away = stand_ins_by_key(db, now_s, but_of=asked_by)
     outside_groups = {
         entry for people in policy.groups.values() for entry in people if entry.startswith(OUTSIDE)
     }
     if not away and not outside_groups:
         return policy
     inside = {entry: members(db, entry, now_s) for entry in outside_groups}
-    groups = {name: _seats(people, inside, away) for name, people in policy.groups.items()}
+    groups = {name: _present_members(people, inside, away) for name, people in policy.groups.items()}
     return msgspec.structs.replace(policy, groups=groups, away=away)
 
 
-def _seats(
+def _present_members(
     people: Sequence[str], inside: Mapping[str, Sequence[str]], away: Mapping[str, str]
 ) -> tuple[str, ...]:
     names: dict[str, None] = {}
@@ -120,7 +122,7 @@ def _seats(
     return tuple(names)
 
 
-def seats_of(db: apsw.Connection, name: str, now_s: float) -> list[str]:
+def find_givers(db: apsw.Connection, name: str, now_s: float) -> list[str]:
     """Return the people for whom `name` decides now."""
     return [
         delegation.giver for delegation in in_force(db, now_s) if is_same_person(delegation.stand_in, name)
@@ -155,11 +157,11 @@ def set_groups(tx: Tx, name: str, groups: Iterable[str], until_s: float) -> None
         tx.record("groups_changed", principal=name, data={"groups": new})
 
 
-def _known(db: apsw.Connection, name: str, known: Iterable[str]) -> str | None:
+def _find_approver(db: apsw.Connection, name: str, approvers: Iterable[str]) -> str | None:
     """Return a person's name in its stored spelling, or None if it is unknown."""
     sql = (
         "SELECT name FROM tokens WHERE role IN ('approve', 'admin') AND revoked_at IS NULL"
         " UNION SELECT name FROM people NOT INDEXED"
     )
-    names = [*known, *(str(row[0]) for row in db.execute(sql))]
+    names = [*approvers, *(str(row[0]) for row in db.execute(sql))]
     return next((candidate for candidate in names if is_same_person(candidate, name)), None)

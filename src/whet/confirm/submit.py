@@ -19,7 +19,7 @@ from whet.confirm.records import ApprovalPlan, Caller, ConfirmRequest
 
 WINDOW_S = 3600
 DEFAULT_TIMEOUT_S = 300
-_PLAIN = ApprovalPlan()
+_DEFAULT_PLAN = ApprovalPlan()
 SHORTEST_S, CONTRACT_LONGEST_S = 30, 3600
 _WHITELIST_ENDS = "SELECT coalesce(max(expires_at), 0.0) FROM whitelist NOT INDEXED WHERE revoked_at IS NULL"
 
@@ -40,7 +40,7 @@ class Submission(msgspec.Struct, frozen=True):
     size_bytes: int = 0
 
 
-class Submitted(msgspec.Struct, frozen=True):
+class SubmissionResult(msgspec.Struct, frozen=True):
     """The result of a submission. `refused` is a line for a person if nothing was stored."""
 
     kind: Literal["pending", "auto_approved", "denied", "limited", "too_many_pending", "key_reused", "gone"]
@@ -50,7 +50,7 @@ class Submitted(msgspec.Struct, frozen=True):
     retry_after_s: float = 0.0
 
 
-GONE = Submitted("gone", refused="your token or sign-in does not hold any more")
+NO_LONGER_VALID = SubmissionResult("gone", refused="your token or sign-in does not hold any more")
 
 
 class SubmissionDraft(msgspec.Struct, frozen=True):
@@ -62,14 +62,16 @@ class SubmissionDraft(msgspec.Struct, frozen=True):
     submission: Submission
 
 
-def draft(submission: Submission, who: Caller, policy: ConfirmPolicy, now_s: float) -> SubmissionDraft:
+def judge_submission(
+    submission: Submission, caller: Caller, policy: ConfirmPolicy, now_s: float
+) -> SubmissionDraft:
     """Judge a submission and compute its id, deadline and digest. Raises ValueError for details that are not
     JSON."""
     key = action_key(submission.action)
     high_risk = is_high_risk(key)
     facts = Facts(
         action_key=key,
-        principal=who.name,
+        principal=caller.name,
         requester=submission.requester,
         session_key=submission.session_key,
         details=submission.details,
@@ -89,7 +91,7 @@ def draft(submission: Submission, who: Caller, policy: ConfirmPolicy, now_s: flo
         details_json=details_json,
         requester=submission.requester,
         session_key=submission.session_key,
-        principal=who.name,
+        principal=caller.name,
         status="pending",
         created_at=now_s,
         expires_at=expires_at,
@@ -120,34 +122,34 @@ def _timeout(asked_s: int | None, judgement: PolicyJudgement) -> int:
     return max(SHORTEST_S, min(asked_s, max(CONTRACT_LONGEST_S, judgement.max_timeout_s)))
 
 
-def store(tx: Tx, made: SubmissionDraft, rate_limit: int, room: int) -> Submitted:
+def store(tx: Tx, draft: SubmissionDraft, rate_limit: int, room: int) -> SubmissionResult:
     """Store a draft in the transaction, or return why not.
 
     `room` is how many more requests of this principal may be pending.
     """
-    submission = made.submission
-    if submission.idempotency_key and (replay := _replay(tx, made)):
+    submission = draft.submission
+    if submission.idempotency_key and (replay := _replay(tx, draft)):
         return replay
-    request = _ruled(tx, made)
+    request = _apply_rules(tx, draft)
     number = None
     if request.status != "auto_approved":
-        number, earlier_at = rates.next_rate(tx, request.principal, made.key, rate_limit)
-        if refusal := _refused(request, rate_limit, tx.now_s - earlier_at, room):
+        number, earlier_at = rates.next_rate(tx, request.principal, draft.key, rate_limit)
+        if refusal := _find_excess(request, rate_limit, tx.now_s - earlier_at, room):
             return refusal
-    keys = requests.RequestKeys(made.key, number, submission.idempotency_key, submission.body_hash)
+    keys = requests.RequestKeys(draft.key, number, submission.idempotency_key, submission.body_hash)
     requests.insert(tx, request, keys)
-    return Submitted(_kind(request), request)
+    return SubmissionResult(_kind(request), request)
 
 
-def _ruled(tx: Tx, made: SubmissionDraft) -> ConfirmRequest:
+def _apply_rules(tx: Tx, draft: SubmissionDraft) -> ConfirmRequest:
     """Return the request after the policy and the whitelist: pending, or already ended."""
-    verdict, by, why = made.judgement.effect, f"policy:{made.judgement.rule}", made.judgement.why
-    if verdict == "ask" and _may_pass(made) and (entry := _whitelist_entry(tx, made)):
+    verdict, by, why = draft.judgement.effect, f"policy:{draft.judgement.rule}", draft.judgement.why
+    if verdict == "ask" and _can_pass(draft) and (entry := _whitelist_entry(tx, draft)):
         verdict, by, why = "allow", f"whitelist:{entry}", f"whitelist entry {entry} lets it pass"
     if verdict == "ask":
-        return made.request
+        return draft.request
     return msgspec.structs.replace(
-        made.request,
+        draft.request,
         status="auto_approved" if verdict == "allow" else "denied",
         resolved_at=tx.now_s,
         resolved_by=by,
@@ -155,27 +157,29 @@ def _ruled(tx: Tx, made: SubmissionDraft) -> ConfirmRequest:
     )
 
 
-def _may_pass(made: SubmissionDraft) -> bool:
+def _can_pass(draft: SubmissionDraft) -> bool:
     """Return whether a whitelist entry may replace a person: never for a high-risk action or a rule that
     requires more than one person's approval."""
-    plan = made.judgement.plan
+    plan = draft.judgement.plan
     asks_little = msgspec.structs.replace(
-        _PLAIN, rule=plan.rule, escalate_to=plan.escalate_to, escalate_after=plan.escalate_after
+        _DEFAULT_PLAN, rule=plan.rule, escalate_to=plan.escalate_to, escalate_after=plan.escalate_after
     )
-    return not made.request.is_high_risk and plan == asks_little
+    return not draft.request.is_high_risk and plan == asks_little
 
 
-def _refused(request: ConfirmRequest, rate_limit: int, since_s: float, room: int) -> Submitted | None:
+def _find_excess(
+    request: ConfirmRequest, rate_limit: int, since_s: float, room: int
+) -> SubmissionResult | None:
     """Return the refusal if the request is over a limit.
 
     `since_s` is the age of the submission that has to leave the window first.
     """
     if since_s < WINDOW_S:
         why = f"more than {rate_limit} an hour of {request.action}"
-        return Submitted("limited", refused=why, retry_after_s=WINDOW_S - since_s)
+        return SubmissionResult("limited", refused=why, retry_after_s=WINDOW_S - since_s)
     if room <= 0:
         why = "too many of your requests are pending"
-        return Submitted("too_many_pending", refused=why, retry_after_s=60.0)
+        return SubmissionResult("too_many_pending", refused=why, retry_after_s=60.0)
     return None
 
 
@@ -185,20 +189,20 @@ def _kind(request: ConfirmRequest) -> Literal["pending", "auto_approved", "denie
     return "denied" if request.status == "denied" and request.resolved_by.startswith("policy:") else "pending"
 
 
-def _replay(tx: Tx, made: SubmissionDraft) -> Submitted | None:
+def _replay(tx: Tx, draft: SubmissionDraft) -> SubmissionResult | None:
     row = tx.connection.execute(
         "SELECT body_hash, request_id FROM idempotency WHERE principal = ? AND key = ?",
-        (made.request.principal, made.submission.idempotency_key),
+        (draft.request.principal, draft.submission.idempotency_key),
     ).fetchone()
     if row is None:
         return None
-    if row[0] != made.submission.body_hash:
-        return Submitted("key_reused", refused="this Idempotency-Key was used with another body")
+    if row[0] != draft.submission.body_hash:
+        return SubmissionResult("key_reused", refused="this Idempotency-Key was used with another body")
     request = requests.find(tx.connection, row[1], tx.now_s)
-    return Submitted(_kind(request), request, is_replay=True) if request else None
+    return SubmissionResult(_kind(request), request, is_replay=True) if request else None
 
 
-def _whitelist_entry(tx: Tx, made: SubmissionDraft) -> int:
+def _whitelist_entry(tx: Tx, draft: SubmissionDraft) -> int:
     cache = tx.sealer.kept("whitelist")
     if "until" not in cache:
         (cache["until"],) = tx.connection.execute(_WHITELIST_ENDS).fetchone() or (0.0,)
@@ -207,6 +211,6 @@ def _whitelist_entry(tx: Tx, made: SubmissionDraft) -> int:
     row = tx.connection.execute(
         "SELECT id FROM whitelist NOT INDEXED WHERE action_key = ? AND revoked_at IS NULL AND expires_at > ?"
         " AND principal IN ('*', ?) AND session_key IN ('', ?) LIMIT 1",
-        (made.key, tx.now_s, made.request.principal, made.request.session_key),
+        (draft.key, tx.now_s, draft.request.principal, draft.request.session_key),
     ).fetchone()
     return row[0] if row else 0

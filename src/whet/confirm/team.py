@@ -21,7 +21,7 @@ from whet.confirm.database import ConfirmDatabase
 from whet.confirm.sealer import Sealer
 from whet.confirm.team_schema import NOTED
 from whet.postgres.connection import PostgresConnection
-from whet.postgres.driver import shown
+from whet.postgres.driver import hide_password
 from whet.postgres.lane import Round, TeamLane
 from whet.postgres.pool import ConnectionPool
 from whet.sqlite.batching import WriteBatcher
@@ -50,7 +50,7 @@ class SealedPostgres(PostgresConnection):
 
     def __init__(self, raw: psycopg.Connection, texts: dict[str, bytes]) -> None:
         super().__init__(raw, texts)
-        self._tables = frozenset(team_schema.noted_tables())
+        self._tables = frozenset(team_schema.list_noted_tables())
         self._note: Callable[[Any], None] | None = None
         self._undone: Callable[[], None] | None = None
         self._number = -1
@@ -147,7 +147,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
     hears_of_writes_at_once: ClassVar[bool] = False
 
     def __init__(self, url: str, patience_s: float) -> None:
-        self.path: Path = Path(shown(url))
+        self.path: Path = Path(hide_password(url))
         self._pool = ConnectionPool(url, team_schema.SEARCH_PATH, patience_s)
         self._writer: SealedPostgres | None = None
         lane = TeamLane(self._connected, url, patience_s, _Sealing(self))
@@ -190,10 +190,10 @@ class TeamConfirmDatabase(ConfirmDatabase):
         """Return the first row of a statement, or None. This is the fastest read."""
         return self._pool.run(lambda connection: connection.execute(sql, values).fetchone())
 
-    async def move_log(self) -> None:
+    async def checkpoint_early(self) -> None:
         """Do nothing: the database maintains its own WAL."""
 
-    def other_writes(self) -> int:
+    def change_counter(self) -> int:
         """Return a number that changes with every commit, whether by this process or another."""
         row = self.read_one(_NUMBER, ())
         return int(row[0]) if row else 0  # pyright: ignore[reportArgumentType] a whole number
@@ -203,7 +203,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
         if self._closed:
             return
         if self._writer is not None:
-            self.sign_the_end()
+            self.sign_last_seal()
         self._closed = True
         self._lane.close()
         self._pool.close()
@@ -211,7 +211,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
     def _connected(self) -> PostgresConnection:
         connection = SealedPostgres(self._pool.raw(), self._pool.texts)
         if self._writer is not None:
-            connection.sealer.go_on_from(self._writer.sealer)
+            connection.sealer.use_keys_of(self._writer.sealer)
         self._writer = connection
         self.sealer: Sealer = connection.sealer
         return connection

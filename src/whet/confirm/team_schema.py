@@ -15,7 +15,7 @@ from whet.confirm.schema import STEPS
 from whet.confirm.seals import is_sealed
 from whet.contract.errors import SchemaTooNew, StoreError
 from whet.postgres import commits
-from whet.postgres.schema import SCHEMA_LOCK, in_postgres
+from whet.postgres.schema import SCHEMA_LOCK, translate_step
 
 HOME, NOTED = "whet_confirm", "whet_confirm_noted"
 SEARCH_PATH = f"-c search_path={HOME},public,{NOTED}"
@@ -24,7 +24,7 @@ _MADE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
 _OLDER = re.compile(r"^\s*INSERT INTO facts SELECT 'told_to'.*?;", re.DOTALL | re.MULTILINE)
 
 _COMMITS = "commits"
-_BEGUN = f"""
+_SET_UP = f"""
 CREATE SCHEMA IF NOT EXISTS {HOME};
 CREATE SCHEMA IF NOT EXISTS {NOTED};
 CREATE TABLE IF NOT EXISTS {NOTED}.tail (one BIGINT PRIMARY KEY CHECK (one = 1), number BIGINT NOT NULL,
@@ -52,7 +52,7 @@ CREATE OR REPLACE TRIGGER noted AFTER INSERT OR UPDATE OR DELETE ON {HOME}.{{0}}
 """
 
 
-def noted_tables() -> list[str]:
+def list_noted_tables() -> list[str]:
     """Return the tables whose rows are noted: the sealed ones, and the log."""
     names = dict.fromkeys(_MADE.findall("\n".join(STEPS)))
     return [name for name in names if name == "events" or (is_sealed(name) and name != "outbox")]
@@ -62,8 +62,8 @@ def init(raw: psycopg.Connection) -> list[str]:
     """Apply the missing steps, all or none, and return their names. Raises SchemaTooNew."""
     with raw.transaction():
         raw.execute("SELECT pg_advisory_xact_lock($1)", (SCHEMA_LOCK,))
-        raw.execute(_BEGUN.encode())
-        applied = _known(raw)
+        raw.execute(_SET_UP.encode())
+        applied = _applied_steps(raw)
         if _COMMITS not in applied:
             raw.execute(f"SET LOCAL search_path = {NOTED}".encode())
             raw.execute(commits.SCHEMA.encode())
@@ -71,10 +71,10 @@ def init(raw: psycopg.Connection) -> list[str]:
         raw.execute(f"SET LOCAL search_path = {HOME}, public".encode())
         missing = [number for number in range(1, len(STEPS) + 1) if f"c{number:03}" not in applied]
         for number in missing:
-            raw.execute(in_postgres(_OLDER.sub("", STEPS[number - 1])).encode())
+            raw.execute(translate_step(_OLDER.sub("", STEPS[number - 1])).encode())
             raw.execute(f"INSERT INTO {NOTED}.steps VALUES ($1)".encode(), (f"c{number:03}",))
         if missing:
-            for name in noted_tables():
+            for name in list_noted_tables():
                 raw.execute(_NOTE.format(name).encode())
     return [f"confirm {number}" for number in missing]
 
@@ -82,7 +82,7 @@ def init(raw: psycopg.Connection) -> list[str]:
 def check(raw: psycopg.Connection) -> None:
     """Raise StoreError if tables or steps are missing, or SchemaTooNew if there are unknown steps."""
     there = raw.execute(f"SELECT to_regclass('{NOTED}.steps')".encode()).fetchone()
-    applied: set[str] = set() if there is None or there[0] is None else _known(raw)
+    applied: set[str] = set() if there is None or there[0] is None else _applied_steps(raw)
     expected = {_COMMITS, *(f"c{number:03}" for number in range(1, len(STEPS) + 1))}
     if expected - applied:
         raise StoreError(
@@ -95,5 +95,5 @@ def check(raw: psycopg.Connection) -> None:
         )
 
 
-def _known(raw: psycopg.Connection) -> set[str]:
+def _applied_steps(raw: psycopg.Connection) -> set[str]:
     return {row[0] for row in raw.execute(f"SELECT name FROM {NOTED}.steps".encode()).fetchall()}

@@ -19,7 +19,7 @@ from whet.confirm.seals import CODED
 from whet.confirm.service import ConfirmService
 from whet.confirm.witnesses import CheckpointFile, RemoteWitnesses
 from whet.contract.errors import StoreError, WhetError
-from whet.web.beat import in_step
+from whet.web.beat import aligned_delay
 
 TICK_S = 0.5
 _GLANCE_S, _GLANCE_ALONE_S = 0.5, 1.0
@@ -62,22 +62,22 @@ class Upkeep:
             except WhetError as error:
                 _logger.warning("upkeep failed, trying again: %s", error.message)
                 await asyncio.sleep(TICK_S)
-            await asyncio.sleep(min(in_step(TICK_S), self.left_s()))
+            await asyncio.sleep(min(aligned_delay(TICK_S), self.left_s()))
 
     async def tick(self) -> None:
         """Do everything that is due. If there is nothing, this costs next to nothing."""
         await self._reload_policy()
         service, now_s = self._service, self._service.timeline.now_s()
-        counter = service.database.other_writes()
+        counter = service.database.change_counter()
         is_quiet = counter == self._seen
         if is_quiet and now_s < self._next_s and not self._owes:
             return
         service.log.catch_up(service.timeline)
-        while self._is_there(_DUE) and await service.change(lambda tx: decide.expire(tx, _BATCH)) == _BATCH:
+        while self._has_row(_DUE) and await service.change(lambda tx: decide.expire(tx, _BATCH)) == _BATCH:
             await asyncio.sleep(0)
-        if self._is_there(_ESCALATION):
+        if self._has_row(_ESCALATION):
             await service.change(lambda tx: decide.escalate(tx, _BATCH))
-        await service.database.move_log()
+        await service.database.checkpoint_early()
         if self._wants_checkpoint():
             await service.change(lambda tx: tx.checkpoint())
         self._owes = self._owes_signature()
@@ -104,7 +104,7 @@ class Upkeep:
         except StoreError as error:
             _logger.error("the log was not signed and exported at the end: %s", error.message)
 
-    def _is_there(self, sql: str) -> bool:
+    def _has_row(self, sql: str) -> bool:
         return self._service.database.read_one(sql, (self._service.timeline.now_s(),)) is not None
 
     def _wants_checkpoint(self) -> bool:
@@ -128,7 +128,7 @@ class Upkeep:
         if file.reload():
             after = file.policy.version
             _logger.info("policy %s is in force", after)
-            await self._service.change(lambda tx: _note_policy(tx, before, after))
+            await self._service.change(lambda tx: _record_policy(tx, before, after))
         elif file.error and file.error != was_broken:
             _logger.error("the policy file is broken, the old policy stays: %s", file.error)
             await self._service.record("policy_broken", principal="system:policy", data={"error": file.error})
@@ -141,7 +141,7 @@ class Upkeep:
             file.add(rows)
 
 
-async def tell_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
+async def notify_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
     """Post each new checkpoint to the remote witnesses, until cancelled."""
     witnesses, newest = RemoteWitnesses(urls), service.log.newest_checkpoint
     while True:
@@ -150,10 +150,10 @@ async def tell_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
                 await witnesses.tell(row)
         except StoreError as error:
             _logger.warning("witnesses are told later: %s", error.message)
-        await asyncio.sleep(in_step(_WITNESS_S))
+        await asyncio.sleep(aligned_delay(_WITNESS_S))
 
 
-async def follow(service: ConfirmService) -> None:
+async def follow_other_processes(service: ConfirmService) -> None:
     """Publish the events of other processes soon after they are written, while a client waits, until
     cancelled.
 
@@ -162,16 +162,16 @@ async def follow(service: ConfirmService) -> None:
     last_counter: int | None = None
     while True:
         try:
-            now = service.database.other_writes()
+            now = service.database.change_counter()
             if now != last_counter:
                 service.log.catch_up(service.timeline)
                 last_counter = now
         except StoreError as error:
             _logger.warning("what other processes write is heard of later: %s", error.message)
-        await service.hub.pause(in_step(_GLANCE_S), _GLANCE_ALONE_S)
+        await service.hub.pause(aligned_delay(_GLANCE_S), _GLANCE_ALONE_S)
 
 
-def _note_policy(tx: Tx, before: str, after: str) -> None:
+def _record_policy(tx: Tx, before: str, after: str) -> None:
     tx.record("policy_changed", principal="system:policy", data={"was": before, "now": after})
     tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('policy_version', ?)", (after,))
 

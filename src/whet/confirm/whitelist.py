@@ -36,23 +36,23 @@ class AllowedEntry(msgspec.Struct, frozen=True):
     revoked_at: float | UnsetType | None = UNSET
 
 
-def add(tx: Tx, wanted: WhitelistRequest, by: str) -> AllowedEntry:
+def add(tx: Tx, request: WhitelistRequest, by: str) -> AllowedEntry:
     """Add an entry and return it. Raises ValueError if it is not allowed."""
-    key = action_key(wanted.action)
-    if not key or not wanted.principal:
+    key = action_key(request.action)
+    if not key or not request.principal:
         raise ValueError("action and principal are required (principal * is anybody)")
     if is_high_risk(key):
-        raise ValueError(f"{wanted.action} is a high-risk action: it always needs a person")
-    if not 1 <= wanted.seconds <= LONGEST_S:
+        raise ValueError(f"{request.action} is a high-risk action: it always needs a person")
+    if not 1 <= request.seconds <= LONGEST_S:
         raise ValueError(f"seconds must be from 1 to {LONGEST_S}")
-    expires_at = tx.now_s + wanted.seconds
+    expires_at = tx.now_s + request.seconds
     tx.connection.execute(
         "INSERT INTO whitelist (action_key, principal, session_key, created_by, created_at, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        (key, wanted.principal, wanted.session_key, by, tx.now_s, expires_at),
+        (key, request.principal, request.session_key, by, tx.now_s, expires_at),
     )
     entry = AllowedEntry(
-        tx.connection.last_insert_rowid(), key, wanted.principal, wanted.session_key, expires_at
+        tx.connection.last_insert_rowid(), key, request.principal, request.session_key, expires_at
     )
     tx.record("whitelist_added", principal=by, data=msgspec.to_builtins(entry))
     return entry
@@ -68,7 +68,7 @@ def remove(tx: Tx, entry_id: int, by: str) -> None:
     tx.record("whitelist_removed", principal=by, data={"id": entry_id})
 
 
-def entries(db: apsw.Connection) -> list[AllowedEntry]:
+def list_entries(db: apsw.Connection) -> list[AllowedEntry]:
     """Return every entry, newest first."""
     columns = ", ".join(AllowedEntry.__struct_fields__).replace("action", "action_key")
     sql = f"SELECT {columns} FROM whitelist ORDER BY id DESC LIMIT 500"

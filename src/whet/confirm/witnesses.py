@@ -19,7 +19,7 @@ import msgspec
 
 from whet.confirm.watermark import last_mark
 from whet.contract.errors import ConfigError
-from whet.trust import trust_for
+from whet.trust import context_for_url
 
 _TIMEOUT_S = 10.0
 _logger = logging.getLogger("whet.confirm.witnesses")
@@ -32,10 +32,10 @@ class Witnesses(msgspec.Struct, frozen=True):
     urls: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, given: Sequence[str]) -> Witnesses:
+    def parse(cls, arguments: Sequence[str]) -> Witnesses:
         """Parse the command line's values. Raises ConfigError."""
-        urls = tuple(argument for argument in given if argument.startswith(("http://", "https://")))
-        others = [argument for argument in given if argument not in urls]
+        urls = tuple(argument for argument in arguments if argument.startswith(("http://", "https://")))
+        others = [argument for argument in arguments if argument not in urls]
         if odd := [argument for argument in others if "://" in argument]:
             raise ConfigError(f"{odd[0]} is no witness", hint="a file, or an http or https address")
         return cls(tuple(Path(argument) for argument in others), urls)
@@ -80,7 +80,7 @@ class RemoteWitnesses:
         for url in [url for url, sent_size in self._told.items() if sent_size < size]:
             try:
                 async with httpx2.AsyncClient(
-                    timeout=_TIMEOUT_S, verify=trust_for(url), trust_env=False
+                    timeout=_TIMEOUT_S, verify=context_for_url(url), trust_env=False
                 ) as client:
                     answer = await client.post(url, json={"type": "confirmation.checkpoint", "data": row})
             except (httpx2.HTTPError, ConfigError) as error:

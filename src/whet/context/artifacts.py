@@ -16,7 +16,7 @@ from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.tools import tags_of
 from whet.log import mask
-from whet.store.trail import Kind, touched
+from whet.store.trail import Kind, find_touched_items
 
 TITLE = "## Trail (newest first)"
 _VALUE_CHARS = 300
@@ -42,15 +42,15 @@ def collect(rows: ChatRows) -> list[TrailEntry]:
     results = {str(row.get("tool_call_id")): row for row in rows if row.get("role") == "tool"}
     for row in rows:
         for call in chat.calls_of(row):
-            outcome = outcome_of(call.name, results.get(call.id))
+            outcome = read_outcome(call.name, results.get(call.id))
             seq = chat.seq_of(row)
-            for item in touched(call.name, call.arguments):
+            for item in find_touched_items(call.name, call.arguments):
                 value = chat.line(mask(item.value), _VALUE_CHARS)
                 entries.append(TrailEntry(item.kind, value, outcome if item.kind == "command" else "", seq))
     return entries
 
 
-def outcome_of(tool: str, result: ChatRow | None) -> str:
+def read_outcome(tool: str, result: ChatRow | None) -> str:
     """Return "exit N" for a command's result, or an empty string if the text does not contain it."""
     if result is None:
         return ""

@@ -20,7 +20,7 @@ from whet.context.compaction_policy import (
     CircuitBreaker,
     optional_hook,
 )
-from whet.context.engine_runner import EngineRunner, accepted
+from whet.context.engine_runner import EngineRunner, filter_keywords
 from whet.context.live_list import LiveList, repair
 from whet.context.rows import engine_row, extends, list_tokens, read_back
 from whet.contract.context_engine import ChatRow, ChatRows, ContextEngine
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from whet.context.engines import SessionEngines
 
 _GROWTH_TOKENS = 4096
-_Read = tuple[list[ChatRow], list[Message]]
+_EngineList = tuple[list[ChatRow], list[Message]]
 
 
 class CompressResult(msgspec.Struct, frozen=True):
     """The result of calling an engine: the list it `returned`, or None if nothing changed."""
 
-    read: _Read | None = None
+    read: _EngineList | None = None
     failed: bool = False
 
 
-class _Begun(msgspec.Struct):
+class _PendingCompaction(msgspec.Struct):
     """A compaction requested from an engine, and its result, which may arrive after the host stopped
     waiting."""
 
     seat: EngineRunner
     sources: list[Message]
     done: bool = False
-    read: _Read | None = None
+    read: _EngineList | None = None
 
 
 class CompactionRunner:
@@ -61,15 +61,15 @@ class CompactionRunner:
         log: Transcript,
         engines: SessionEngines,
         live: LiveList,
-        brake: CircuitBreaker,
-        recorded: Callable[[Compaction], Awaitable[None]],
+        breaker: CircuitBreaker,
+        on_recorded: Callable[[Compaction], Awaitable[None]],
     ) -> None:
         self._log = log
         self._engines = engines
         self._live = live
-        self._brake = brake
-        self._recorded = recorded
-        self._begun: _Begun | None = None
+        self._brake = breaker
+        self._recorded = on_recorded
+        self._begun: _PendingCompaction | None = None
         self.memory_context: Callable[[], Awaitable[str]] | None = None
 
     async def announce(self, phase: str, tokens: int, emit: Emit) -> None:
@@ -87,7 +87,7 @@ class CompactionRunner:
             emit(Notice(line))
 
     async def compact(
-        self, emit: Emit, tokens: int, phase: str, *, focus: str = "", anyone: bool = False
+        self, emit: Emit, tokens: int, phase: str, *, focus: str = "", any_engine: bool = False
     ) -> bool:
         """Let the engine shorten the list and record the result. If the chosen engine fails, the built-in one
         is used.
@@ -108,10 +108,10 @@ class CompactionRunner:
             drops = result.read is not None and self._drops_request(result.read[1])
             if drops:
                 runner.note(f"{runner.name}: its compaction left out what is being asked and is not used")
-                self._engines.stray(runner)
+                self._engines.mark_astray(runner)
             elif result.read is not None and await self._record(runner, result.read, emit):
                 return True
-            try_spare = runner is chosen and (drops or result.failed or anyone)
+            try_spare = runner is chosen and (drops or result.failed or any_engine)
             runner = await self._engines.stand_in() if try_spare else None
         return False
 
@@ -120,8 +120,8 @@ class CompactionRunner:
         runner, live = self._engines.chosen, self._live.rows
         sources, rows, prints = list(live.sources), list(live.rows), live.prints()
 
-        def work() -> _Read | None:
-            returned = _pruned(runner.engine, rows, tokens)
+        def work() -> _EngineList | None:
+            returned = _prune(runner.engine, rows, tokens)
             return None if returned is None else read_back(rows, sources, prints, returned)
 
         outcome = await runner.run("prune_tool_results_only", work)
@@ -138,8 +138,8 @@ class CompactionRunner:
         runner, rows, sources = self._engines.chosen, self._live.copy(), list(self._live.rows.sources)
         budget = runner.threshold or self._engines.window
 
-        def work() -> _Read | None:
-            choice = _selected(runner.engine, rows, budget)
+        def work() -> _EngineList | None:
+            choice = _select_rows(runner.engine, rows, budget)
             if choice is None:
                 return None
             copies, returned = choice
@@ -157,13 +157,13 @@ class CompactionRunner:
             row if message is source else {**engine_row(message), "_seq": row.get("_seq", 0)}
             for row, source, message in zip(known.rows, known.sources, messages, strict=True)
         ]
-        before, after = self._live.scaled(known.tokens), self._live.scaled(list_tokens(messages))
+        before, after = self._live.scale_tokens(known.tokens), self._live.scale_tokens(list_tokens(messages))
         await compactions.record(self._log, None, messages, compactions.REPAIR, before, after)
         self._live.adopt(rows)
         self._live.forget_repair()
         self._live.outgoing()  # what was answered has these rows
         for seat in self._engines.active:
-            self._engines.stray(seat)
+            self._engines.mark_astray(seat)
         emit(Notice(summary, must_show=True))
 
     async def catch_up(self, emit: Emit) -> None:
@@ -184,27 +184,27 @@ class CompactionRunner:
             returned = ([*pending.read[0], *live.rows[count:]], [*pending.read[1], *live.sources[count:]])
             await self._record(pending.seat, returned, emit)
         else:
-            self._engines.stray(pending.seat)
+            self._engines.mark_astray(pending.seat)
 
-    async def _compress(self, seat: EngineRunner, keywords: dict[str, Any]) -> CompressResult:
+    async def _compress(self, runner: EngineRunner, keywords: dict[str, Any]) -> CompressResult:
         """Call the engine once, never again."""
-        engine, live = seat.engine, self._live.rows
+        engine, live = runner.engine, self._live.rows
         sources, rows, prints = list(live.sources), list(live.rows), live.prints()
-        pending = self._begun = _Begun(seat, sources)
+        pending = self._begun = _PendingCompaction(runner, sources)
 
-        def work() -> tuple[_Read | None, str]:
+        def work() -> tuple[_EngineList | None, str]:
             try:
-                returned = engine.compress(list(rows), **accepted(engine.compress, keywords))
+                returned = engine.compress(list(rows), **filter_keywords(engine.compress, keywords))
                 pending.read = read_back(rows, sources, prints, returned)
             finally:
                 pending.done = True
             return pending.read, _summary_error(engine)
 
-        outcome = await seat.run("compress", work, seat.deadlines.compress_s)
-        if pending.done or not seat.lane.stuck:
+        outcome = await runner.run("compress", work, runner.deadlines.compress_s)
+        if pending.done or not runner.lane.stuck:
             self._begun = None
         if outcome.value is not None:
-            seat.tell_of_summary(outcome.value[1])
+            runner.note_summary_error(outcome.value[1])
             if outcome.value[0] is not None:
                 return CompressResult(outcome.value[0])
         live.restore(prints)
@@ -223,9 +223,9 @@ class CompactionRunner:
             request is message or (request.text and request.text in message.text) for message in messages
         )
 
-    def _with_request(self, read: _Read) -> _Read:
+    def _with_request(self, returned: _EngineList) -> _EngineList:
         """Put unanswered messages of the person back if an engine left them out."""
-        live, rows, messages = self._live.rows, list(read[0]), list(read[1])
+        live, rows, messages = self._live.rows, list(returned[0]), list(returned[1])
         first = len(live.sources)
         while first and live.sources[first - 1].role == "user":
             first -= 1
@@ -237,35 +237,37 @@ class CompactionRunner:
                 rows.append(row)
         return rows, messages
 
-    async def _record(self, seat: EngineRunner, read: _Read, emit: Emit, *, counts: bool = True) -> bool:
+    async def _record(
+        self, runner: EngineRunner, returned: _EngineList, emit: Emit, *, counts: bool = True
+    ) -> bool:
         """Store a compaction and continue from it. Returns False if the list is refused.
 
         A list that grew is refused, unless it has fewer messages and either fits the window or grew
         little: its engine continues from it. `counts`: whether the circuit breaker counts this compaction.
         """
-        rows, messages = self._with_request(read)
+        rows, messages = self._with_request(returned)
         live = self._live.rows
         before, after, count = live.tokens, list_tokens(messages), len(live.rows)
-        tokens_before, tokens_after = self._live.scaled(before), self._live.scaled(after)
+        tokens_before, tokens_after = self._live.scale_tokens(before), self._live.scale_tokens(after)
         is_tolerable = tokens_after < self._engines.window or after - before <= _GROWTH_TOKENS
         if after > before and not (len(rows) < count and is_tolerable):
-            seat.note(f"{seat.name}: its compaction was larger than what it replaced and is not used")
+            runner.note(f"{runner.name}: its compaction was larger than what it replaced and is not used")
             if len(rows) != count:
-                self._engines.stray(seat)
+                self._engines.mark_astray(runner)
             return False
-        await compactions.record(self._log, None, messages, seat.name, tokens_before, tokens_after)
+        await compactions.record(self._log, None, messages, runner.name, tokens_before, tokens_after)
         self._live.adopt(rows)
         if counts and self._brake.compacted(grew=after > before):
-            self._engines.say_stopped(self._brake.stopped)
-        done = Compaction(seat.name, count, len(rows), tokens_before, tokens_after)
+            self._engines.report_stop(self._brake.stopped)
+        done = Compaction(runner.name, count, len(rows), tokens_before, tokens_after)
         emit(done)
         await self._recorded(done)
         for other in self._engines.active:
-            if other is not seat:
-                self._engines.stray(other)
-        recorded = seat.offer.recorded
+            if other is not runner:
+                self._engines.mark_astray(other)
+        recorded = runner.offer.recorded
         if counts and recorded is not None:
-            await seat.run("its attributes", lambda: recorded(seat.engine, tokens_after))
+            await runner.run("its attributes", lambda: recorded(runner.engine, tokens_after))
         return True
 
 
@@ -280,23 +282,23 @@ def _status_line(engine: ContextEngine, phase: str, default: str, facts: dict[st
     if formatter is None:
         return default
     keywords = {"phase": phase, "default_message": default, **facts}
-    text = formatter(**accepted(formatter, keywords))
+    text = formatter(**filter_keywords(formatter, keywords))
     return text if isinstance(text, str) else ("" if text is None else default)
 
 
-def _pruned(engine: ContextEngine, rows: ChatRows, tokens: int) -> object | None:
+def _prune(engine: ContextEngine, rows: ChatRows, tokens: int) -> object | None:
     """Let the engine shorten old tool results without a model. Returns None if it did not or can't."""
     prune = optional_hook(engine, "prune_tool_results_only")
     if prune is None:
         return None
-    answer = prune(list(rows), **accepted(prune, {"current_tokens": tokens}))
+    answer = prune(list(rows), **filter_keywords(prune, {"current_tokens": tokens}))
     if not isinstance(answer, tuple) or len(cast("tuple[object, ...]", answer)) != 2:
         raise TypeError("prune_tool_results_only must give (messages, count)")
     returned, count = cast("tuple[object, object]", answer)
     return returned if isinstance(count, int) and count > 0 else None
 
 
-def _selected(engine: ContextEngine, rows: ChatRows, budget_tokens: int) -> tuple[ChatRows, object] | None:
+def _select_rows(engine: ContextEngine, rows: ChatRows, budget_tokens: int) -> tuple[ChatRows, object] | None:
     """Let the engine choose the rows that this one request shows, or return None if it does not choose.
 
     The engine gets copies, which are returned beside its choice, so its changes do not affect the live
@@ -311,7 +313,7 @@ def _selected(engine: ContextEngine, rows: ChatRows, budget_tokens: int) -> tupl
         "incoming_message": _incoming(rows),
         "budget_tokens": budget_tokens,
     }
-    choice = select(list(copies), **accepted(select, keywords))
+    choice = select(list(copies), **filter_keywords(select, keywords))
     return None if choice is None else (copies, choice)
 
 

@@ -120,7 +120,7 @@ class CompactionAnswer(msgspec.Struct, frozen=True):
     blocked: str = ""
 
 
-def wish(engine: ContextEngine, question: CompactionQuestion) -> CompactionAnswer:
+def ask_engine(engine: ContextEngine, question: CompactionQuestion) -> CompactionAnswer:
     """Ask the engine whether to compact before the next request.
 
     In this order: its preflight check at the start of a turn, an operation that it has pending, the size.

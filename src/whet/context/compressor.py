@@ -60,7 +60,7 @@ class Compressor(ContextEngine):
         self._clock = clock
         self._settings = settings or CompressorSettings()
         self._failures: dict[FailureKind, int] = {}  # failures in a row
-        self._forgive()
+        self._reset_strikes()
         self._last_rough = 0
         self._rough_at_real = 0
         self.saved_tokens: int = 0
@@ -97,7 +97,7 @@ class Compressor(ContextEngine):
         if output < context_length // 2:
             threshold = min(threshold, context_length - output)
         if context_length != self.context_length:
-            self._forgive()
+            self._reset_strikes()
         self.threshold_percent: float = share
         self.context_length: int = context_length
         self.threshold_tokens: int = threshold
@@ -105,7 +105,7 @@ class Compressor(ContextEngine):
     def on_session_reset(self) -> None:
         """Reset counters, strikes and waits."""
         super().on_session_reset()
-        self._forgive()
+        self._reset_strikes()
         self._last_rough = self._rough_at_real = self.saved_tokens = 0
 
     def update_from_response(self, usage: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ class Compressor(ContextEngine):
         if self.threshold_tokens <= 0 or self.is_exhausted:
             return False
         tokens = prompt_tokens or 0
-        size = self._projected(tokens)
+        size = self._project_size(tokens)
         if tokens:
             self._last_rough = tokens
         if self._awaits_verdict or self.last_prompt_tokens < 0:
@@ -165,21 +165,21 @@ class Compressor(ContextEngine):
         """
         self._last_summary_error = None
         if force:
-            self._forgive()
+            self._reset_strikes()
         elif self.is_exhausted and (current_tokens or 0) <= self.context_length:
             return messages
         plan = self._plan(messages, current_tokens)
         if plan is None:
-            return self._nothing_gained(messages, force=force)
+            return self._note_no_gain(messages, force=force)
         # Few sessions are ever compacted, so the module is loaded only when needed.
-        from whet.context.default_compaction import pruned_only  # noqa: PLC0415
+        from whet.context.default_compaction import prune_only  # noqa: PLC0415
 
-        compacted = None if focus_topic else pruned_only(plan)
+        compacted = None if focus_topic else prune_only(plan)
         if compacted is None:
-            compacted = self._summarised(plan, focus_topic or "").rows
+            compacted = self._summarise_plan(plan, focus_topic or "").rows
         after = estimate(compacted)
         if after >= plan.before:
-            return self._nothing_gained(messages, force=force)
+            return self._note_no_gain(messages, force=force)
         self.saved_tokens += plan.before - after
         self.compression_count: int = self.compression_count + 1
         self.last_compression_rough_tokens = (current_tokens or plan.before) - plan.before + after
@@ -205,21 +205,21 @@ class Compressor(ContextEngine):
             "last_error": self._last_summary_error or "",
         }
 
-    def _forgive(self) -> None:
+    def _reset_strikes(self) -> None:
         self._strikes = 0
         self._awaits_verdict = False
-        self._rest_no_more()
+        self._end_rest()
 
-    def _projected(self, given: int) -> int:
+    def _project_size(self, tokens: int) -> int:
         real = self.last_prompt_tokens
-        if not given:
+        if not tokens:
             return real
-        if real <= 0 or given < self._rough_at_real:
-            return given
+        if real <= 0 or tokens < self._rough_at_real:
+            return tokens
         # A host that extrapolates from the last real size passes less than the rough growth would add.
-        return min(given, real + given - self._rough_at_real)
+        return min(tokens, real + tokens - self._rough_at_real)
 
-    def _nothing_gained(self, messages: ChatRows, *, force: bool) -> ChatRows:
+    def _note_no_gain(self, messages: ChatRows, *, force: bool) -> ChatRows:
         self._strikes += not force
         if self.is_exhausted:
             self._last_summary_error = (
@@ -228,23 +228,23 @@ class Compressor(ContextEngine):
             )
         return messages
 
-    def _rest_no_more(self) -> None:
+    def _end_rest(self) -> None:
         self._rests_until_s = 0.0
         self._resting: Failure | None = None
         self._failures.clear()
 
     def _plan(self, messages: ChatRows, current_tokens: int | None) -> CompactionPlan | None:
-        from whet.context.default_compaction import plan  # noqa: PLC0415 as above
+        from whet.context.default_compaction import plan_compaction  # noqa: PLC0415 as above
 
         size = current_tokens or self.last_prompt_tokens
-        return plan(messages, size, self.threshold_tokens, self.protect_first_n)
+        return plan_compaction(messages, size, self.threshold_tokens, self.protect_first_n)
 
-    def _summarised(self, plan: CompactionPlan, focus: str) -> SummarisedRows:
-        from whet.context.default_compaction import SummaryOrder, summarised  # noqa: PLC0415 as above
+    def _summarise_plan(self, plan: CompactionPlan, focus: str) -> SummarisedRows:
+        from whet.context.default_compaction import SummaryOptions, summarise_plan  # noqa: PLC0415 as above
 
         settings = self._settings
         resting = self._resting if self._clock.monotonic_s() < self._rests_until_s else None
-        options = SummaryOrder(
+        options = SummaryOptions(
             summarise=self._summarise,
             again=self._again,
             timeout_s=settings.summary_timeout_s,
@@ -255,18 +255,18 @@ class Compressor(ContextEngine):
             can_recall=settings.can_recall,
             resting=resting,
         )
-        result = summarised(plan, options)
-        self._note_author(result.failure, asked=resting is None)
+        result = summarise_plan(plan, options)
+        self._note_author(result.failure, was_asked=resting is None)
         return result
 
-    def _note_author(self, failure: Failure | None, *, asked: bool) -> None:
+    def _note_author(self, failure: Failure | None, *, was_asked: bool) -> None:
         """Record who wrote the summary: a model, or code because no model could. The model is then not asked
         for a while."""
         if failure is None:
-            self._rest_no_more()
+            self._end_rest()
             return
         self._last_summary_error = f"{failure.message}; the summary was written without a model"
-        if asked:
+        if was_asked:
             from whet.context.summariser import rest_s  # noqa: PLC0415 as above
 
             before = self._failures.get(failure.kind, 0)

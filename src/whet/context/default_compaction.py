@@ -14,10 +14,10 @@ import msgspec
 
 from whet.context import artifacts, summary
 from whet.context import rows as chat
-from whet.context.head_tail import KeepLimits, Split, paired, split
+from whet.context.head_tail import KeepLimits, Split, pair_results, split
 from whet.context.pruning import clip_text, describe, prune, shorten
 from whet.context.rows import text_tokens
-from whet.context.summariser import Failure, Summarise, SummaryRequest, ask
+from whet.context.summariser import Failure, Summarise, SummaryRequest, ask_for_summary
 from whet.context.summary import Summary
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.log import mask
@@ -41,7 +41,7 @@ class CompactionPlan(NamedTuple):
     before: int
 
 
-class SummaryOrder(msgspec.Struct, frozen=True):
+class SummaryOptions(msgspec.Struct, frozen=True):
     """The options for writing a summary: the models, the window, and settings.
 
     `again` is asked after a failure of `summarise`. `resting` is the reason why no model is asked this
@@ -66,29 +66,31 @@ class SummarisedRows(NamedTuple):
     failure: Failure | None
 
 
-def plan(messages: ChatRows, size: int, threshold_tokens: int, head_messages: int) -> CompactionPlan | None:
+def plan_compaction(
+    messages: ChatRows, size: int, threshold_tokens: int, head_messages: int
+) -> CompactionPlan | None:
     """Split the list, or return None if it has no middle.
 
     `size`: the tokens of the whole request. `head_messages`: how many messages stay word for word at the
     head, the first time only.
     """
-    rows = paired([row for row in messages if not summary.is_synthetic(row)])
+    rows = pair_results([row for row in messages if not summary.is_synthetic(row)])
     if not rows:
         return None
     before = chat.estimate(messages)
     threshold = threshold_tokens or before
     room = max(threshold - max(size - before, 0), threshold // 4)
     summaries = [summary.parse(row) for row in messages if summary.is_summary(row)]
-    previous = _joined(summaries)
+    previous = _join_summaries(summaries)
     tail = max(int(room * _TAIL_SHARE), 64)
     head = KeepLimits(0 if previous else head_messages, int(room * _HEAD_SHARE), tail)
     parts = split(rows, head)
     if not parts.middle:
         return None
-    return CompactionPlan(_fitted(parts, room), previous, rows, room, before)
+    return CompactionPlan(_clip_to_fit(parts, room), previous, rows, room, before)
 
 
-def pruned_only(plan: CompactionPlan) -> ChatRows | None:
+def prune_only(plan: CompactionPlan) -> ChatRows | None:
     """Return the list with its old tool traffic pruned, or None if that alone is not enough."""
     if plan.previous is not None or plan.rows[0].get("role") != "user":
         return None
@@ -97,37 +99,39 @@ def pruned_only(plan: CompactionPlan) -> ChatRows | None:
     return compacted if chat.estimate(compacted) <= min(plan.room, plan.before) * _TARGET else None
 
 
-def summarised(plan: CompactionPlan, order: SummaryOrder) -> SummarisedRows:
+def summarise_plan(plan: CompactionPlan, options: SummaryOptions) -> SummarisedRows:
     """Return head, summary and tail.
 
     If no model returns a usable summary, code adds to the earlier one; the next model that answers updates
     that.
     """
     ask_chars = min(600, max(120, plan.room // 6))
-    latest = summary.latest_ask(plan.rows, plan.previous, ask_chars)
-    todo = summary.open_list(plan.parts.middle, plan.parts.tail, plan.previous, plan.room // 4)
+    latest = summary.find_latest_request(plan.rows, plan.previous, ask_chars)
+    todo = summary.find_open_list(plan.parts.middle, plan.parts.tail, plan.previous, plan.room // 4)
     trail_tokens = min(1500, max(60, int(plan.room * _TRAIL_SHARE)))
     fixed_tokens = trail_tokens + text_tokens(latest) + text_tokens(todo)
-    budget = _body_tokens(plan, fixed_tokens, order.context_length)
-    answer = order.resting or ask(
-        order.summarise, order.again, _request(plan, order, budget), order.timeout_s
+    budget = _body_tokens(plan, fixed_tokens, options.context_length)
+    answer = options.resting or ask_for_summary(
+        options.summarise, options.again, _build_request(plan, options, budget), options.timeout_s
     )
     former = plan.previous.body if plan.previous else ""
-    model_body = "" if isinstance(answer, Failure) else summary.kept_parts(summary.clean_body(answer), former)
+    model_body = (
+        "" if isinstance(answer, Failure) else summary.restore_parts(summary.clean_body(answer), former)
+    )
     allowed = budget + fixed_tokens + _FRAME_TOKENS
     row: ChatRow = {}
     for _ in range(3):  # token counts of the parts do not add up exactly to that of the whole
-        body = summary.fit_body(model_body or _listed(plan, former, budget), budget)
-        written = _summary_of(plan, latest, todo, body, order.today)
-        row = summary.write(written, trail_tokens=trail_tokens, can_recall=order.can_recall)
+        body = summary.fit_body(model_body or _write_without_model(plan, former, budget), budget)
+        written = _build_summary(plan, latest, todo, body, options.today)
+        row = summary.write(written, trail_tokens=trail_tokens, can_recall=options.can_recall)
         excess = chat.tokens_of(row) - allowed
         if excess <= 0 or budget <= _BODY_MIN_TOKENS:
             break
         budget = max(budget - excess, _BODY_MIN_TOKENS)
-    return SummarisedRows(_assembled(plan.parts, row), answer if isinstance(answer, Failure) else None)
+    return SummarisedRows(_assemble(plan.parts, row), answer if isinstance(answer, Failure) else None)
 
 
-def _fitted(parts: Split, room: int) -> Split:
+def _clip_to_fit(parts: Split, room: int) -> Split:
     """Clip kept rows if a single group or an old answer is larger than the tail may be."""
     budget = max(int(room * _TAIL_SHARE * 1.5), 96)
     tail = parts.tail if chat.estimate(parts.tail) <= budget else shorten(parts.tail, budget)
@@ -136,7 +140,7 @@ def _fitted(parts: Split, room: int) -> Split:
     return parts._replace(tail=tail, kept=clipped)
 
 
-def _body_tokens(plan: CompactionPlan, taken: int, context_length: int) -> int:
+def _body_tokens(plan: CompactionPlan, fixed_tokens: int, context_length: int) -> int:
     """Return the token budget of sections 2 to 13: a fifth of the replaced text, within the remaining
     space."""
     parts = plan.parts
@@ -145,29 +149,29 @@ def _body_tokens(plan: CompactionPlan, taken: int, context_length: int) -> int:
         content += text_tokens(plan.previous.body)
     largest = min(10_000, max(context_length // 20, 2_000))
     target = min(max(content // 5, 2_000), largest)
-    fixed = chat.estimate((*parts.head, *parts.kept, *parts.tail)) + _FRAME_TOKENS + taken
+    fixed = chat.estimate((*parts.head, *parts.kept, *parts.tail)) + _FRAME_TOKENS + fixed_tokens
     free = int(min(plan.room, plan.before) * _TARGET) - fixed
     return max(min(target, free, content // 2), _BODY_MIN_TOKENS)
 
 
-def _request(plan: CompactionPlan, order: SummaryOrder, budget: int) -> SummaryRequest:
-    asks = [text for row in plan.rows if row.get("role") == "user" and (text := chat.said(row))]
+def _build_request(plan: CompactionPlan, options: SummaryOptions, budget: int) -> SummaryRequest:
+    asks = [text for row in plan.rows if row.get("role") == "user" and (text := chat.user_text(row))]
     return SummaryRequest(
         rows=plan.parts.middle,
         previous=plan.previous.body if plan.previous else "",
-        focus=order.focus,
+        focus=options.focus,
         recent=" / ".join(asks[-3:]),
         sample=asks[-1] if asks else "",
-        today=order.today,
+        today=options.today,
         budget_tokens=budget,
-        window_tokens=order.window_tokens or order.context_length or 8_000,
+        window_tokens=options.window_tokens or options.context_length or 8_000,
     )
 
 
-def _summary_of(plan: CompactionPlan, latest: str, todo: str, body: str, today: date) -> Summary:
+def _build_summary(plan: CompactionPlan, latest: str, todo: str, body: str, today: date) -> Summary:
     first, last = chat.span_of(plan.parts.middle)
     previous = plan.previous or Summary(0, 0)
-    line = summary.part_line(plan.parts.middle, today.isoformat())
+    line = summary.write_part_line(plan.parts.middle, today.isoformat())
     trail = artifacts.merge(previous.trail, artifacts.collect(plan.parts.middle))
     return Summary(
         first=min(filter(None, (previous.first, first)), default=0),
@@ -188,12 +192,12 @@ def _newest(lines: list[str], budget_tokens: int) -> list[str]:
     return newest
 
 
-def _joined(found: list[Summary]) -> Summary | None:
+def _join_summaries(summaries: list[Summary]) -> Summary | None:
     """Merge the summaries of a list into one, or return None. There is more than one only after a change of
     engine."""
-    if not found:
+    if not summaries:
         return None
-    *olders, newest = found
+    *olders, newest = summaries
     for older in reversed(olders):
         newest.first = min(filter(None, (newest.first, older.first)), default=0)
         newest.trail = artifacts.merge(older.trail, newest.trail)
@@ -202,7 +206,7 @@ def _joined(found: list[Summary]) -> Summary | None:
     return newest
 
 
-def _listed(plan: CompactionPlan, former: str, budget: int) -> str:
+def _write_without_model(plan: CompactionPlan, former: str, budget: int) -> str:
     """Write the sections without a model.
 
     The earlier summary is followed by the newest messages and calls, one line each, as far as space
@@ -214,7 +218,7 @@ def _listed(plan: CompactionPlan, former: str, budget: int) -> str:
         reference = f" [{chat.ref(chat.seq_of(row))}]" if chat.seq_of(row) else ""
         if row.get("role") == "tool":
             lines.append(f"- {describe(row, calls.get(str(row.get('tool_call_id'))))}{reference}")
-        elif text := chat.said(row):
+        elif text := chat.user_text(row):
             speaker = "The person" if row.get("role") == "user" else "The assistant"
             lines.append(f'- {speaker}: "{chat.line(mask(text), 240)}"{reference}')
     room = min(max(budget - text_tokens(former) - _HEADING_TOKENS, budget // 3), _FALLBACK_TOKENS)
@@ -232,7 +236,7 @@ def _listed(plan: CompactionPlan, former: str, budget: int) -> str:
     return "".join(pieces).rstrip() + "\n\n" + "\n".join(("## 4. Completed actions", *lines))
 
 
-def _assembled(parts: Split, row: ChatRow) -> ChatRows:
+def _assemble(parts: Split, row: ChatRow) -> ChatRows:
     """Put the parts together. If two rows of the same role would follow each other, a filler row is put
     between them."""
     rows = [*parts.head, row]

@@ -125,18 +125,20 @@ class EngineRunner:
         is None only if the work succeeded.
         """
 
-        def measured() -> T:
+        def run_and_measure() -> T:
             try:
                 with self.scope():
                     return work()
             finally:
-                self.threshold = _whole(attempt(lambda: self.engine.threshold_tokens).value)
+                self.threshold = _to_int(attempt(lambda: self.engine.threshold_tokens).value)
 
         limit_s = deadline_s or self.deadlines.hook_s
         was_stuck = self.lane.stuck
         is_done_here = not deadline_s and self._needs_no_thread()
         try:
-            outcome = attempt(measured) if is_done_here else await self.lane.run(measured, limit_s)
+            outcome = (
+                attempt(run_and_measure) if is_done_here else await self.lane.run(run_and_measure, limit_s)
+            )
         except LaneTimeout as error:
             if not was_stuck:
                 self.note(f"{self.name} did not answer {hook} in {limit_s:g} s and is left out until it does")
@@ -155,17 +157,17 @@ class EngineRunner:
         if self.lane.stuck:
             return
 
-        def guarded() -> None:
+        def run_safely() -> None:
             with self.scope():
                 outcome = attempt(work)
-            self.threshold = _whole(attempt(lambda: self.engine.threshold_tokens).value)
+            self.threshold = _to_int(attempt(lambda: self.engine.threshold_tokens).value)
             if outcome.error is not None:
                 self._failed(hook, outcome.error)
 
         if self._needs_no_thread():
-            guarded()
+            run_safely()
         else:
-            self.lane.submit(guarded)
+            self.lane.submit(run_safely)
 
     async def each(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> bool:
         """Run hooks one after the other. A failure is noted and the next hook runs. Returns True if none
@@ -179,9 +181,9 @@ class EngineRunner:
                     succeeded = False
                     self._failed(hook, outcome.error)
             if not self.offer.is_quick:
-                from whet.context.settling import settle  # noqa: PLC0415 - few have another engine
+                from whet.context.settling import commit_open_transactions  # noqa: PLC0415 - few have another engine
 
-                settle(self.engine)
+                commit_open_transactions(self.engine)
             return succeeded
 
         return bool((await self.run("a change of session", work)).value)
@@ -200,7 +202,7 @@ class EngineRunner:
             "provider": info.provider,
             "api_mode": facts.api_mode,
         }
-        await self.run("update_model", lambda: update(**accepted(update, keywords)))
+        await self.run("update_model", lambda: update(**filter_keywords(update, keywords)))
 
     async def status(self) -> dict[str, Any]:
         """Return the engine's own status, or an empty dict if it fails."""
@@ -230,7 +232,7 @@ class EngineRunner:
             self._told.add(text)
             self.notices.append(text)
 
-    def tell_of_summary(self, error: str) -> None:
+    def note_summary_error(self, error: str) -> None:
         """Add a notice about a failed summary. It is repeated only after a different failure or a success
         ("")."""
         if error and error != self._summary_error:
@@ -279,13 +281,13 @@ def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine,
     raise failure
 
 
-def accepted(hook: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+def filter_keywords(hook: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
     """Return the `keywords` that a hook's signature accepts, or all if it can't be read."""
-    names = _named(hook)
+    names = _keyword_names(hook)
     return keywords if names is None else {name: keywords[name] for name in keywords if name in names}
 
 
-def _named(hook: Callable[..., Any]) -> frozenset[str] | None:
+def _keyword_names(hook: Callable[..., Any]) -> frozenset[str] | None:
     """Return the keywords that a hook accepts, or None if it accepts any."""
     function = getattr(hook, "__func__", None)
     return _names_of_method(function) if isinstance(function, FunctionType) else _read_names(hook)
@@ -311,7 +313,7 @@ def _line(text: str) -> str:
     return mask(" ".join(text.split()))[:400]
 
 
-def _whole(value: object) -> int:
+def _to_int(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 << 53:
         return 0
     return int(value)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from whet.context.engine_runner import EngineRunner, HostFacts, accepted
+from whet.context.engine_runner import EngineRunner, HostFacts, filter_keywords
 from whet.contract.context_engine import (
     ChatRow,
     ChatRows,
@@ -75,7 +75,7 @@ NO_ENGINE = EngineOffer(
 )
 
 
-def offers(*groups: Iterable[EngineOffer]) -> dict[str, EngineOffer]:
+def merge_offers(*groups: Iterable[EngineOffer]) -> dict[str, EngineOffer]:
     """Combine offers by name. Earlier groups win."""
     merged: dict[str, EngineOffer] = {NONE: NO_ENGINE}
     for group in groups:
@@ -84,43 +84,43 @@ def offers(*groups: Iterable[EngineOffer]) -> dict[str, EngineOffer]:
     return merged
 
 
-def built_in(available: Mapping[str, EngineOffer]) -> EngineOffer:
+def find_default(available: Mapping[str, EngineOffer]) -> EngineOffer:
     """Return the engine that replaces any other that fails."""
     return available.get(DEFAULT) or available[NONE]
 
 
-def choose(available: Mapping[str, EngineOffer], wanted: str) -> tuple[EngineOffer, str]:
+def choose(available: Mapping[str, EngineOffer], name: str) -> tuple[EngineOffer, str]:
     """Return the offer of that name, or the built-in one and a line with the reason."""
-    if wanted in available:
-        return available[wanted], ""
-    default = built_in(available)
-    if wanted == DEFAULT:
+    if name in available:
+        return available[name], ""
+    default = find_default(available)
+    if name == DEFAULT:
         return default, ""
-    near = difflib.get_close_matches(wanted, list(available), 1)
+    near = difflib.get_close_matches(name, list(available), 1)
     guess = f"; did you mean {near[0]}?" if near else "; `whet context engines` lists what there is"
-    return default, f"{wanted!r} is not there, {default.name} is used instead{guess}"
+    return default, f"{name!r} is not there, {default.name} is used instead{guess}"
 
 
-async def engine_tools(seat: EngineRunner, taken: Collection[str]) -> list[Tool]:
+async def list_engine_tools(runner: EngineRunner, used_names: Collection[str]) -> list[Tool]:
     """Return the engine's tools, leaving out names that are in use. The engine is asked once."""
-    if seat.tools is not None:
-        return seat.tools
-    outcome = await seat.run("get_tool_schemas", lambda: list(seat.engine.get_tool_schemas()))
+    if runner.tools is not None:
+        return runner.tools
+    outcome = await runner.run("get_tool_schemas", lambda: list(runner.engine.get_tool_schemas()))
     tools: dict[str, Tool] = {}
     for schema in outcome.value or []:
-        spec = _spec(schema)
+        spec = _parse_schema(schema)
         if isinstance(spec, str):
             if spec:
-                seat.note(f"{seat.name}: {spec}")
-        elif spec.name in taken:
-            seat.note(f"{seat.name}: its tool {spec.name} is left out, there is one of that name")
+                runner.note(f"{runner.name}: {spec}")
+        elif spec.name in used_names:
+            runner.note(f"{runner.name}: its tool {spec.name} is left out, there is one of that name")
         elif spec.name not in tools:
-            tools[spec.name] = _tool(seat, spec)
-    seat.tools = list(tools.values())
-    return seat.tools
+            tools[spec.name] = _make_tool(runner, spec)
+    runner.tools = list(tools.values())
+    return runner.tools
 
 
-def _spec(schema: object) -> ToolSpec | str:
+def _parse_schema(schema: object) -> ToolSpec | str:
     """Return a schema as a spec, or the reason why it can't be one ("" if it has no name)."""
     bare = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
     inner = bare.get("function")
@@ -142,13 +142,15 @@ def _spec(schema: object) -> ToolSpec | str:
     return ToolSpec(name, str(bare.get("description") or name), plain)
 
 
-def _tool(seat: EngineRunner, spec: ToolSpec) -> Tool:
+def _make_tool(runner: EngineRunner, spec: ToolSpec) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        rows = list(seat.live())
-        hook = seat.engine.handle_tool_call
-        keywords = accepted(hook, {"messages": rows})
-        outcome = await seat.run(
-            f"the tool {spec.name}", lambda: hook(spec.name, arguments, **keywords), seat.deadlines.compress_s
+        rows = list(runner.live())
+        hook = runner.engine.handle_tool_call
+        keywords = filter_keywords(hook, {"messages": rows})
+        outcome = await runner.run(
+            f"the tool {spec.name}",
+            lambda: hook(spec.name, arguments, **keywords),
+            runner.deadlines.compress_s,
         )
         if outcome.error is not None:
             text = json.dumps({"error": f"{type(outcome.error).__name__}: {outcome.error}"})
@@ -208,8 +210,8 @@ class SessionEngines:
     async def begin(
         self,
         rows: Sequence[ChatRow],
-        left: Transcript | None,
-        left_rows: list[ChatRow] | None,
+        previous: Transcript | None,
+        previous_rows: list[ChatRow] | None,
         *,
         carry_over: bool = False,
     ) -> bool:
@@ -221,10 +223,10 @@ class SessionEngines:
         self._mark(self.chosen)
         self.has_other_model()
         await self.follow_model()
-        change = self._change(left, left_rows)
-        change = msgspec.structs.replace(change, carry_over=carry_over and left is not None)
+        change = self._change(previous, previous_rows)
+        change = msgspec.structs.replace(change, carry_over=carry_over and previous is not None)
         done = await self.chosen.each(transition_calls(self.chosen.engine, change))
-        await self._restore(self.chosen, rows, left, left_rows)
+        await self._restore(self.chosen, rows, previous, previous_rows)
         return done
 
     async def remember(self, rows: Sequence[ChatRow]) -> None:
@@ -237,22 +239,22 @@ class SessionEngines:
 
     async def _restore(
         self,
-        seat: EngineRunner,
+        runner: EngineRunner,
         rows: Sequence[ChatRow],
-        left: Transcript | None = None,
-        left_rows: Sequence[ChatRow] | None = None,
+        previous: Transcript | None = None,
+        previous_rows: Sequence[ChatRow] | None = None,
     ) -> None:
         """Restore an engine's position after it was informed about the session. The built-in one stores
         nothing."""
-        if seat.offer.is_quick:
+        if runner.offer.is_quick:
             return
         if self._positions is None:
             from whet.context.positions import Positions  # noqa: PLC0415 - few have another engine
 
             self._positions = Positions(self._log)
-        if left is not None and left_rows:
-            await self._positions.of(left).remember(seat, left_rows, ended=True)
-        await self._positions.restore(seat, rows)
+        if previous is not None and previous_rows:
+            await self._positions.of(previous).remember(runner, previous_rows, ended=True)
+        await self._positions.restore(runner, rows)
 
     def has_other_model(self) -> bool:
         """Return whether the model has changed since the last call. A limit that a server named is then
@@ -267,7 +269,7 @@ class SessionEngines:
         for runner in self.active:
             await runner.follow(self.facts.info(), self.window, self.facts)
 
-    def narrow(self, limit_tokens: int) -> None:
+    def limit_window(self, limit_tokens: int) -> None:
         """Use the limit that the server named as the window from now on, if it is smaller."""
         if 0 < limit_tokens < self.window:
             self._limit = limit_tokens
@@ -286,20 +288,20 @@ class SessionEngines:
             self.chosen.note(f"{self.chosen.name} failed; {self._spare.name} stands in")
         return self._spare
 
-    def stray(self, seat: EngineRunner) -> None:
+    def mark_astray(self, runner: EngineRunner) -> None:
         """Mark an engine whose list differs from the live one. It is informed about the session again as soon
         as possible."""
-        if seat not in self._astray:
-            self._astray.append(seat)
+        if runner not in self._astray:
+            self._astray.append(runner)
 
-    async def rejoin(self, rows: Callable[[], Sequence[ChatRow]]) -> None:
+    async def resynchronise(self, rows: Callable[[], Sequence[ChatRow]]) -> None:
         """Inform marked engines that respond about the session again."""
         for runner in [runner for runner in self._astray if not runner.lane.stuck]:
             self._astray.remove(runner)
             await runner.each(transition_calls(runner.engine, self._change()))
             await self._restore(runner, rows())
 
-    def say_stopped(self, why: str) -> None:
+    def report_stop(self, why: str) -> None:
         """Notify the person that automatic compaction is off."""
         self.chosen.note(
             f"{self.chosen.name}: automatic compaction is off, two in a row did not help "
@@ -315,36 +317,36 @@ class SessionEngines:
         """End only the spare engine: the chosen one now belongs to another session."""
         if self._spare is not None:
             await self._end(self._spare, rows())
-        self._unhook()
+        self._drop_references()
 
     async def aclose(self, rows: Callable[[], list[ChatRow]]) -> None:
         """End the session for all engines and let them close their resources."""
         for runner in self.active:
             await self._end(runner, rows())
             runner.leave()
-        self._unhook()
+        self._drop_references()
 
-    def _unhook(self) -> None:
+    def _drop_references(self) -> None:
         """Drop references to the session and its parts, which would keep each other in memory."""
         info = self.facts.info()
         self.facts: HostFacts = msgspec.structs.replace(self.facts, info=lambda: info)
         self._make_spare = None
 
-    async def _end(self, seat: EngineRunner, rows: list[ChatRow]) -> None:
-        end, session = getattr(seat.engine, "on_session_end", None), self._log.session
+    async def _end(self, runner: EngineRunner, rows: list[ChatRow]) -> None:
+        end, session = getattr(runner.engine, "on_session_end", None), self._log.session
         if callable(end):
-            await seat.run("on_session_end", lambda: end(session.id, rows))
+            await runner.run("on_session_end", lambda: end(session.id, rows))
             if self._positions is not None:
-                await self._positions.remember(seat, rows)
+                await self._positions.remember(runner, rows)
         # A clone may share resources with the engine that it was cloned from.
-        await seat.close(shutdown=session.kind == "chat" or seat.origin == "fresh")
+        await runner.close(shutdown=session.kind == "chat" or runner.origin == "fresh")
 
-    def _mark(self, seat: EngineRunner) -> None:
+    def _mark(self, runner: EngineRunner) -> None:
         scope, session_id, conversation_id = self.facts.scope, self._log.session.id, self.conversation_id
-        seat.scope = lambda: scope(session_id, conversation_id)
+        runner.scope = lambda: scope(session_id, conversation_id)
 
     def _change(
-        self, left: Transcript | None = None, left_rows: list[ChatRow] | None = None
+        self, previous: Transcript | None = None, previous_rows: list[ChatRow] | None = None
     ) -> SessionChange:
         facts = {
             "hermes_home": self.facts.home,
@@ -353,4 +355,6 @@ class SessionEngines:
             "context_length": self.window,
             "conversation_id": self.conversation_id,
         }
-        return SessionChange(self._log.session.id, left.session.id if left else "", left_rows, facts=facts)
+        return SessionChange(
+            self._log.session.id, previous.session.id if previous else "", previous_rows, facts=facts
+        )

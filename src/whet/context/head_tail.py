@@ -37,7 +37,7 @@ class Split(NamedTuple):
     tail: ChatRows
 
 
-def paired(rows: ChatRows) -> ChatRows:
+def pair_results(rows: ChatRows) -> ChatRows:
     """Return the rows with each call directly followed by its result.
 
     Late results are moved, missing ones are replaced by a placeholder, and results without a call are left
@@ -53,15 +53,15 @@ def paired(rows: ChatRows) -> ChatRows:
             continue
         fixed.append(row)
         for call in chat.calls_of(row):
-            fixed.append(_take(results.get(call.id, []), index, call))
+            fixed.append(_take_result(results.get(call.id, []), index, call))
     return fixed
 
 
-def _take(waiting: list[tuple[int, ChatRow]], after: int, call: chat.RowCall) -> ChatRow:
-    while waiting and waiting[0][0] < after:
-        waiting.pop(0)
-    if waiting:
-        return waiting.pop(0)[1]
+def _take_result(pending: list[tuple[int, ChatRow]], after: int, call: chat.RowCall) -> ChatRow:
+    while pending and pending[0][0] < after:
+        pending.pop(0)
+    if pending:
+        return pending.pop(0)[1]
     text = "No result of this call was recorded."
     return {
         "role": "tool",
@@ -72,7 +72,7 @@ def _take(waiting: list[tuple[int, ChatRow]], after: int, call: chat.RowCall) ->
     }
 
 
-def groups(rows: ChatRows) -> list[ChatRows]:
+def split_groups(rows: ChatRows) -> list[ChatRows]:
     """Split a paired list into groups that must stay together."""
     pieces: list[ChatRows] = []
     for row in rows:
@@ -85,7 +85,7 @@ def groups(rows: ChatRows) -> list[ChatRows]:
 
 def split(rows: ChatRows, limits: KeepLimits) -> Split:
     """Split a paired list into head, middle, kept rows and tail."""
-    pieces = groups(rows)
+    pieces = split_groups(rows)
     begin = _head_end(pieces, limits)
     end = _tail_begin(pieces, begin, limits.tail_tokens)
     while begin and begin >= end:

@@ -21,7 +21,7 @@ from whet.context.compaction_policy import (
     CompactionQuestion,
     optional_hook,
 )
-from whet.context.engine_runner import EngineRunner, HostFacts, accepted
+from whet.context.engine_runner import EngineRunner, HostFacts, filter_keywords
 from whet.context.engines import SessionEngines
 from whet.context.live_list import LiveList
 from whet.contract.context_engine import ChatRow
@@ -49,12 +49,12 @@ class EngineHost:
     def __init__(
         self,
         log: Transcript,
-        seat: EngineRunner,
+        runner: EngineRunner,
         facts: HostFacts,
         spare: Callable[[], Awaitable[EngineRunner | None]] | None = None,
     ) -> None:
         self.log = log
-        self._engines = SessionEngines(log, seat, facts, spare)
+        self._engines = SessionEngines(log, runner, facts, spare)
         self._live = LiveList(log, facts.fixed_tokens)
         self._brake = CircuitBreaker()
         self._made: CompactionRunner | None = None
@@ -96,7 +96,7 @@ class EngineHost:
 
             counts = await compactions.last_counts(self.log)
         if self._brake.recall(counts, self.seat.threshold):
-            self._engines.say_stopped(self._brake.stopped)
+            self._engines.report_stop(self._brake.stopped)
         if leaving is not None and not leaving.closed:
             await leaving.hand_over()
         return done
@@ -135,7 +135,7 @@ class EngineHost:
         self._usage = {key: getattr(usage, key) for key in _USAGE_KEYS}
         _report_usage(self._engines.active, self._usage)
         if self._brake.measured(self._live.answered(usage), self.seat.threshold):
-            self._engines.say_stopped(self._brake.stopped)
+            self._engines.report_stop(self._brake.stopped)
 
     def sent_tokens(self) -> int:
         """Estimate the tokens of the last request."""
@@ -154,7 +154,7 @@ class EngineHost:
             "turn_id": end.turn_id,
             "reason": end.reason,
         }
-        await self.seat.run("on_turn_complete", lambda: hook(copies, **accepted(hook, facts)))
+        await self.seat.run("on_turn_complete", lambda: hook(copies, **filter_keywords(hook, facts)))
         await self._engines.remember(self._live.rows.rows)
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
@@ -250,7 +250,7 @@ class EngineHost:
             await self._compactions.announce(answer.phase, tokens, emit)
             done = await self._compactions.compact(emit, tokens, answer.phase)
             if not done and self._brake.idle(tokens, self._engines.window):
-                self._engines.say_stopped(self._brake.stopped)
+                self._engines.report_stop(self._brake.stopped)
         elif not first and self._can_prune():
             await self._compactions.prune(tokens, emit)
         if answer.blocked and answer.blocked != self._blocked:
@@ -261,24 +261,24 @@ class EngineHost:
         can = optional_hook(self.seat.engine, "prune_tool_results_only") is not None
         return can and self._live.rows.rows[-1]["role"] == "tool"
 
-    async def _wish(self, seat: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
+    async def _wish(self, runner: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
         """Ask an engine whether to compact. Returns None if it failed."""
         rough = not self._live.is_counted
         question = CompactionQuestion(self._live.copy(), tokens, first, self._brake.allows(tokens), rough)
-        return (await seat.run("should_compress", lambda: policy.wish(seat.engine, question))).value
+        return (await runner.run("should_compress", lambda: policy.ask_engine(runner.engine, question))).value
 
     async def _after_overflow(self, limit: int, emit: Emit) -> bool:
-        self._engines.narrow(limit)
+        self._engines.limit_window(limit)
         await self._follow_model()
         tokens = max(self._live.tokens(), (limit or self._engines.window) + 1)
         await self._compactions.announce("overflow", tokens, emit)
-        return await self._compactions.compact(emit, tokens, "overflow", anyone=True)
+        return await self._compactions.compact(emit, tokens, "overflow", any_engine=True)
 
     async def _catch_up(self, emit: Emit) -> None:
         """Resynchronise the engine with the live list, after a late compaction and after a cut."""
         if self._made is not None:
             await self._made.catch_up(emit)
-        await self._engines.rejoin(self._live.copy)
+        await self._engines.resynchronise(self._live.copy)
 
     async def _follow_model(self) -> None:
         if self._engines.has_other_model():
@@ -289,7 +289,7 @@ class EngineHost:
     def _sync(self, transcript: Sequence[Message] | None) -> None:
         if self._live.follow(transcript):
             for runner in self._engines.active:
-                self._engines.stray(runner)
+                self._engines.mark_astray(runner)
 
 
 def _report_usage(runners: Sequence[EngineRunner], counts: dict[str, Any]) -> None:

@@ -97,13 +97,13 @@ class LiveList:
         """Return the estimated size of the next request, in tokens."""
         if self.is_counted:
             return self._counted + int(sum(self.rows.sizes[self._sent :]) * self._scale)
-        return self.scaled(self.rows.tokens)
+        return self.scale_tokens(self.rows.tokens)
 
     def sent_tokens(self) -> int:
         """Return the estimated size of the last request, in tokens."""
-        return self.scaled(self._sent_rows_tokens())
+        return self.scale_tokens(self._sent_rows_tokens())
 
-    def scaled(self, messages_tokens: int) -> int:
+    def scale_tokens(self, messages_tokens: int) -> int:
         """Return the size of a request whose messages have that many estimated tokens."""
         return int((self._fixed + messages_tokens) * self._scale)
 
@@ -208,7 +208,7 @@ def _is_empty(message: Message) -> bool:
     return not any(not isinstance(part, TextPart) or part.text for part in message.content)
 
 
-def finished(rows: Sequence[Message]) -> Sequence[Message]:
+def ensure_answerable(rows: Sequence[Message]) -> Sequence[Message]:
     """Return the rows ending with a row that a model can answer."""
     if not rows or rows[-1].role == "assistant":
         return [*rows, Message(role="user", content=GO_ON if rows else OPENING)]
@@ -232,7 +232,7 @@ class RepairedList:
             self._repairer.feed(message)
             self._fed.append(message)
         self._repairer.close()
-        return finished(self._repairer.rows)
+        return ensure_answerable(self._repairer.rows)
 
 
 def repair(messages: Sequence[Message]) -> Sequence[Message]:

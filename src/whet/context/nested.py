@@ -44,7 +44,7 @@ class NestedInstructions:
             output = await tool.run(context, arguments)
             if output.error_kind in ("bad_input", "denied"):
                 return output
-            instructions = "\n\n".join(self._news(_places(arguments)))
+            instructions = "\n\n".join(self._news(_list_paths(arguments)))
             if not instructions:
                 return output
             room = max(tool.output_cap_chars - len(instructions) - 200, 2_000)
@@ -53,9 +53,9 @@ class NestedInstructions:
         most = tool.output_cap_chars + _MOST_FILES * (_CAP_CHARS + 500)
         return msgspec.structs.replace(tool, run=run, output_cap_chars=most)
 
-    def _news(self, places: Iterable[str]) -> Iterator[str]:
+    def _news(self, paths: Iterable[str]) -> Iterator[str]:
         count = 0
-        for path in places:
+        for path in paths:
             for folder in self._folders(path):
                 if count >= _MOST_FILES:
                     return
@@ -64,11 +64,11 @@ class NestedInstructions:
                     count += 1
                     yield text
 
-    def _folders(self, place: str) -> list[Path]:
+    def _folders(self, location: str) -> list[Path]:
         """Return the folders from the workspace's first level down to the location."""
         try:
             workspace = self._workspace.resolve()
-            path = (workspace / Path(place).expanduser()).resolve()
+            path = (workspace / Path(location).expanduser()).resolve()
             last = path if path.is_dir() else path.parent
             inside = last.relative_to(workspace).parts
         except (OSError, RuntimeError, ValueError):
@@ -112,7 +112,7 @@ class NestedInstructions:
         return self._given
 
 
-def with_nested(
+def add_instructions(
     tools: Mapping[str, Tool], workspace: Path, history: Callable[[], Sequence[Message]]
 ) -> dict[str, Tool]:
     """Return a session's tools, wrapped to add the instructions of the folders that they touch."""
@@ -120,7 +120,7 @@ def with_nested(
     return {name: nested.around(tool) for name, tool in tools.items()}
 
 
-def _places(arguments: Mapping[str, Any]) -> Iterator[str]:
+def _list_paths(arguments: Mapping[str, Any]) -> Iterator[str]:
     for key in ("path", "workdir"):
         if isinstance(value := arguments.get(key), str) and value:
             yield value

@@ -20,7 +20,7 @@ from whet.store.transcript import Transcript
 _LIKE = "cursor"
 
 
-def cursors(engine: object) -> dict[str, int]:
+def read_cursors(engine: object) -> dict[str, int]:
     """Return the row counts that an engine keeps, by attribute name. Few engines have any."""
     attributes = attempt(lambda: vars(engine)).value or {}
     values = cast("Mapping[str, object]", attributes)
@@ -42,33 +42,35 @@ class Positions:
         """Return the positions of another session."""
         return Positions(log)
 
-    async def restore(self, seat: EngineRunner, rows: Sequence[ChatRow]) -> None:
+    async def restore(self, runner: EngineRunner, rows: Sequence[ChatRow]) -> None:
         """Set an engine's counts to its stored position, after it was informed about the session."""
-        names = [name for name, count in cursors(seat.engine).items() if not count]
+        names = [name for name, count in read_cursors(runner.engine).items() if not count]
         if not names:
             return
-        stored = await self._log.writer.db.read(lambda db: positions.read(db, self._log.live.key, seat.name))
+        stored = await self._log.writer.db.read(
+            lambda db: positions.read(db, self._log.live.key, runner.name)
+        )
         counts = {name: _count(rows, stored[name]) for name in names if stored.get(name)}
 
-        def put() -> None:
+        def set_counts() -> None:
             for name, count in counts.items():
-                setattr(seat.engine, name, count)
+                setattr(runner.engine, name, count)
 
         if counts:
-            await seat.run("its position", put)
+            await runner.run("its position", set_counts)
 
-    async def remember(self, seat: EngineRunner, rows: Sequence[ChatRow], *, ended: bool = False) -> None:
+    async def remember(self, runner: EngineRunner, rows: Sequence[ChatRow], *, ended: bool = False) -> None:
         """Store an engine's position in these rows if it has changed. At the session's end (`ended`) it
         covers all rows."""
-        counts = cursors(seat.engine)
+        counts = read_cursors(runner.engine)
         covered = {name: rows if ended else rows[:count] for name, count in counts.items()}
         now = {name: max(map(_seq, those), default=0) for name, those in covered.items()}
-        news = {name: seq for name, seq in now.items() if seq > self._kept.get((seat.name, name), 0)}
+        news = {name: seq for name, seq in now.items() if seq > self._kept.get((runner.name, name), 0)}
         if news:
             await self._log.writer.db.write(
-                lambda db: positions.write(db, self._log.live.key, seat.name, news)
+                lambda db: positions.write(db, self._log.live.key, runner.name, news)
             )
-            self._kept.update({(seat.name, name): seq for name, seq in news.items()})
+            self._kept.update({(runner.name, name): seq for name, seq in news.items()})
 
 
 def _seq(row: ChatRow) -> int:

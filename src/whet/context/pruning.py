@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from whet.context import rows as chat
-from whet.context.artifacts import outcome_of
+from whet.context.artifacts import read_outcome
 from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.texts import NOT_JSON
@@ -36,7 +36,7 @@ def prune(old: ChatRows, newer: ChatRows) -> ChatRows:
     for row in old:
         if row.get("role") == "tool":
             call = calls.get(str(row.get("tool_call_id")))
-            pruned.append(_result(row, call, newest.get(chat.text_of(row), row)))
+            pruned.append(_shorten_result(row, call, newest.get(chat.text_of(row), row)))
         else:
             pruned.append(_without_images(_with_short_arguments(row)))
     return pruned
@@ -55,7 +55,7 @@ def clip_text(row: ChatRow, cap_tokens: int) -> ChatRow:
     """Return the row with its text clipped to about `cap_tokens`, if it is longer."""
     text = chat.text_of(row)
     room = cap_tokens * len(text) // max(text_tokens(text), 1)
-    return _changed(row, clip(text, room, _back(row))) if len(text) > room else row
+    return _replace_content(row, clip(text, room, _recall_note(row))) if len(text) > room else row
 
 
 def describe(row: ChatRow, call: chat.RowCall | None) -> str:
@@ -63,7 +63,7 @@ def describe(row: ChatRow, call: chat.RowCall | None) -> str:
     text = chat.text_of(row)
     name = call.name if call else str(row.get("tool_name") or row.get("name") or "tool")
     arguments = f" {_brief(call.arguments)}" if call and call.arguments not in ("", "{}") else ""
-    outcome = outcome_of(name, row)
+    outcome = read_outcome(name, row)
     size = f"{len(text):,} characters, {text.count(chr(10)) + 1:,} lines"
     failed = outcome not in ("", "exit 0")
     last = f", ends: {' '.join(mask(text[-2_000:]).split())[-_KEPT_CHARS:]}" if failed else ""
@@ -81,7 +81,7 @@ def _brief(arguments: str) -> str:
     return chat.line(mask(str(decoded)), _KEPT_CHARS)
 
 
-def _result(row: ChatRow, call: chat.RowCall | None, newest: ChatRow) -> ChatRow:
+def _shorten_result(row: ChatRow, call: chat.RowCall | None, newest: ChatRow) -> ChatRow:
     text = chat.text_of(row)
     images = chat.images_in(row)
     if (len(text) <= RESULT_CHARS and not images) or text.startswith("[cut: "):
@@ -92,8 +92,8 @@ def _result(row: ChatRow, call: chat.RowCall | None, newest: ChatRow) -> ChatRow
     elif newest is not row:
         reference = chat.ref(chat.seq_of(newest))
         summary = f"same result {f'as {reference}' if reference else 'again below'}: {summary}"
-    line = f"[cut: {summary}{_back(row)}]"
-    return _changed(row, line) if len(line) < len(text) or images else row
+    line = f"[cut: {summary}{_recall_note(row)}]"
+    return _replace_content(row, line) if len(line) < len(text) or images else row
 
 
 def _with_short_arguments(row: ChatRow) -> ChatRow:
@@ -102,32 +102,32 @@ def _with_short_arguments(row: ChatRow) -> ChatRow:
     calls: list[dict[str, Any]] = []
     for call in row["tool_calls"]:
         function = call["function"]
-        short = _short_json(str(function.get("arguments") or ""), _back(row))
+        short = _short_json(str(function.get("arguments") or ""), _recall_note(row))
         calls.append({**call, "function": {**function, "arguments": short}})
-    return _changed(row, row.get("content") or "", tool_calls=calls)
+    return _replace_content(row, row.get("content") or "", tool_calls=calls)
 
 
-def _short_json(arguments: str, back: str) -> str:
+def _short_json(arguments: str, note: str) -> str:
     """Shorten the texts inside JSON arguments. The result is valid JSON."""
     if len(arguments) <= ARGUMENT_CHARS:
         return arguments
     try:
-        short = msgspec.json.encode(_short(msgspec.json.decode(arguments), back)).decode()
+        short = msgspec.json.encode(_short(msgspec.json.decode(arguments), note)).decode()
     except NOT_JSON:
-        short = msgspec.json.encode(_short({"unreadable": arguments}, back)).decode()
+        short = msgspec.json.encode(_short({"unreadable": arguments}, note)).decode()
     if len(short) > 2 * ARGUMENT_CHARS:
-        short = msgspec.json.encode({"cut": _short(short, back)}).decode()
+        short = msgspec.json.encode({"cut": _short(short, note)}).decode()
     return short
 
 
-def _short(value: Any, back: str) -> Any:
+def _short(value: Any, note: str) -> Any:
     if isinstance(value, str) and len(value) > _KEPT_CHARS:
-        return f"{value[:_KEPT_CHARS]} [{len(value) - _KEPT_CHARS:,} more characters{back}]"
+        return f"{value[:_KEPT_CHARS]} [{len(value) - _KEPT_CHARS:,} more characters{note}]"
     if isinstance(value, dict):
-        return {key: _short(item, back) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: _short(item, note) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return [_short(item, back) for item in items[:8]]
+        return [_short(item, note) for item in items[:8]]
     return value
 
 
@@ -135,10 +135,10 @@ def _without_images(row: ChatRow) -> ChatRow:
     if not chat.images_in(row):
         return row
     parts: list[Any] = [
-        {"type": "text", "text": f"[cut: an image{_back(row)}]"} if chat.is_image(part) else part
+        {"type": "text", "text": f"[cut: an image{_recall_note(row)}]"} if chat.is_image(part) else part
         for part in chat.parts_of(row)
     ]
-    return _changed(row, parts)
+    return _replace_content(row, parts)
 
 
 def _fair_share(sizes: list[int], room: int) -> int:
@@ -152,12 +152,12 @@ def _fair_share(sizes: list[int], room: int) -> int:
     return max(sizes, default=0)
 
 
-def _back(row: ChatRow) -> str:
+def _recall_note(row: ChatRow) -> str:
     seq = chat.seq_of(row)
     return f"; recall {chat.ref(seq)}" if seq else ""
 
 
-def _changed(row: ChatRow, content: Any, **more: Any) -> ChatRow:
+def _replace_content(row: ChatRow, content: Any, **more: Any) -> ChatRow:
     return {
         **{key: value for key, value in row.items() if not key.startswith("_")},
         "content": content,

@@ -78,7 +78,7 @@ def text_of(row: ChatRow) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def said(row: ChatRow) -> str:
+def user_text(row: ChatRow) -> str:
     """Return the text that a person wrote, without the note that was stored with it."""
     return _NOTE.sub("", text_of(row)).strip()
 
@@ -196,10 +196,10 @@ def fingerprint(row: ChatRow) -> Fingerprint:
     )
 
 
-def extends(known: list[Message], messages: Sequence[Message]) -> bool:
+def extends(prefix: list[Message], messages: Sequence[Message]) -> bool:
     """Return whether `messages` begins with the same objects as `prefix`."""
     # Messages compare by identity, and lists check identity first: this takes a fifth of the time of a loop.
-    return list(messages[: len(known)]) == known
+    return list(messages[: len(prefix)]) == prefix
 
 
 class EngineRows:

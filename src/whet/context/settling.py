@@ -21,11 +21,11 @@ log: logging.Logger = logging.getLogger("whet.context")
 _DEEPEST = 3
 
 
-def settle(engine: object) -> int:
+def commit_open_transactions(engine: object) -> int:
     """Commit open transactions, on the thread that the engine runs on. Returns how many there were."""
     if "sqlite3" not in sys.modules:
         return 0
-    opened = [candidate for candidate in _connections(engine) if candidate.in_transaction]
+    opened = [candidate for candidate in _find_connections(engine) if candidate.in_transaction]
     for connection in opened:
         outcome = attempt(connection.commit)
         if outcome.error is not None:
@@ -33,7 +33,7 @@ def settle(engine: object) -> int:
     return len(opened)
 
 
-def _connections(engine: object) -> Iterator[Connection]:
+def _find_connections(engine: object) -> Iterator[Connection]:
     from sqlite3 import Connection  # noqa: PLC0415 - it is loaded where an engine uses it
 
     package = type(engine).__module__.rpartition(".")[0] or type(engine).__module__

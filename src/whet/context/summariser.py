@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from whet.context import rows as chat
-from whet.context.artifacts import outcome_of
+from whet.context.artifacts import read_outcome
 from whet.context.rows import text_tokens
 from whet.context.summary import sections
 from whet.contract.context_engine import ChatRow, ChatRows
@@ -117,14 +117,14 @@ def rest_s(kind: FailureKind, before: int) -> float:
     return steps[min(before, len(steps) - 1)]
 
 
-def ask(
+def ask_for_summary(
     summarise: Summarise, again: Summarise | None, request: SummaryRequest, timeout_s: float
 ) -> str | Failure:
     """Ask for a summary. After a failure that may be temporary, ask once more, using `again` if there is
     one."""
     # A reasoning model spends output tokens before it writes, so the limit is far above the summary's size.
     max_tokens = min(2 * request.budget_tokens + 4096, max(request.window_tokens // 3, 256))
-    messages: list[dict[str, Any]] = [{"role": "user", "content": prompt(request, max_tokens)}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": write_prompt(request, max_tokens)}]
     first = _try(summarise, messages, max_tokens, timeout_s)
     if isinstance(first, str) and not _switched_language(first, request.sample):
         return first
@@ -134,7 +134,7 @@ def ask(
     return first if isinstance(second, Failure) and isinstance(first, str) else second
 
 
-def judged(text: str) -> str | Failure:
+def clean_answer(text: str) -> str | Failure:
     """Return an answer's text without thoughts and fences, or why it is not usable."""
     if _HTML.match(text):
         return Failure("stream", "the model's server answered with a web page instead of a summary")
@@ -176,7 +176,7 @@ def _asked_titles() -> frozenset[str]:
     return frozenset(line.strip() for line in _template("sections.md").splitlines() if _HEADING.match(line))
 
 
-def prompt(request: SummaryRequest, max_tokens: int) -> str:
+def write_prompt(request: SummaryRequest, max_tokens: int) -> str:
     """Return the request as one text, with secrets masked, that fits the window of the model that reads
     it."""
     focus = f"The person's latest words: {chat.line(mask(request.recent), 700)}" if request.recent else ""
@@ -198,15 +198,15 @@ def prompt(request: SummaryRequest, max_tokens: int) -> str:
     template = _template("summary.md")
     used = sum(map(text_tokens, (template, *fields.values())))
     room = request.window_tokens - max_tokens - used - 64
-    fields["record"] = record(request.rows, max(room, request.window_tokens // 4))
+    fields["record"] = write_record(request.rows, max(room, request.window_tokens // 4))
     return _PLACE.sub(lambda found: fields[found[1]], template)
 
 
-def record(rows: ChatRows, budget_tokens: int) -> str:
+def write_record(rows: ChatRows, budget_tokens: int) -> str:
     """Return the rows as numbered text that fits the budget: each row is clipped, and if needed the middle is
     left out."""
     names = {call.id: call.name for row in rows for call in chat.calls_of(row)}
-    masked = [_masked(row, names) for row in rows]
+    masked = [_mask_row(row, names) for row in rows]
     lines: list[str] = []
     for text_chars, argument_chars in _CAPS:
         lines = [_line(row, text_chars, argument_chars) for row in masked]
@@ -239,12 +239,12 @@ class _Masked(NamedTuple):
     calls: list[tuple[str, str]]
 
 
-def _masked(row: ChatRow, names: dict[str, str]) -> _Masked:
+def _mask_row(row: ChatRow, names: dict[str, str]) -> _Masked:
     reference = chat.ref(chat.seq_of(row))
     role = str(row.get("role"))
     if role == "tool":
         name = names.get(str(row.get("tool_call_id")), str(row.get("name") or "tool"))
-        outcome = outcome_of(name, row)
+        outcome = read_outcome(name, row)
         role = f"result of {name}{', ' + outcome if outcome else ''}"
     images = f" [{chat.images_in(row)} images]" if chat.images_in(row) else ""
     calls = [(call.name, mask(call.arguments)) for call in chat.calls_of(row)]
@@ -267,7 +267,7 @@ def _try(
         kinds.append("other")
         message = error.message if isinstance(error, WhetError) else str(error)
         return Failure(kinds[0], chat.line(mask(message), 300) or type(error).__name__)
-    answer = judged(outcome.value or "")
+    answer = clean_answer(outcome.value or "")
     usable = isinstance(answer, Failure) or _has_parts(answer)
     return answer if usable else Failure("parts", _NO_PARTS)
 

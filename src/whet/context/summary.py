@@ -114,7 +114,7 @@ def clean_body(text: str) -> str:
     return mask(body if body.startswith("## ") else f"## 2. Goal\n{body}")
 
 
-def kept_parts(body: str, previous: str) -> str:
+def restore_parts(body: str, previous: str) -> str:
     """Return a model's sections plus the lasting ones of the earlier summary that it left out."""
     pieces = {int(match[1]): piece for piece in sections(body) if (match := _NUMBER.match(piece))}
     former = {int(match[1]): piece for piece in sections(previous) if (match := _NUMBER.match(piece))}
@@ -150,13 +150,13 @@ def fit_body(body: str, budget_tokens: int) -> str:
     return clip(text, len(text) * budget_tokens // tokens - 40) if tokens > budget_tokens else text
 
 
-def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int) -> str:
+def find_latest_request(rows: ChatRows, previous: Summary | None, cap_chars: int) -> str:
     """Return the newest request of the person, word for word, and if it is short the request that it
     continues.
 
     `rows`: the whole list, without earlier summaries.
     """
-    asks = [(chat.seq_of(row), chat.said(row)) for row in rows if row.get("role") == "user"]
+    asks = [(chat.seq_of(row), chat.user_text(row)) for row in rows if row.get("role") == "user"]
     asks = [(seq, text) for seq, text in asks if text]
     if not asks:
         return previous.ask if previous else ""
@@ -175,14 +175,14 @@ def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int) -> str:
     return "\n".join(lines)
 
 
-def open_list(middle: ChatRows, tail: ChatRows, previous: Summary | None, cap_chars: int) -> str:
+def find_open_list(middle: ChatRows, tail: ChatRows, previous: Summary | None, cap_chars: int) -> str:
     """Return the to-do list as its tool last wrote it.
 
     Returns an empty string if the tail still shows it or there is no list.
     """
-    if _written_list(tail) is not None:
+    if _find_written_list(tail) is not None:
         return ""
-    newest = _written_list(middle)
+    newest = _find_written_list(middle)
     return (newest if newest is not None else previous.todo if previous else "")[:cap_chars]
 
 
@@ -190,7 +190,7 @@ def _keeps_tasks(row: ChatRow) -> bool:
     return any("tasks" in tags_of(str(row.get(key))) for key in ("tool_name", "name"))
 
 
-def _written_list(rows: ChatRows) -> str | None:
+def _find_written_list(rows: ChatRows) -> str | None:
     """Return the newest list, an empty string if it was empty, or None if no list was written."""
     for row in reversed(rows):
         if row.get("role") == "tool" and _keeps_tasks(row):
@@ -200,10 +200,10 @@ def _written_list(rows: ChatRows) -> str | None:
     return None
 
 
-def part_line(rows: ChatRows, day: str) -> str:
+def write_part_line(rows: ChatRows, day: str) -> str:
     """Return the line of one compaction: its messages, the day, and the topic."""
     span = chat.ref(*chat.span_of(rows))
-    ask = next((chat.said(row) for row in rows if row.get("role") == "user" and chat.said(row)), "")
+    ask = next((chat.user_text(row) for row in rows if row.get("role") == "user" and chat.user_text(row)), "")
     topic = chat.line(mask(ask), _PART_CHARS) or "work on the request"
     return f"- {span or 'earlier'} (until {day}): {topic}"
 

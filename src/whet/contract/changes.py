@@ -35,21 +35,21 @@ class FileEdit(msgspec.Struct, frozen=True):
     diff: str = ""
 
 
-def hash_of(data: bytes) -> str:
+def hash_bytes(data: bytes) -> str:
     """Return the SHA-256 hash of a file's bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
-def changes_digest(changes: Sequence[TextChange]) -> str:
+def hash_changes(changes: Sequence[TextChange]) -> str:
     """Return one hash of all `changes` and the bytes they start from, or an empty string without changes."""
     rows = [[change.place, change.before, change.new, change.note] for change in changes]
-    return hash_of(json.dumps(rows).encode("utf-8", "surrogatepass")) if rows else ""
+    return hash_bytes(json.dumps(rows).encode("utf-8", "surrogatepass")) if rows else ""
 
 
-def call_digest(
+def hash_call(
     tool: str, arguments: Mapping[str, object], workspace: str, changes: Sequence[TextChange]
 ) -> str:
     """Return the hash of everything known about a call before it runs. An approval holds only for a call with
     the same hash."""
-    row = [tool, arguments, workspace, changes_digest(changes)]
-    return hash_of(json.dumps(row, sort_keys=True).encode("utf-8", "surrogatepass"))
+    row = [tool, arguments, workspace, hash_changes(changes)]
+    return hash_bytes(json.dumps(row, sort_keys=True).encode("utf-8", "surrogatepass"))

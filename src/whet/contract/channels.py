@@ -14,7 +14,7 @@ import msgspec
 
 Verb = Literal["message", "press", "edit"]
 Style = Literal["good", "bad", "plain"]
-_LONGEST_WAIT_S = 3600.0
+_MAX_WAIT_S = 3600.0
 
 
 class SendFailed(Exception):
@@ -38,9 +38,7 @@ class SendFailed(Exception):
         super().__init__(reason)
         self.reason = reason
         self.is_final = is_final
-        self.retry_after_s: float | None = (
-            None if retry_after_s is None else min(retry_after_s, _LONGEST_WAIT_S)
-        )
+        self.retry_after_s: float | None = None if retry_after_s is None else min(retry_after_s, _MAX_WAIT_S)
         self.maybe_sent = maybe_sent
         self.is_barred = is_barred
         self.status = status

@@ -180,10 +180,10 @@ def transition_calls(engine: object, change: SessionChange) -> Iterator[tuple[st
     for name, arguments, keywords in steps:
         hook = getattr(engine, name, None)
         if callable(hook):
-            yield name, _bound(hook, arguments, keywords)
+            yield name, _bind_arguments(hook, arguments, keywords)
 
 
-def _bound(
+def _bind_arguments(
     hook: Callable[..., object], arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Callable[[], object]:
     return lambda: hook(*arguments, **keywords)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from whet.contract.texts import parts_of
+from whet.contract.texts import split_http_url
 
 RULE = re.compile(r"\s*(?P<tool>[\w*?.:/-]+)\s*(?:\((?P<pattern>.*\S.*)\))?\s*", re.DOTALL)
 """`tool` or `tool(pattern)`."""
@@ -31,7 +31,7 @@ class SettingForm(msgspec.Struct, frozen=True):
 
 
 def _is_service(text: str) -> bool:
-    return text.startswith("unix:/") or parts_of(text) is not None
+    return text.startswith("unix:/") or split_http_url(text) is not None
 
 
 FORMS = {
@@ -42,7 +42,7 @@ FORMS = {
     "backend": SettingForm("local, container IMAGE, or ssh HOST [FOLDER]", BACKEND.fullmatch),
     "host": SettingForm("a host's name such as api.example.com, *.example.com, or a preset", _HOST.fullmatch),
     "variables": SettingForm("names of variables, comma-separated", _VARIABLES.fullmatch),
-    "address": SettingForm("an http(s) URL such as http://localhost:11434/v1", parts_of),
+    "address": SettingForm("an http(s) URL such as http://localhost:11434/v1", split_http_url),
     "service": SettingForm("an http(s) URL such as http://127.0.0.1:6000, or unix:/PATH", _is_service),
     "database": SettingForm(
         "postgresql://user@host/database", lambda text: text.startswith(DATABASE_SCHEMES)

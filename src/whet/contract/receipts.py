@@ -13,7 +13,7 @@ import msgspec
 from whet.contract.texts import plural
 
 ReceiptState = Literal["fresh", "stale", "mixed", "never", "none"]
-_SHOWN_CHARS = 40
+_MAX_PATH_CHARS = 40
 
 
 class FileLines(msgspec.Struct, frozen=True):
@@ -167,4 +167,4 @@ class TurnReceipt(msgspec.Struct, frozen=True):
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS else "…" + text[-_SHOWN_CHARS + 1 :]
+    return text if len(text) <= _MAX_PATH_CHARS else "…" + text[-_MAX_PATH_CHARS + 1 :]

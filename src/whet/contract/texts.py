@@ -29,10 +29,10 @@ _SUBJECTS = "command pattern path file_path url query question name action goal 
 
 
 @overload
-def decoder(kind: type[T], *, strict: bool = True) -> msgspec.json.Decoder[T]: ...
+def shared_decoder(kind: type[T], *, strict: bool = True) -> msgspec.json.Decoder[T]: ...
 @overload
-def decoder(kind: object, *, strict: bool = True) -> msgspec.json.Decoder[Any]: ...
-def decoder(kind: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
+def shared_decoder(kind: object, *, strict: bool = True) -> msgspec.json.Decoder[Any]: ...
+def shared_decoder(kind: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
     """Return the shared decoder of a type. Without `strict`, "7" is also read as a number."""
     cached = _decoders.get((kind, strict))
     if cached is None:
@@ -43,7 +43,7 @@ def decoder(kind: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
 
 def from_json(data: bytes | bytearray | memoryview | str, kind: type[T], *, strict: bool = True) -> T:
     """Read JSON as `kind`. Raises the exceptions in `NOT_JSON`, also if the JSON has another shape."""
-    return decoder(kind, strict=strict).decode(data)
+    return shared_decoder(kind, strict=strict).decode(data)
 
 
 def from_values(
@@ -72,7 +72,7 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
-def arguments_of(text: str) -> dict[str, Any]:
+def parse_arguments(text: str) -> dict[str, Any]:
     """Read the arguments of a tool call, or return an empty dict if they are not a JSON object."""
     try:
         return from_json(text or "{}", dict[str, Any])
@@ -103,28 +103,28 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def tagged(tag: str, text: str) -> str:
+def wrap_in_tag(tag: str, text: str) -> str:
     """Wrap text that no person typed in a tag, as a part of a message. Nothing is learned from it as the
     person's words."""
-    return f"<{tag}>{unclosing(tag, text)}</{tag}>"
+    return f"<{tag}>{escape_closing_tag(tag, text)}</{tag}>"
 
 
-def unclosing(tag: str, text: str) -> str:
+def escape_closing_tag(tag: str, text: str) -> str:
     """Escape `text` so that it can't close the tag around it."""
     return re.sub(rf"</(?={tag}\b)", r"<\\/", text, flags=re.IGNORECASE)
 
 
-def typed_number(text: str) -> int | None:
+def parse_typed_number(text: str) -> int | None:
     """Parse a whole number that a person typed. Returns None for anything else, or if it is too large."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
-def encodable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return the text with � in place of lone surrogates, which no encoding can hold."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
-def texts_of(value: object) -> list[str]:
+def collect_texts(value: object) -> list[str]:
     """Return every text in a JSON-like value, without keys, in order."""
     texts: list[str] = []
 
@@ -136,7 +136,7 @@ def texts_of(value: object) -> list[str]:
     return texts
 
 
-def parts_of(url: str) -> SplitResult | None:
+def split_http_url(url: str) -> SplitResult | None:
     """Split a URL. Returns None if it is not an http(s) URL."""
     try:
         parts = urlsplit(url)
@@ -146,7 +146,7 @@ def parts_of(url: str) -> SplitResult | None:
     return parts if usable else None
 
 
-def nameless(url: str) -> str:
+def strip_credentials(url: str) -> str:
     """Return a URL, valid or not, without the user name and password in it."""
     head, mark, remainder = url.partition("://")
     return head + mark + remainder.rpartition("@")[2] if mark else url

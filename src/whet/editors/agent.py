@@ -38,16 +38,16 @@ from acp.schema import (
 
 from whet import __version__
 from whet.contract.messages import Message
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 from whet.editors import blocks, options, replay
-from whet.editors.answering import answer, told
+from whet.editors.answering import answer_prompt, convert_errors
 from whet.editors.blocks import Block
 from whet.editors.commands import EditorCommands
-from whet.editors.mcp_servers import Given
+from whet.editors.mcp_servers import ServerOffer
 from whet.editors.sessions import EditorSessions, Furnish, Program
 from whet.store import replay as stored
 from whet.store import sessions
-from whet.store.trail import arguments_of
+from whet.store.trail import list_arguments
 from whet.tools.toolsets.planning import TASK_LIST
 
 _PAGE = 50
@@ -92,14 +92,14 @@ class EditorAgent:
         self,
         cwd: str,
         additional_directories: list[str] | None = None,
-        mcp_servers: Sequence[Given] | None = None,
+        mcp_servers: Sequence[ServerOffer] | None = None,
         **kwargs: Any,
     ) -> NewSessionResponse:
         """Create a session in the folder `cwd`, with the tools of the editor's MCP servers."""
         open_session = await self._sessions.begin(cwd, mcp_servers or ())
         return NewSessionResponse(
             session_id=open_session.session_id,
-            modes=options.modes(open_session.mode),
+            modes=options.list_modes(open_session.mode),
             config_options=self._sessions.options_of(open_session),
         )
 
@@ -107,36 +107,38 @@ class EditorAgent:
         self,
         cwd: str,
         session_id: str,
-        mcp_servers: Sequence[Given] | None = None,
+        mcp_servers: Sequence[ServerOffer] | None = None,
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> LoadSessionResponse:
         """Open a stored session. Its whole conversation is sent before the answer."""
         open_session = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         program = await self._sessions.program()
-        with told():
+        with convert_errors():
             messages, todo = await program.hosted.services.database.read(
-                lambda db: (_said(db, session_id), arguments_of(db, session_id, TASK_LIST))
+                lambda db: (_read_messages(db, session_id), list_arguments(db, session_id, TASK_LIST))
             )
-        for update in (*replay.updates(messages), *replay.plan(todo)):
+        for update in (*replay.message_updates(messages), *replay.plan_updates(todo)):
             self._sessions.editor.outbox.put(session_id, update)
         await self._sessions.editor.outbox.flush()
         return LoadSessionResponse(
-            modes=options.modes(open_session.mode), config_options=self._sessions.options_of(open_session)
+            modes=options.list_modes(open_session.mode),
+            config_options=self._sessions.options_of(open_session),
         )
 
     async def resume_session(
         self,
         cwd: str,
         session_id: str,
-        mcp_servers: Sequence[Given] | None = None,
+        mcp_servers: Sequence[ServerOffer] | None = None,
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> ResumeSessionResponse:
         """Open a stored session that the editor already shows: its conversation is not sent again."""
         open_session = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         return ResumeSessionResponse(
-            modes=options.modes(open_session.mode), config_options=self._sessions.options_of(open_session)
+            modes=options.list_modes(open_session.mode),
+            config_options=self._sessions.options_of(open_session),
         )
 
     async def close_session(self, session_id: str, **kwargs: Any) -> CloseSessionResponse:
@@ -148,8 +150,8 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> ListSessionsResponse:
         """List conversations of one folder or all, the last active first, one page at a time."""
-        offset = typed_number(cursor or "") or 0
-        with told():
+        offset = parse_typed_number(cursor or "") or 0
+        with convert_errors():
             program = await self._sessions.program()
             rows = await program.hosted.services.database.read(
                 lambda db: sessions.list_sessions(db, _PAGE + 1, offset=offset, workspace=cwd or "")
@@ -167,7 +169,7 @@ class EditorAgent:
         """Change which calls a session asks about, from the next call on."""
         open_session = self._sessions.known(session_id)
         await self._sessions.set_mode(open_session, options.mode_of(mode_id))
-        self._sessions.tell_options(open_session)
+        self._sessions.send_options(open_session)
         await self._sessions.editor.outbox.flush()
         return SetSessionModeResponse()
 
@@ -195,9 +197,11 @@ class EditorAgent:
     async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> PromptResponse:
         """Run a turn or a slash command and return how it ended. A failure is an error of this request."""
         open_session, program = self._sessions.known(session_id), await self._sessions.program()
-        content, model = blocks.read(prompt), self._sessions.model(open_session)
+        content, model = blocks.read_prompt(prompt), self._sessions.model(open_session)
         work = asyncio.create_task(
-            answer(self._sessions.editor, program.hosted, self._sessions.commander, open_session, content)
+            answer_prompt(
+                self._sessions.editor, program.hosted, self._sessions.commander, open_session, content
+            )
         )
         open_session.works.add(work)
         try:
@@ -207,11 +211,11 @@ class EditorAgent:
             if not work.done():  # the editor has disconnected
                 work.cancel()
         if self._sessions.model(open_session) != model:
-            self._sessions.tell_options(open_session)
+            self._sessions.send_options(open_session)
         await self._sessions.editor.outbox.flush()
         if work.cancelled():
             return PromptResponse(stop_reason="cancelled")
-        with told():
+        with convert_errors():
             return work.result()
 
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
@@ -223,10 +227,10 @@ class EditorAgent:
         await self._sessions.aclose()
 
 
-def _said(connection: apsw.Connection, session_id: str) -> list[tuple[int, Message]]:
+def _read_messages(connection: apsw.Connection, session_id: str) -> list[tuple[int, Message]]:
     """Return all messages that were not undone, including those that a compaction removed from the model's
     view."""
-    turns = stored.turns(connection, session_id, 0, _EVERYTHING)
+    turns = stored.list_turns(connection, session_id, 0, _EVERYTHING)
     undone = {number for number, turn in turns.items() if turn.is_undone}
-    entries = stored.entries(connection, session_id, 1, _EVERYTHING)
+    entries = stored.list_entries(connection, session_id, 1, _EVERYTHING)
     return [(entry.seq, entry.message) for entry in entries if entry.turn not in undone]

@@ -13,7 +13,7 @@ from acp import RequestError, update_agent_message_text
 from acp.schema import PromptResponse, SessionInfoUpdate, StopReason
 
 from whet.app.hosted import SessionHost
-from whet.app.slash import unescaped
+from whet.app.slash import unescape
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message
@@ -35,20 +35,20 @@ _STOPS: dict[EndReason, StopReason] = {
 }
 
 
-async def answer(
+async def answer_prompt(
     editor: Editor,
     hosted: SessionHost,
     commander: EditorCommands,
-    here: OpenedSession,
-    what: tuple[str, Sequence[ImagePart]],
+    open_session: OpenedSession,
+    content: tuple[str, Sequence[ImagePart]],
 ) -> PromptResponse:
     """Answer a prompt of text and images. Raises WhetError, and RequestError if the turn failed."""
-    text, images = what
-    session_id, view = here.session_id, _view(editor, hosted, here)
-    for line in (*await _learned(hosted, here), *here.take_notices()):
+    text, images = content
+    session_id, view = open_session.session_id, _make_view(editor, hosted, open_session)
+    for line in (*await _lessons_notice(hosted, open_session), *open_session.take_notices()):
         view.think(line)
-    await _choose_model(hosted, here)
-    message: str | None = unescaped(text)
+    await _choose_model(hosted, open_session)
+    message: str | None = unescape(text)
     if not images and (command := commander.parse(text)) is not None:
         spoken, begins = await commander.run(hosted, session_id, command, view.emit)
         if spoken:
@@ -56,18 +56,18 @@ async def answer(
         if not begins:
             return PromptResponse(stop_reason="end_turn")
         message = begins[0]
-    person = EditorPerson(editor, session_id, view, lambda: here.mode, _arguments(hosted))
+    person = EditorPerson(editor, session_id, view, lambda: open_session.mode, _arguments_finder(hosted))
     end = await hosted.submit(session_id, message, images, emit=view.emit, person=person)
-    for line in here.take_notices():
+    for line in open_session.take_notices():
         view.think(line)
     if end is not None and end.receipt is not None:
         editor.outbox.put(session_id, update_agent_message_text(f"\n\n{mask(end.receipt.line)}"))
-    _tell_title(hosted, here)
-    return _ended(end)
+    _send_title(hosted, open_session)
+    return _prompt_response(end)
 
 
 @contextmanager
-def told() -> Generator[None]:
+def convert_errors() -> Generator[None]:
     """Convert our errors into the editor's RequestError, with their messages."""
     try:
         yield
@@ -77,54 +77,54 @@ def told() -> Generator[None]:
         raise RequestError(-32603, mask(error.message), {"hint": mask(error.hint)}) from error
 
 
-def _view(editor: Editor, hosted: SessionHost, here: OpenedSession) -> EditorTurnView:
+def _make_view(editor: Editor, hosted: SessionHost, open_session: OpenedSession) -> EditorTurnView:
     def spent() -> tuple[int, float | None]:
-        session = hosted.opened(here.session_id)
+        session = hosted.opened(open_session.session_id)
         return (0, None) if session is None else (session.model.window_tokens, session.usage.cost_usd)
 
     clock = hosted.services.clock
     scene = Scene(
-        here.session_id,
-        here.workspace,
-        here.buffers,
-        lambda: hosted.services.todo_lists.get(here.session_id),
+        open_session.session_id,
+        open_session.workspace,
+        open_session.buffers,
+        lambda: hosted.services.todo_lists.get(open_session.session_id),
         spent,
     )
     return EditorTurnView(editor.outbox, scene, clock.monotonic_s, clock.new_id())
 
 
-async def _learned(hosted: SessionHost, here: OpenedSession) -> list[str]:
+async def _lessons_notice(hosted: SessionHost, open_session: OpenedSession) -> list[str]:
     """Return a notice on lessons learned in the meantime, at the first prompt of an opened session."""
-    if here.is_told:
+    if open_session.is_told:
         return []
-    here.is_told = True
-    changes = await hosted.services.database.append(news.tell)
+    open_session.is_told = True
+    changes = await hosted.services.database.append(news.take_unread)
     line = changes.line_with("/inbox", "/memory")
     return [line[:1].upper() + line[1:] + "."] if line else []
 
 
-async def _choose_model(hosted: SessionHost, here: OpenedSession) -> None:
-    model, here.wanted = here.wanted, ""
+async def _choose_model(hosted: SessionHost, open_session: OpenedSession) -> None:
+    model, open_session.wanted = open_session.wanted, ""
     if model:
-        async with hosted.using(here.session_id) as session:
+        async with hosted.using(open_session.session_id) as session:
             if model != session.model.model:
                 await hosted.switch_model(session, model)
 
 
-def _tell_title(hosted: SessionHost, here: OpenedSession) -> None:
-    session = hosted.opened(here.session_id)
+def _send_title(hosted: SessionHost, open_session: OpenedSession) -> None:
+    session = hosted.opened(open_session.session_id)
     title = session.log.session.title if session is not None else ""
-    if title and title != here.title:
-        here.title = title
+    if title and title != open_session.title:
+        open_session.title = title
         update = SessionInfoUpdate(session_update="session_info_update", title=title)
-        here.outbox.put(here.session_id, update)
+        open_session.outbox.put(open_session.session_id, update)
 
 
-def _arguments(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:
+def _arguments_finder(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:
     async def find(session_id: str, call_id: str) -> str:
         """Read a call's arguments from its reply, which is stored before the call is judged."""
         messages: list[tuple[int, Message]] = await hosted.services.database.read(
-            lambda db: search.around(db, session_id, SEQ_LIMIT - 1, _RECENT, 0)
+            lambda db: search.read_messages_around(db, session_id, SEQ_LIMIT - 1, _RECENT, 0)
         )
         for _, message in reversed(messages):
             for call in message.tool_calls:
@@ -135,7 +135,7 @@ def _arguments(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:
     return find
 
 
-def _ended(end: TurnEnd | None) -> PromptResponse:
+def _prompt_response(end: TurnEnd | None) -> PromptResponse:
     """Return the answer to a prompt. Raises RequestError if the turn failed."""
     if end is None:
         return PromptResponse(stop_reason="end_turn")

@@ -40,7 +40,7 @@ _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _FENCE = re.compile("`{3,}")
 
 
-def read(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
+def read_prompt(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
     """Return a prompt's text and images.
 
     Raises RequestError for sound, for other binary data, and for more than two million characters.
@@ -51,15 +51,17 @@ def read(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
             case TextContentBlock():
                 texts.append(block.text)
             case ImageContentBlock():
-                images.append(_picture(block.mime_type, block.data, "the picture"))
+                images.append(_check_picture(block.mime_type, block.data, "the picture"))
             case ResourceContentBlock():
-                texts.append(f"[{_line(block.title or block.name)}]({_line(place(block.uri))})")
+                texts.append(f"[{_line(block.title or block.name)}]({_line(path_of_uri(block.uri))})")
             case EmbeddedResourceContentBlock():
                 resource = block.resource
                 if isinstance(resource, TextResourceContents):
-                    texts.append(_file(place(resource.uri), resource.text))
+                    texts.append(_format_file(path_of_uri(resource.uri), resource.text))
                 else:
-                    images.append(_picture(resource.mime_type or "", resource.blob, place(resource.uri)))
+                    images.append(
+                        _check_picture(resource.mime_type or "", resource.blob, path_of_uri(resource.uri))
+                    )
             case AudioContentBlock():
                 raise RequestError(-32602, "sound can't be taken")
     text = "".join(texts)
@@ -71,32 +73,32 @@ def read(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
     return text, images
 
 
-def place(uri: str) -> str:
+def path_of_uri(uri: str) -> str:
     """Return the path of a file: URI; return any other URI unchanged."""
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" else uri
 
 
-def _file(path: str, text: str) -> str:
+def _format_file(path: str, text: str) -> str:
     """Return an embedded file as text: labelled as a file, in a fence that its content can't close."""
     longest = max((len(run) for run in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"\n\nThe file {_line(path)} holds:\n{fence}\n{text}\n{fence}\n"
 
 
-def _picture(media_type: str, data: str, what: str) -> ImagePart:
+def _check_picture(media_type: str, data: str, label: str) -> ImagePart:
     """Check a picture. Raises RequestError if models do not accept it."""
     if media_type not in _PICTURES:
         hint = {"hint": "mention the file instead"}
-        raise RequestError(-32602, f"{_line(what)} is {_line(media_type) or 'no text'}", hint)
+        raise RequestError(-32602, f"{_line(label)} is {_line(media_type) or 'no text'}", hint)
     try:
         size = len(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError) as error:
-        raise RequestError(-32602, f"{_line(what)} is not base64") from error
+        raise RequestError(-32602, f"{_line(label)} is not base64") from error
     if not 0 < size <= IMAGE_BYTES:
-        raise RequestError(-32602, f"{_line(what)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
+        raise RequestError(-32602, f"{_line(label)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
     if (image := image_in(data)) is None:
-        raise RequestError(-32602, f"{_line(what)} is no PNG, JPEG, GIF or WebP")
+        raise RequestError(-32602, f"{_line(label)} is no PNG, JPEG, GIF or WebP")
     return image
 
 

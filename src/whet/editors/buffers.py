@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from acp import RequestError
 
 from whet.editors.editor import Editor
-from whet.lanes import tell_loop
+from whet.lanes import call_in_loop
 
 T = TypeVar("T")
 _ANSWER_S = 5.0
@@ -30,10 +30,10 @@ class EditorBuffers:
     Create it in the event loop of the editor's connection; `read` and `write` are for other threads.
     """
 
-    def __init__(self, editor: Editor, session_id: str, told: Callable[[str], None]) -> None:
+    def __init__(self, editor: Editor, session_id: str, report: Callable[[str], None]) -> None:
         self._editor = editor
         self._session_id = session_id
-        self._told = told
+        self._told = report
         self._loop = asyncio.get_running_loop()
         self._failures = 0
         self._seen: dict[Path, str] = {}
@@ -62,7 +62,7 @@ class EditorBuffers:
             self._replaced[str(path)] = (before, text)
         return bool(done)
 
-    def take_replaced(self) -> dict[str, tuple[str | None, str]]:
+    def take_writes(self) -> dict[str, tuple[str | None, str]]:
         """Return the texts written since the last call, by path, as (text before, text after)."""
         replaced, self._replaced = self._replaced, {}
         return replaced
@@ -94,4 +94,4 @@ class EditorBuffers:
         self._failures += 1
         if self._failures == _MOST_FAILURES:
             line = "The editor does not answer for its files; what is on disk counts from here on."
-            tell_loop(self._loop, self._told, line)
+            call_in_loop(self._loop, self._told, line)

@@ -11,10 +11,10 @@ from typing import Any
 
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
-from whet.app.collected import CommandReply, command_for, remote_commands
+from whet.app.collected import CommandReply, find_command, remote_commands
 from whet.app.hosted import SessionHost
-from whet.app.own_commands import prompt_commands
-from whet.app.slash import SlashCommand, announced, parse
+from whet.app.own_commands import list_prompt_commands
+from whet.app.slash import SlashCommand, announce, parse
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit
 
@@ -33,15 +33,15 @@ class EditorCommands:
         return parse(text.strip())
 
     async def run(
-        self, hosted: SessionHost, session_id: str, what: tuple[str, str], emit: Emit
+        self, hosted: SessionHost, session_id: str, typed: tuple[str, str], emit: Emit
     ) -> tuple[str, list[str | None]]:
         """Run a command. Returns its output or error, and the messages to start turns with."""
         try:
             async with hosted.using(session_id) as session:
-                command = command_for(self._commands, what[0], hosted.services.home.root, session.workspace)
-                await announced(hosted.services.plugins, command, what, session_id)
+                command = find_command(self._commands, typed[0], hosted.services.home.root, session.workspace)
+                await announce(hosted.services.plugins, command, typed, session_id)
                 reply = CommandReply(hosted, session, self._commands, hosted.services.learning.desk, _COLUMNS)
-                await reply.run(command, what[1], emit)
+                await reply.run(command, typed[1], emit)
             if reply.begins is not None:
                 raise WhetError("the editor begins sessions", hint="open a new thread there")
         except WhetError as error:
@@ -49,9 +49,9 @@ class EditorCommands:
         text = "\n".join(reply.lines)
         return (f"```\n{text}\n```" if "\n" in text else text), reply.sends
 
-    def available(self, root: Path, workspace: Path) -> list[AvailableCommand]:
+    def list_available(self, root: Path, workspace: Path) -> list[AvailableCommand]:
         """Return the commands in the protocol's format, with the prompt files of a home and a workspace."""
-        prompts = [command.as_slash() for command in prompt_commands(root, workspace)]
+        prompts = [command.as_slash() for command in list_prompt_commands(root, workspace)]
         return [
             AvailableCommand(name=command.name, description=command.help, input=_input(command.argument))
             for command in (

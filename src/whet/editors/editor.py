@@ -22,14 +22,14 @@ class Editor:
         self.writes: bool = False
         self.forms = False
 
-    def learn(self, said: object) -> None:
+    def learn(self, capabilities: object) -> None:
         """Store the capabilities that the editor reported. The SDK leaves malformed ones unparsed; they are
         ignored."""
-        if not isinstance(said, ClientCapabilities):
+        if not isinstance(capabilities, ClientCapabilities):
             return
-        files: object = said.fs
+        files: object = capabilities.fs
         if isinstance(files, FileSystemCapabilities):
             self.reads = files.read_text_file is True
             self.writes = files.write_text_file is True
-        questions: object = said.elicitation
+        questions: object = capabilities.elicitation
         self.forms: bool = isinstance(questions, ElicitationCapabilities) and questions.form is not None

@@ -25,7 +25,7 @@ from whet.mcp.stdio import ServerJail
 from whet.tools.guardian import Guardian
 from whet.visible import visible
 
-Given: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+ServerOffer: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 _MOST = 30
 _NAME_CHARS = 22
 _START_S = 15.0
@@ -59,12 +59,12 @@ class EditorServers:
             await self._servers.aclose()
 
 
-async def bring(given: Sequence[Given], workspace: Path, services: Services) -> EditorServers:
+async def set_up_servers(offers: Sequence[ServerOffer], workspace: Path, services: Services) -> EditorServers:
     """Set up an editor's servers. Servers without cached tools are started and asked.
 
     Never raises: a server that can't be used has no tools, and a notice names the reason.
     """
-    settings, notices = read(given, workspace)
+    settings, notices = read_offers(offers, workspace)
     if not settings:
         return EditorServers(None, notices)
 
@@ -83,36 +83,42 @@ async def bring(given: Sequence[Given], workspace: Path, services: Services) -> 
     return EditorServers(servers, notices)
 
 
-def read(given: Sequence[Given], workspace: Path) -> tuple[dict[str, McpServerSettings], list[str]]:
+def read_offers(
+    offers: Sequence[ServerOffer], workspace: Path
+) -> tuple[dict[str, McpServerSettings], list[str]]:
     """Return an editor's servers as settings by name, and notices on those that are not used."""
     settings: dict[str, McpServerSettings] = {}
     notices: list[str] = []
-    for offer in given[:_MOST]:
+    for offer in offers[:_MOST]:
         display_name = visible(offer.name)[:60]
-        result = _read(offer, workspace)
+        result = _read_offer(offer, workspace)
         if isinstance(result, str):
             notices.append(f"The editor's MCP server {display_name} is not used: {result}.")
         else:
-            settings[_name(offer.name, settings)] = result
-    if len(given) > _MOST:
-        notices.append(f"The editor brings {len(given)} MCP servers; {_MOST} are used.")
+            settings[_unique_name(offer.name, settings)] = result
+    if len(offers) > _MOST:
+        notices.append(f"The editor brings {len(offers)} MCP servers; {_MOST} are used.")
     return settings, notices
 
 
-def _read(one: Given, workspace: Path) -> McpServerSettings | str:
-    if isinstance(one, McpServerStdio):
-        env = {variable.name: variable.value for variable in one.env}
+def _read_offer(offer: ServerOffer, workspace: Path) -> McpServerSettings | str:
+    if isinstance(offer, McpServerStdio):
+        env = {variable.name: variable.value for variable in offer.env}
         server = McpServerSettings(
-            command=one.command, args=tuple(one.args), env=env, cwd=str(workspace), start_timeout_s=_START_S
+            command=offer.command,
+            args=tuple(offer.args),
+            env=env,
+            cwd=str(workspace),
+            start_timeout_s=_START_S,
         )
         secret = [value for name, value in env.items() if is_secret_name(name)]
-        values, lacks = env, not one.command
-    elif isinstance(one, HttpMcpServer):
-        headers = {header.name: header.value for header in one.headers}
-        server = McpServerSettings(url=one.url, headers=headers, start_timeout_s=_START_S)
-        secret, values, lacks = list(headers.values()), headers, not one.url
+        values, lacks = env, not offer.command
+    elif isinstance(offer, HttpMcpServer):
+        headers = {header.name: header.value for header in offer.headers}
+        server = McpServerSettings(url=offer.url, headers=headers, start_timeout_s=_START_S)
+        secret, values, lacks = list(headers.values()), headers, not offer.url
     else:
-        return f"its transport {one.type} is not spoken, stdio and http are"
+        return f"its transport {offer.type} is not spoken, stdio and http are"
     if lacks:
         return "it has neither command nor url"
     if open_ := next((name for name, value in values.items() if _VARIABLE.search(value)), ""):
@@ -121,10 +127,10 @@ def _read(one: Given, workspace: Path) -> McpServerSettings | str:
     return server
 
 
-def _name(name: str, taken: dict[str, McpServerSettings]) -> str:
+def _unique_name(name: str, used_names: dict[str, McpServerSettings]) -> str:
     """Return a name for a server that is valid in tool names and that no server of config.yaml has."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:_NAME_CHARS].rstrip("-") or "server"
     tried, number = GUEST + plain, 2
-    while tried in taken:
+    while tried in used_names:
         tried, number = f"{GUEST}{plain[: _NAME_CHARS - 3]}-{number}", number + 1
     return tried

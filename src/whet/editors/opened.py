@@ -29,7 +29,7 @@ class OpenedSession:
     """
 
     def __init__(
-        self, session_id: str, workspace: Path, mode: Mode, editor: Editor, brought: EditorServers
+        self, session_id: str, workspace: Path, mode: Mode, editor: Editor, servers: EditorServers
     ) -> None:
         self.session_id = session_id
         self.workspace = workspace
@@ -38,8 +38,8 @@ class OpenedSession:
         self.title = ""
         self.is_told = False
         self.works: set[asyncio.Task[Any]] = set()
-        self.brought = brought
-        self.buffers: EditorBuffers = EditorBuffers(editor, session_id, brought.notices.append)
+        self.brought = servers
+        self.buffers: EditorBuffers = EditorBuffers(editor, session_id, servers.notices.append)
         self.outbox: Outbox = editor.outbox
         self._answers = ""
 

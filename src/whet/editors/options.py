@@ -41,13 +41,13 @@ def mode_of(text: object) -> Mode:
     raise RequestError(-32602, f"there is no mode {text}", {"modes": list(modes)})
 
 
-def modes(current: Mode) -> SessionModeState:
+def list_modes(current: Mode) -> SessionModeState:
     """List the modes."""
     listed = [SessionMode(id=id_, name=name, description=summary) for id_, (name, summary) in _MODES.items()]
     return SessionModeState(current_mode_id=current, available_modes=listed)
 
 
-def options(
+def list_options(
     mode: Mode, model: str, models: Sequence[str]
 ) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
     """List mode and model, each with its choices."""
@@ -77,8 +77,8 @@ def options(
     ]
 
 
-def changed(mode: Mode, model: str, models: Sequence[str]) -> ConfigOptionUpdate:
+def options_update(mode: Mode, model: str, models: Sequence[str]) -> ConfigOptionUpdate:
     """Return the update for changed options or choices."""
     return ConfigOptionUpdate(
-        session_update="config_option_update", config_options=options(mode, model, models)
+        session_update="config_option_update", config_options=list_options(mode, model, models)
     )

@@ -55,7 +55,7 @@ class Outbox:
         """Send an update after the earlier ones."""
         if self._is_gone:
             return
-        if self._waiting and (joined := _joined(self._waiting[-1], session_id, update)) is not None:
+        if self._waiting and (joined := _join_updates(self._waiting[-1], session_id, update)) is not None:
             self._waiting[-1] = (session_id, joined)
             return
         self._waiting.append((session_id, update))
@@ -81,21 +81,21 @@ class Outbox:
                 self.close()
 
 
-def _joined(last: tuple[str, Update], session_id: str, update: Update) -> Update | None:
+def _join_updates(last: tuple[str, Update], session_id: str, update: Update) -> Update | None:
     """Join two pieces of the same text, or return None if they can't be joined."""
     if last[0] != session_id:
         return None
     before = last[1]
     if isinstance(before, AgentMessageChunk) and isinstance(update, AgentMessageChunk):
-        block = _joined_text(before.content, update.content)
+        block = _join_text(before.content, update.content)
         return block and AgentMessageChunk(session_update="agent_message_chunk", content=block)
     if isinstance(before, AgentThoughtChunk) and isinstance(update, AgentThoughtChunk):
-        block = _joined_text(before.content, update.content)
+        block = _join_text(before.content, update.content)
         return block and AgentThoughtChunk(session_update="agent_thought_chunk", content=block)
     return None
 
 
-def _joined_text(first: object, second: object) -> TextContentBlock | None:
+def _join_text(first: object, second: object) -> TextContentBlock | None:
     if not isinstance(first, TextContentBlock) or not isinstance(second, TextContentBlock):
         return None
     if len(first.text) > _JOINED_CHARS:

@@ -20,10 +20,10 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from whet.amending import amended, editable
+from whet.amending import apply_edit, find_editable
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.contract.texts import arguments_of
+from whet.contract.texts import parse_arguments
 from whet.editors import tool_calls
 from whet.editors.editor import Editor
 from whet.editors.options import Mode
@@ -64,8 +64,8 @@ class EditorPerson:
             return "no"
         if mode == "auto" and request.grant:  # only harmless calls can be granted permanently
             return "once"
-        arguments = arguments_of(await self._arguments(request.session_id, request.call_id))
-        content = tool_calls.asked(request)
+        arguments = parse_arguments(await self._arguments(request.session_id, request.call_id))
+        content = tool_calls.question_content(request)
         shown_call = self._view.show(request.call_id, request.tool, arguments, content)
         reply = await self._ask(shown_call, content, request)
         answer = reply.answer if reply is not None else None
@@ -91,14 +91,14 @@ class EditorPerson:
             self._view.close(made_id, "no answer" if answer is None else "answered", ok=answer is not None)
         return answer
 
-    async def _fill_in(self, shown: ShownCall, question: str, choices: Sequence[str]) -> str | None:
+    async def _fill_in(self, shown_call: ShownCall, question: str, choices: Sequence[str]) -> str | None:
         """Ask with a form of one field. If the editor turns out to have no forms, remember that."""
         names = {visible(choice): choice for choice in choices}
-        text = await self._written(shown, visible(question), enum=list(names) if choices else None)
+        text = await self._written(shown_call, visible(question), enum=list(names) if choices else None)
         return None if text is None else names.get(text) if choices else text
 
     async def _written(
-        self, shown: ShownCall, question: str, *, enum: list[str] | None = None, default: str = ""
+        self, shown_call: ShownCall, question: str, *, enum: list[str] | None = None, default: str = ""
     ) -> str | None:
         """Return the text entered in a form of one field, or None."""
         field = ElicitationStringPropertySchema(
@@ -106,7 +106,7 @@ class EditorPerson:
         )
         schema = ElicitationSchema(type="object", properties={_ANSWER: field}, required=[_ANSWER])
         form = ElicitationFormSessionMode(
-            session_id=self._session_id, tool_call_id=shown.id, requested_schema=schema
+            session_id=self._session_id, tool_call_id=shown_call.id, requested_schema=schema
         )
         await self._editor.outbox.flush()
         try:
@@ -117,29 +117,31 @@ class EditorPerson:
         except ValueError:
             return None
         except ConnectionError:
-            return await _for_the_end()
+            return await _wait_forever()
         text = (
             (response.content or {}).get(_ANSWER) if isinstance(response, AcceptElicitationResponse) else None
         )
         return text if isinstance(text, str) else None
 
-    async def _pick(self, shown: ShownCall, question: str, choices: Sequence[str]) -> str | None:
+    async def _pick(self, shown_call: ShownCall, question: str, choices: Sequence[str]) -> str | None:
         """Ask with a permission request whose options are the choices."""
         options = [
             PermissionOption(option_id=str(number), name=visible(choice), kind="allow_once")
             for number, choice in enumerate(choices)
         ]
-        picked = await self._request(shown, [tool_calls.said(question)], options)
+        picked = await self._request(shown_call, [tool_calls.text_content(question)], options)
         return choices[int(picked)] if picked else None
 
-    async def _ask(self, shown: ShownCall, content: list[Content], request: ApprovalRequest) -> Reply | None:
+    async def _ask(
+        self, shown_call: ShownCall, content: list[Content], request: ApprovalRequest
+    ) -> Reply | None:
         problem = ""
         while True:
-            draft = editable(request).text
+            draft = find_editable(request).text
             forms = [
                 name for name in _BY_FORM if self._editor.forms and (name != "change" or "\n" not in draft)
             ]
-            picked = await self._request(shown, content, _options(request, forms))
+            picked = await self._request(shown_call, content, _options(request, forms))
             if picked is None:
                 return None
             answer, _, scope = picked.partition(":")
@@ -147,18 +149,18 @@ class EditorPerson:
                 return Reply(_ANSWERS.get(answer, "no"), int(scope or 0))
             changes = answer == "change"
             question = f"{problem}{_BY_FORM[answer]}"
-            text = await self._written(shown, question, default=draft if changes else "")
+            text = await self._written(shown_call, question, default=draft if changes else "")
             if text is None:
                 continue  # an empty form is not an answer
             if not changes:
                 return Reply("no", words=text)
             try:
-                return Reply("once", arguments=amended(request, text))
+                return Reply("once", arguments=apply_edit(request, text))
             except ConfigError as error:
                 problem = f"That can't run: {error.message}. "
 
     async def _request(
-        self, shown: ShownCall, content: list[Content], options: list[PermissionOption]
+        self, shown_call: ShownCall, content: list[Content], options: list[PermissionOption]
     ) -> str | None:
         """Return the option that was picked, an empty string if none was, or None if the editor can't ask.
 
@@ -167,12 +169,12 @@ class EditorPerson:
         """
         await self._editor.outbox.flush()
         call = ToolCallUpdate(
-            tool_call_id=shown.id,
-            title=tool_calls.title_of(shown.name, shown.arguments),
-            kind=tool_calls.kind_of(shown.name),
+            tool_call_id=shown_call.id,
+            title=tool_calls.title_of(shown_call.name, shown_call.arguments),
+            kind=tool_calls.kind_of(shown_call.name),
             status="pending",
             content=content or None,
-            raw_input=shown.arguments or None,
+            raw_input=shown_call.arguments or None,
         )
         try:
             answer = await self._editor.client.request_permission(
@@ -181,7 +183,7 @@ class EditorPerson:
         except (RequestError, ValueError):
             return None
         except ConnectionError:
-            return await _for_the_end()
+            return await _wait_forever()
         outcome = answer.outcome
         if isinstance(outcome, AllowedOutcome) and outcome.option_id in {
             option.option_id for option in options
@@ -190,7 +192,7 @@ class EditorPerson:
         return ""
 
 
-async def _for_the_end() -> None:
+async def _wait_forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 

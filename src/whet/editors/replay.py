@@ -15,7 +15,7 @@ from acp import (
 )
 
 from whet.contract.messages import ImagePart, Message, ToolCall
-from whet.contract.texts import arguments_of
+from whet.contract.texts import parse_arguments
 from whet.editors import tool_calls
 from whet.editors.outbox import Update
 from whet.tools.todo import TodoLists
@@ -23,28 +23,28 @@ from whet.tools.todo import TodoLists
 _RESULT_CHARS = 4_000
 
 
-def updates(messages: Sequence[tuple[int, Message]]) -> Iterator[Update]:
+def message_updates(messages: Sequence[tuple[int, Message]]) -> Iterator[Update]:
     """Yield the updates of messages, numbered and ascending. A call is shown once, with its result."""
     results = {(seq, message.tool_call_id): message for seq, message in messages if message.role == "tool"}
     for seq, message in messages:
         if message.role == "user":
-            yield from _said(message)
+            yield from _user_updates(message)
         elif message.role == "assistant":
             if message.reasoning:
                 yield update_agent_thought_text(message.reasoning)
             if message.text:
                 yield update_agent_message_text(message.text)
             for number, call in enumerate(message.tool_calls, 1):
-                yield _call(f"past-{seq}-{number}", call, results.get((seq + number, call.id)))
+                yield _call_update(f"past-{seq}-{number}", call, results.get((seq + number, call.id)))
 
 
-def plan(todo_calls: Iterable[str]) -> Iterator[Update]:
+def plan_updates(todo_calls: Iterable[str]) -> Iterator[Update]:
     """Yield the agent's todo list as its calls left it; nothing if it is empty."""
     if items := TodoLists().restore("", todo_calls):
         yield update_plan(tool_calls.plan(items))
 
 
-def _said(message: Message) -> Iterator[Update]:
+def _user_updates(message: Message) -> Iterator[Update]:
     if message.text:
         yield update_user_message(text_block(message.text))
     if not isinstance(message.content, str):
@@ -53,8 +53,8 @@ def _said(message: Message) -> Iterator[Update]:
                 yield update_user_message(image_block(part.data_base64, part.media_type))
 
 
-def _call(call_id: str, call: ToolCall, result: Message | None) -> Update:
-    arguments = arguments_of(call.arguments)
+def _call_update(call_id: str, call: ToolCall, result: Message | None) -> Update:
+    arguments = parse_arguments(call.arguments)
     text = result.text[:_RESULT_CHARS] if result is not None else "It has no result yet."
     ok = result is not None and not result.is_error
     return start_tool_call(
@@ -62,6 +62,6 @@ def _call(call_id: str, call: ToolCall, result: Message | None) -> Update:
         tool_calls.title_of(call.name, arguments),
         kind=tool_calls.kind_of(call.name),
         status="completed" if ok else "failed",
-        content=[tool_calls.said(text)],
+        content=[tool_calls.text_content(text)],
         raw_input=arguments or None,
     )

@@ -22,7 +22,7 @@ from acp import Agent, RequestError, run_agent
 from whet import log
 from whet.app.build import App
 from whet.app.hosted import SessionHost
-from whet.app.people import Switchboard
+from whet.app.people import PersonRouter
 from whet.app.slash import SlashCommand
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -35,17 +35,19 @@ from whet.editors.sessions import SOURCE, Furnish, Program
 _LONGEST_LINE_BYTES = 50 * 1024 * 1024
 
 
-async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[SlashCommand[Any]]) -> None:
+async def serve(
+    home: Home, read_settings: Callable[[], Settings], shared: Sequence[SlashCommand[Any]]
+) -> None:
     """Answer the editor until it closes standard input or output, or SIGTERM; turns are then cancelled.
 
     `read_settings` returns the settings and is called in a thread; its error is reported at the first
     session. `shared` are the terminal's slash commands.
     """
     hung_up = asyncio.Event()
-    reader, writer = await _streams(hung_up)
+    reader, writer = await _open_streams(hung_up)
 
     async def start(furnish: Furnish) -> Program:
-        return await open_program(home, await asyncio.to_thread(read), furnish)
+        return await open_program(home, await asyncio.to_thread(read_settings), furnish)
 
     agent = EditorAgent(start, EditorCommands(shared))
     running = asyncio.ensure_future(run_agent(cast(Agent, agent), writer, reader, use_unstable_protocol=True))
@@ -65,12 +67,12 @@ async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Prog
 
     Each session has its own mode: the gate asks, and the person of the session answers according to it.
     """
-    log.start(home.logs)
+    log.start_logging(home.logs)
     mode = settings.approval.mode
     if mode == "auto":
         approval = msgspec.structs.replace(settings.approval, mode="ask")
         settings = msgspec.structs.replace(settings, approval=approval)
-    people = Switchboard()
+    people = PersonRouter()
     workspace = Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()
     app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source=SOURCE)
     app.reviews.start()
@@ -78,7 +80,7 @@ async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Prog
     return Program(SessionHost(app.sessions, people, furnish=furnish), mode, app.aclose)
 
 
-class _Hearing(asyncio.streams.FlowControlMixin):
+class _WriteProtocol(asyncio.streams.FlowControlMixin):
     """The writing side of the connection. `hung_up` is set when the reader has gone."""
 
     def __init__(self, hung_up: asyncio.Event) -> None:
@@ -91,7 +93,7 @@ class _Hearing(asyncio.streams.FlowControlMixin):
         self._hung_up.set()
 
 
-async def _streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open_streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Reserve standard input and output for the protocol. From here on, printed output goes to standard
     error.
 
@@ -106,9 +108,11 @@ async def _streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, asynci
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    reader = _Lines(limit=_LONGEST_LINE_BYTES)
+    reader = _JsonLines(limit=_LONGEST_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(input_fd, "rb"))
-    transport, protocol = await loop.connect_write_pipe(lambda: _Hearing(hung_up), os.fdopen(output_fd, "wb"))
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: _WriteProtocol(hung_up), os.fdopen(output_fd, "wb")
+    )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
@@ -117,7 +121,7 @@ def _is_pipe(number: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-class _Lines(asyncio.StreamReader):
+class _JsonLines(asyncio.StreamReader):
     """Skips lines that are not a JSON object, because one would end the SDK's reading."""
 
     _goes_on = False

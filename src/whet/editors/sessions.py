@@ -17,10 +17,10 @@ from whet.app.hosted import SessionHost
 from whet.app.session_parts import NO_EXTRAS, SessionExtras
 from whet.contract.errors import WhetError
 from whet.editors import options
-from whet.editors.answering import told
+from whet.editors.answering import convert_errors
 from whet.editors.commands import EditorCommands
 from whet.editors.editor import Editor
-from whet.editors.mcp_servers import Given, bring
+from whet.editors.mcp_servers import ServerOffer, set_up_servers
 from whet.editors.opened import OpenedSession
 from whet.editors.options import Mode
 from whet.store import sessions
@@ -74,7 +74,7 @@ class EditorSessions:
         """Return the program; start it with the first session."""
         async with self._starting:
             if self._program is None:
-                with told():
+                with convert_errors():
                     self._program = await self._start(self._extras)
                 self._listing = asyncio.create_task(self._list_models(self._program.hosted))
             return self._program
@@ -90,13 +90,13 @@ class EditorSessions:
         except WhetError:
             return  # the configured model stays the only choice
         for open_session in self._open.values():
-            self.tell_options(open_session)
+            self.send_options(open_session)
 
-    async def begin(self, cwd: str, servers: Sequence[Given]) -> OpenedSession:
+    async def begin(self, cwd: str, servers: Sequence[ServerOffer]) -> OpenedSession:
         """Create a session in the folder `cwd`, with the tools of the editor's MCP servers."""
-        with told():
+        with convert_errors():
             workspace, program = _folder(cwd), await self.program()
-            brought = await bring(servers, workspace, program.hosted.services)
+            brought = await set_up_servers(servers, workspace, program.hosted.services)
             session_id = program.hosted.services.clock.new_id()
             open_session = OpenedSession(session_id, workspace, program.mode, self.editor, brought)
             self._open[session_id] = open_session
@@ -109,12 +109,12 @@ class EditorSessions:
                 await brought.aclose()
                 raise
         brought.enter([tool.spec for tool in brought.tools()])
-        self._tell_commands(open_session, program.hosted.services.home.root)
+        self._send_commands(open_session, program.hosted.services.home.root)
         return open_session
 
-    async def reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
+    async def reopen(self, cwd: str, session_id: str, servers: Sequence[ServerOffer]) -> OpenedSession:
         """Open a stored session, or return it if it is open and busy."""
-        with told():
+        with convert_errors():
             folder, program = _folder(cwd), await self.program()
             services = program.hosted.services
             row, (_, tools_json) = await services.database.read(lambda db: _row_and_prefix(db, session_id))
@@ -124,7 +124,7 @@ class EditorSessions:
                 return open_already
             stored_folder = Path(row.workspace)
             workspace = stored_folder if row.workspace and stored_folder.is_dir() else folder
-            brought = await bring(servers, workspace, services)
+            brought = await set_up_servers(servers, workspace, services)
         if tools_json:
             brought.enter(read_specs(tools_json.encode()))
         open_session = OpenedSession(
@@ -134,23 +134,23 @@ class EditorSessions:
         if open_already is not None:
             await open_already.aclose()
         await program.hosted.let_go(session_id)  # it is reopened with the editor's present servers
-        self._tell_commands(open_session, services.home.root)
+        self._send_commands(open_session, services.home.root)
         open_session.title = row.title
         if row.model_chosen and row.provider == services.models.provider.info.provider:
             open_session.wanted = row.model
         return open_session
 
-    async def set_mode(self, here: OpenedSession, mode: Mode) -> None:
+    async def set_mode(self, open_session: OpenedSession, mode: Mode) -> None:
         """Set a session's mode, from the next call on. Leaving plan mode approves the plan."""
         services = (await self.program()).hosted.services
-        if (mode == "plan") != services.gate.plans.has(here.session_id):
-            await planning.set_planning(services, here.session_id, mode == "plan")
-        here.mode = mode
+        if (mode == "plan") != services.gate.plans.has(open_session.session_id):
+            await planning.set_planning(services, open_session.session_id, mode == "plan")
+        open_session.mode = mode
 
-    def _tell_commands(self, here: OpenedSession, root: Path) -> None:
-        update = update_available_commands(self.commander.available(root, here.workspace))
+    def _send_commands(self, open_session: OpenedSession, root: Path) -> None:
+        update = update_available_commands(self.commander.list_available(root, open_session.workspace))
         loop = asyncio.get_running_loop()
-        loop.call_later(_AFTER_ANSWER_S, self.editor.outbox.put, here.session_id, update)
+        loop.call_later(_AFTER_ANSWER_S, self.editor.outbox.put, open_session.session_id, update)
 
     def known(self, session_id: str) -> OpenedSession:
         """Return an open session. Raises RequestError if it is not open."""
@@ -159,20 +159,22 @@ class EditorSessions:
             raise RequestError(-32602, f"session {session_id} is not open", {"hint": "session/load opens it"})
         return open_session
 
-    def model(self, here: OpenedSession) -> str:
+    def model(self, open_session: OpenedSession) -> str:
         """Return the model for a session's next prompt."""
         assert self._program is not None  # a session is open
         hosted = self._program.hosted
-        return here.model(hosted.opened(here.session_id), hosted.services.models.provider.info.model)
+        return open_session.model(
+            hosted.opened(open_session.session_id), hosted.services.models.provider.info.model
+        )
 
-    def options_of(self, here: OpenedSession) -> Any:
+    def options_of(self, open_session: OpenedSession) -> Any:
         """Return a session's options: its mode and its model."""
-        return options.options(here.mode, self.model(here), self.models)
+        return options.list_options(open_session.mode, self.model(open_session), self.models)
 
-    def tell_options(self, here: OpenedSession) -> None:
+    def send_options(self, open_session: OpenedSession) -> None:
         """Send a session's options to the editor."""
-        update = options.changed(here.mode, self.model(here), self.models)
-        self.editor.outbox.put(here.session_id, update)
+        update = options.options_update(open_session.mode, self.model(open_session), self.models)
+        self.editor.outbox.put(open_session.session_id, update)
 
     async def close(self, session_id: str) -> None:
         """Cancel the work of a session and stop its servers."""
@@ -199,7 +201,7 @@ class EditorSessions:
 
 
 def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[SessionRow, tuple[str, str]]:
-    return sessions.get(connection, session_id), sessions.prefix(connection, session_id)
+    return sessions.get(connection, session_id), sessions.read_prefix(connection, session_id)
 
 
 def _folder(cwd: str) -> Path:

@@ -24,9 +24,9 @@ from whet.contract.errors import ToolError
 from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import flat, short, subject_of
 from whet.contract.tools import Buffers, Tag, tags_of
-from whet.question import worded
+from whet.question import build_question
 from whet.tools import diffs
-from whet.tools.held import unsaved
+from whet.tools.held import read_unsaved
 from whet.tools.paths import resolve
 from whet.tools.todo import TodoItem
 from whet.visible import MOST_CHARS, WHOLE, visible
@@ -97,9 +97,9 @@ def files_before(
             resolved = resolve(path, workspace, ())
         except ToolError:
             continue
-        buffered = unsaved(buffers, resolved) if resolved.path.exists() else None
+        buffered = read_unsaved(buffers, resolved) if resolved.path.exists() else None
         files[str(resolved.path)] = (
-            _text(resolved.path) if buffered is None else buffered.decode("utf-8", "replace")
+            _read_text(resolved.path) if buffered is None else buffered.decode("utf-8", "replace")
         )
     return files
 
@@ -108,28 +108,28 @@ def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> li
     """Return the changes of files that were read before. `replaced` has the editor's texts of some."""
     content: list[Content] = []
     for path, on_disk in before.items():
-        old, new = replaced.get(path) or (on_disk, _text(Path(path)))
+        old, new = replaced.get(path) or (on_disk, _read_text(Path(path)))
         if new != old:
             content.append(tool_diff_content(path, new or "", old))
     return content
 
 
-def asked(request: ApprovalRequest) -> list[Content]:
+def question_content(request: ApprovalRequest) -> list[Content]:
     """Return the content of a question: proposed writes as diffs, or the exact text that would run, and the
     reasons."""
     diff_content: list[Content] = [
         tool_diff_content(change.place, change.new or "", change.old) for change in request.changes
     ]
-    question = worded(request)
+    question = build_question(request)
     rows = [
         row for row in question.body if not diff_content or row.kind == "file"
     ]  # a diff shows neither deletions nor notes
     lines = [question.title, *(row.text for row in rows)]
     notes = [row.text for row in question.notes if row.kind in ("reason", "note")]
-    return [said("\n".join(lines), WHOLE), *map(said, notes), *diff_content]
+    return [text_content("\n".join(lines), WHOLE), *map(text_content, notes), *diff_content]
 
 
-def said(text: str, limit: int = MOST_CHARS) -> Content:
+def text_content(text: str, limit: int = MOST_CHARS) -> Content:
     """Return text as a call's content, with hidden characters spelled out."""
     return tool_content(text_block(visible(text, limit)))
 
@@ -146,7 +146,7 @@ def plan(items: list[TodoItem]) -> list[PlanEntry]:
     ]
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     """Read a text file. Returns None if it does not exist, is not text, or is too large to show."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:

@@ -35,7 +35,7 @@ from whet.contract.events import (
     ToolStarted,
 )
 from whet.contract.messages import Usage
-from whet.contract.texts import arguments_of
+from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
 from whet.editors import tool_calls
 from whet.editors.buffers import EditorBuffers
@@ -99,11 +99,11 @@ class EditorTurnView:
             case ToolProgress():
                 self._progress(event)
             case ToolFinished():
-                self._finished(event)
+                self._finish_call(event)
             case StepFinished():
-                self._spent(event.usage)
+                self._report_usage(event.usage)
             case _:
-                if line := aside(event):
+                if line := side_note(event):
                     self.think(line)
 
     def think(self, line: str) -> None:
@@ -138,7 +138,7 @@ class EditorTurnView:
         call = self._calls.pop(call_id, None)
         if call is not None:
             status = "completed" if ok else "failed"
-            content = [tool_calls.said(line)]
+            content = [tool_calls.text_content(line)]
             self._outbox.put(self._session_id, update_tool_call(call.id, status=status, content=content))
 
     def files(self, name: str, arguments: dict[str, Any]) -> Files:
@@ -152,7 +152,7 @@ class EditorTurnView:
         return call
 
     def _started(self, event: ToolStarted) -> None:
-        arguments = arguments_of(event.arguments)
+        arguments = parse_arguments(event.arguments)
         call = self._calls.get(event.call_id)
         if call is None:
             call = self.show(event.call_id, event.name, arguments, [])
@@ -166,19 +166,19 @@ class EditorTurnView:
         call.output = (call.output + event.text)[-_OUTPUT_CHARS:]
         if self._clock_s() - call.sent_s >= _EVERY_S:
             call.sent_s = self._clock_s()
-            content = [tool_calls.said(call.output)]
+            content = [tool_calls.text_content(call.output)]
             self._outbox.put(self._session_id, update_tool_call(call.id, content=content))
 
-    def _finished(self, event: ToolFinished) -> None:
+    def _finish_call(self, event: ToolFinished) -> None:
         call = self._calls.get(event.call_id)
         if call is None:
-            self.show(event.call_id, event.name, arguments_of(event.arguments), [])
+            self.show(event.call_id, event.name, parse_arguments(event.arguments), [])
             call = self._calls[event.call_id]
         del self._calls[event.call_id]
-        replaced = self._scene.buffers.take_replaced() if call.before else {}
+        replaced = self._scene.buffers.take_writes() if call.before else {}
         content = tool_calls.changes(call.before, replaced) if event.ok else []
         if not content:
-            content = [tool_calls.said(call.output or event.preview)]
+            content = [tool_calls.text_content(call.output or event.preview)]
         update = update_tool_call(
             call.id,
             status="completed" if event.ok else "failed",
@@ -189,7 +189,7 @@ class EditorTurnView:
         if "tasks" in tags_of(event.name) and event.ok:
             self._outbox.put(self._session_id, update_plan(tool_calls.plan(self._scene.todo())))
 
-    def _spent(self, usage: Usage) -> None:
+    def _report_usage(self, usage: Usage) -> None:
         """Report how full the context window is after the last request and its answer."""
         window_tokens, cost_usd = self._scene.spent()
         if window_tokens <= 0:
@@ -203,7 +203,7 @@ class EditorTurnView:
         self._outbox.put(self._session_id, update)
 
 
-def aside(event: Event) -> str:
+def side_note(event: Event) -> str:
     """Return a line for an event beside the answer, or an empty string."""
     match event:
         case Retry():

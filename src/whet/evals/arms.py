@@ -50,7 +50,7 @@ ORACLE = Arm("oracle", "The facts that the task needs stand in its prompt, nothi
 ARMS: dict[str, Arm] = {arm.name: arm for arm in (OFF, APPEND, OURS, NO_SKILLS, NO_MEMORY, NO_GATE, ORACLE)}
 
 
-def pick(names: str) -> list[Arm]:
+def pick_arms(names: str) -> list[Arm]:
     """Return the arms of a comma-separated list, or all if it is empty. Raises NotFound."""
     selected = [name.strip() for name in names.split(",") if name.strip()] or list(ARMS)
     unknown = [name for name in selected if name not in ARMS]

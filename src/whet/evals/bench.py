@@ -98,7 +98,7 @@ def run(
     answers: list[_Answer] = []
     for number, case in enumerate(data.cases):
         progress(number, len(data.cases))
-        answers += _answers(case, hits, clock)
+        answers += _score_case(case, hits, clock)
     parts = {
         "all": answers,
         "tuned on": [answer for answer in answers if answer.is_tuned],
@@ -122,10 +122,10 @@ def run(
     )
 
 
-def _answers(case: BenchCase, hits: int, clock: Clock) -> Iterator[_Answer]:
+def _score_case(case: BenchCase, hits: int, clock: Clock) -> Iterator[_Answer]:
     if not (questions := [question for question in case.questions if question.evidence]):
         return
-    with finders_of(case, clock) as finders:
+    with open_finders(case, clock) as finders:
         for question in questions:
             recall = {arm: _share(finder(question, hits), question) for arm, finder in finders.items()}
             yield _Answer(question.kind, case.is_tuned, recall)
@@ -136,7 +136,7 @@ def _share(refs: Sequence[str], question: BenchQuestion) -> float:
 
 
 @contextmanager
-def finders_of(case: BenchCase, clock: Clock) -> Generator[dict[str, Finder]]:
+def open_finders(case: BenchCase, clock: Clock) -> Generator[dict[str, Finder]]:
     """Provide the finders of a case: Whet's search over a store that contains it, and plain BM25 over its
     messages."""
     refs: dict[tuple[str, int], str] = {}
@@ -151,7 +151,7 @@ def finders_of(case: BenchCase, clock: Clock) -> Generator[dict[str, Finder]]:
             past = bulk.PastSession(
                 NewSession(session.id), past_messages, past_messages[0].at_ms if past_messages else 0
             )
-            database.write_now(lambda db, past=past: bulk.put(db, _ORIGIN, past, iso(clock.now())))
+            database.write_now(lambda db, past=past: bulk.store_session(db, _ORIGIN, past, iso(clock.now())))
             refs |= {(session.id, seq): message.ref for seq, message in enumerate(session.messages, 1)}
 
         def find(question: BenchQuestion, hits: int) -> list[str]:
@@ -159,10 +159,10 @@ def finders_of(case: BenchCase, clock: Clock) -> Generator[dict[str, Finder]]:
             search_hits = find_now(database, question.text, hits, now=now)
             return [refs[hit.session_id, hit.seq] for hit in search_hits]
 
-        yield {OWN: find, PLAIN: _plain(case)}
+        yield {OWN: find, PLAIN: _make_bm25_finder(case)}
 
 
-def _plain(case: BenchCase) -> Finder:
+def _make_bm25_finder(case: BenchCase) -> Finder:
     messages = [message for session in case.sessions for message in session.messages]
     bm25 = PlainBm25([message.text for message in messages])
     return lambda question, hits: [messages[index].ref for index in bm25.best(question.text, hits)]
@@ -200,9 +200,9 @@ class PlainBm25:
         for token in dict.fromkeys(_tokens(query)):
             postings = self._where.get(token, [])
             idf = math.log(1 + (len(self._lengths) - len(postings) + 0.5) / (len(postings) + 0.5))
-            for place, count in postings:
-                norm = 1 - _B + _B * self._lengths[place] / self._mean
-                scores[place] += idf * count * (_K1 + 1) / (count + _K1 * norm)  # pyright: ignore[reportArgumentType] a Counter takes floats
+            for index, count in postings:
+                norm = 1 - _B + _B * self._lengths[index] / self._mean
+                scores[index] += idf * count * (_K1 + 1) / (count + _K1 * norm)  # pyright: ignore[reportArgumentType] a Counter takes floats
         return nlargest(limit, scores, key=lambda place: (scores[place], -place))
 
 

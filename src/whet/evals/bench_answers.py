@@ -26,12 +26,12 @@ from whet.clock import Clock, iso
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import Provider
 from whet.contract.texts import NOT_JSON, from_json
-from whet.evals.bench import OWN, PLAIN, SEED, BenchGap, finders_of
+from whet.evals.bench import OWN, PLAIN, SEED, BenchGap, open_finders
 from whet.evals.bench_cases import BenchCase, BenchMessage, BenchQuestion
 from whet.evals.bench_data import BenchData
-from whet.evals.context_story import asked_once
+from whet.evals.context_story import ask_once
 from whet.stats import Interval, mcnemar, typical_mean
-from whet.store.postings import tokens_of
+from whet.store.postings import tokenize
 
 _ANSWER = (
     "You answer a question from messages of earlier conversations, each with its day. Answer with a short "
@@ -87,14 +87,16 @@ class AnswerCard(msgspec.Struct, frozen=True):
 class Answerer:
     """Has the model of `provider` answer. Answers are stored in `answers_path`, one per line."""
 
-    def __init__(self, provider: Provider, data: BenchData, hits: int, kept: Path) -> None:
+    def __init__(self, provider: Provider, data: BenchData, hits: int, answers_path: Path) -> None:
         self._provider = provider
         self._data = data
         self._hits = hits
-        self._kept = kept
+        self._kept = answers_path
         self._run = f"{data.digest[:16]} {hits} {provider.info.model}"
         self._done = {
-            (answer.question, answer.arm): answer for answer in _kept(kept) if answer.run == self._run
+            (answer.question, answer.arm): answer
+            for answer in _read_answers(answers_path)
+            if answer.run == self._run
         }
 
     async def run(
@@ -102,13 +104,13 @@ class Answerer:
     ) -> list[ScoredAnswer]:
         """Answer `limit` questions, spread over the cases (0: all). Stored answers are reused. Raises
         ProviderError."""
-        selected = [(at, index) for at, case in enumerate(self._data.cases) for index in _scored(case)]
+        selected = [(at, index) for at, case in enumerate(self._data.cases) for index in _find_scorable(case)]
         if limit:
             selected = selected[:: max(1, len(selected) // limit)][:limit]
         answers: list[ScoredAnswer] = []
         for at, chosen in groupby(selected, lambda one: one[0]):
             case = self._data.cases[at]
-            with finders_of(case, clock) as finders:
+            with open_finders(case, clock) as finders:
                 messages_by_ref = {one.ref: one for session in case.sessions for one in session.messages}
                 work = [
                     (
@@ -136,7 +138,7 @@ class Answerer:
             _ANSWER, f"{context}\n\nToday is {_day(question.now_ms)}. {question.text}"
         )
         if self._data.name == "locomo":
-            score = locomo_score(answer_text, question)
+            score = score_locomo(answer_text, question)
         else:
             right = _NOTHING if question.answer is None else question.answer
             judge_prompt = f"Question: {question.text}\nRight answer: {right}\nGiven answer: {answer_text}"
@@ -148,7 +150,7 @@ class Answerer:
         return answer
 
     async def _ask(self, system: str, text: str) -> tuple[str, Usage]:
-        reply = await asked_once(self._provider, system, [Message("user", text)])
+        reply = await ask_once(self._provider, system, [Message("user", text)])
         return reply.message.text.strip(), reply.usage
 
     def card(self, answers: Sequence[ScoredAnswer], version: str) -> AnswerCard:
@@ -179,13 +181,13 @@ class Answerer:
         )
 
 
-def _kept(path: Path) -> Iterator[ScoredAnswer]:
+def _read_answers(path: Path) -> Iterator[ScoredAnswer]:
     for line in path.read_bytes().splitlines() if path.exists() else ():
         with suppress(*NOT_JSON):  # a killed run leaves half a line
             yield from_json(line, ScoredAnswer)
 
 
-def _scored(case: BenchCase) -> Iterator[int]:
+def _find_scorable(case: BenchCase) -> Iterator[int]:
     """Yield the positions of the questions whose right answer is known."""
     return (index for index, question in enumerate(case.questions) if question.answer != "")
 
@@ -203,20 +205,20 @@ def _arm(arm: str, answers: Sequence[ScoredAnswer]) -> AnswerArm:
     )
 
 
-def locomo_score(said: str, question: BenchQuestion) -> float:
+def score_locomo(answer: str, question: BenchQuestion) -> float:
     """Return the score of an answer by LoCoMo's rules: F1 of its words. With several parts, the mean of each
     part's best F1. If the question has no answer, whether the model says so."""
     if question.answer is None:
-        return float(_NOTHING in said.lower() or "not mentioned" in said.lower())
+        return float(_NOTHING in answer.lower() or "not mentioned" in answer.lower())
     if question.kind != _MULTI_HOP:
         right = question.answer.split(";")[0] if question.kind == _OPEN_DOMAIN else question.answer
-        return _f1(said, right)
-    parts = said.split(",")
+        return _f1(answer, right)
+    parts = answer.split(",")
     return fmean(max(_f1(part, right) for part in parts) for right in question.answer.split(","))
 
 
-def _f1(said: str, right: str) -> float:
-    answer_words, right_words = Counter(_words(said)), Counter(_words(right))
+def _f1(answer: str, right: str) -> float:
+    answer_words, right_words = Counter(_words(answer)), Counter(_words(right))
     common = (answer_words & right_words).total()
     return 2 * common / (answer_words.total() + right_words.total()) if common else 0.0
 
@@ -224,7 +226,7 @@ def _f1(said: str, right: str) -> float:
 def _words(text: str) -> list[str]:
     """Return stemmed words without articles and punctuation."""
     bare = re.sub(r"[^\w\s]", "", text.lower().replace(",", ""))
-    return tokens_of(_stemmer(), re.sub(r"\b(a|an|the|and)\b", " ", bare))
+    return tokenize(_stemmer(), re.sub(r"\b(a|an|the|and)\b", " ", bare))
 
 
 @functools.cache

@@ -40,7 +40,7 @@ class BenchData(msgspec.Struct, frozen=True):
     cases: tuple[BenchCase, ...]
 
 
-def load(name: str, folder: Path) -> BenchData:
+def load_benchmark(name: str, folder: Path) -> BenchData:
     """Read a benchmark's files. Raises BadInput."""
     patterns, reader = LOADERS[name]
     paths: list[Path] = []
@@ -61,14 +61,14 @@ def load(name: str, folder: Path) -> BenchData:
     return BenchData(name, digest.hexdigest(), tuple(contents), tuple(cases))
 
 
-class _LocomoSaid(msgspec.Struct):
+class _LocomoMessage(msgspec.Struct):
     speaker: str
     dia_id: str
     text: str = ""
     blip_caption: str = ""
 
 
-class _LocomoAsked(msgspec.Struct):
+class _LocomoQuestion(msgspec.Struct):
     question: str
     category: int = 0
     evidence: list[str] = []
@@ -78,14 +78,14 @@ class _LocomoAsked(msgspec.Struct):
 class _LocomoCase(msgspec.Struct):
     sample_id: str
     conversation: dict[str, Any]
-    qa: list[_LocomoAsked]
+    qa: list[_LocomoQuestion]
 
 
 _ADVERSARIAL = 5
 """LoCoMo's kind of questions that have no answer."""
 
 
-def _locomo(content: bytes) -> list[BenchCase]:
+def _read_locomo(content: bytes) -> list[BenchCase]:
     """Return the cases of a LoCoMo file with all their questions.
 
     A question without an answer has no evidence, even if the data names some. A message is the speaker's
@@ -126,7 +126,7 @@ def _locomo_sessions(talk: dict[str, Any]) -> Iterable[BenchSession]:
     numbers = sorted(int(key[8:]) for key in talk if re.fullmatch(r"session_\d+", key))
     for number in numbers:
         begin_ms = _time_ms(str(talk[f"session_{number}_date_time"]), _LOCOMO_TIMES)
-        messages = from_values(talk[f"session_{number}"], list[_LocomoSaid])
+        messages = from_values(talk[f"session_{number}"], list[_LocomoMessage])
         yield BenchSession(
             f"session-{number}",
             tuple(
@@ -135,12 +135,12 @@ def _locomo_sessions(talk: dict[str, Any]) -> Iterable[BenchSession]:
                     f"{message.speaker}: {message.text} {message.blip_caption}".rstrip(),
                     at_ms,
                 )
-                for at_ms, message in _timed(begin_ms, messages)
+                for at_ms, message in _space_times(begin_ms, messages)
             ),
         )
 
 
-class _LongSaid(msgspec.Struct):
+class _LongMessage(msgspec.Struct):
     role: str
     content: str
     has_answer: bool = False
@@ -153,12 +153,12 @@ class _LongCase(msgspec.Struct):
     question_date: str
     haystack_session_ids: list[str]
     haystack_dates: list[str]
-    haystack_sessions: list[list[_LongSaid]]
+    haystack_sessions: list[list[_LongMessage]]
     answer: str | int | float = ""
     answer_session_ids: list[str] = []
 
 
-def _longmemeval(content: bytes) -> list[BenchCase]:
+def _read_longmemeval(content: bytes) -> list[BenchCase]:
     """Return one case per question. The evidence is the messages marked as containing the answer."""
     cases: list[BenchCase] = []
     for number, case in enumerate(from_json(content, list[_LongCase])):
@@ -167,7 +167,7 @@ def _longmemeval(content: bytes) -> list[BenchCase]:
             zip(case.haystack_dates, case.haystack_sessions, strict=True)
         ):
             messages: list[BenchMessage] = []
-            for at_ms, raw_message in _timed(_time_ms(date, _LONGMEMEVAL_TIMES), raw_messages):
+            for at_ms, raw_message in _space_times(_time_ms(date, _LONGMEMEVAL_TIMES), raw_messages):
                 messages.append(BenchMessage(f"{index}:{len(messages)}", raw_message.content, at_ms))
                 if raw_message.has_answer:
                     evidence.append(frozenset([messages[-1].ref]))
@@ -183,9 +183,9 @@ def _longmemeval(content: bytes) -> list[BenchCase]:
     return cases
 
 
-def _timed(begin_ms: int, said: Sequence[Said]) -> Iterable[tuple[int, Said]]:
+def _space_times(begin_ms: int, messages: Sequence[Said]) -> Iterable[tuple[int, Said]]:
     """Yield messages with times one second apart."""
-    return ((begin_ms + _STEP_MS * index, message) for index, message in enumerate(said))
+    return ((begin_ms + _STEP_MS * index, message) for index, message in enumerate(messages))
 
 
 def _time_ms(text: str, formats: Iterable[str]) -> int:
@@ -197,14 +197,14 @@ def _time_ms(text: str, formats: Iterable[str]) -> int:
     raise ValueError(f"{text!r} is not a time")
 
 
-def _each(read: Callable[[bytes], list[BenchCase]]) -> Reader:
+def _read_each(reader: Callable[[bytes], list[BenchCase]]) -> Reader:
     """Return the reader of a benchmark in which each file is independent."""
-    return lambda contents: [case for content in contents.values() for case in read(content)]
+    return lambda contents: [case for content in contents.values() for case in reader(content)]
 
 
 LOADERS: dict[str, tuple[tuple[str, ...], Reader]] = {
-    "locomo": (("locomo10*.json",), _each(_locomo)),
-    "longmemeval": (("longmemeval_*.json",), _each(_longmemeval)),
+    "locomo": (("locomo10*.json",), _read_each(_read_locomo)),
+    "longmemeval": (("longmemeval_*.json",), _read_each(_read_longmemeval)),
     "longmemeval-v2": (
         ("questions.jsonl", "trajectories.jsonl", "haystacks/lme_v2_*.json"),
         read_trajectories,

@@ -101,9 +101,9 @@ def run(folder: Path) -> PointsCard:
         half = "tuned on" if trajectory.kind in tuned_on else "held out"
         for point in trajectory.points:
             at += 1
-            quotes = bench_replay.quotes(point.seen, trajectory.session)
-            verdict = _handed_in(trajectory.session, point.text, quotes[:_TRIES])
-            outcome = _found(verdict, is_shown=bench_replay.shows(trajectory.session, quotes))
+            quotes = bench_replay.find_quotes(point.seen, trajectory.session)
+            verdict = _judge_point(trajectory.session, point.text, quotes[:_TRIES])
+            outcome = _classify_verdict(verdict, is_shown=bench_replay.shows(trajectory.session, quotes))
             if outcome == "refused":
                 refusals[str(verdict)] = None
             counts["all"][outcome] += 1
@@ -112,8 +112,8 @@ def run(folder: Path) -> PointsCard:
             other = next((item for item in after if item.task != point.task), None)
             if other is not None:
                 swapped += 1
-                claimed = _handed_in(trajectory.session, other.text, quotes[:_TRIES])
-                wrong += _says_more(claimed, other, trajectory.session)
+                claimed = _judge_point(trajectory.session, other.text, quotes[:_TRIES])
+                wrong += _accepts_foreign_value(claimed, other, trajectory.session)
     return PointsCard(
         benchmark="skilllearnbench",
         files=len(paths),
@@ -128,15 +128,15 @@ def run(folder: Path) -> PointsCard:
     )
 
 
-def _load(path: Path, asked: Mapping[str, str], seen: Callable[[bytes], object]) -> _Trajectory:
+def _load(path: Path, prompts: Mapping[str, str], update_digest: Callable[[bytes], object]) -> _Trajectory:
     """Read one trajectory: its key points and its session."""
     task, record = path.parent.name, path.with_name(bench_replay.RECORD)
     try:
         content = path.read_bytes()
         steps = from_json(content, list[_Step])
-        session = bench_replay.read(asked.get(task, task), record)
-        seen(content)
-        seen(record.read_bytes())
+        session = bench_replay.read(prompts.get(task, task), record)
+        update_digest(content)
+        update_digest(record.read_bytes())
     except msgspec.DecodeError as error:
         raise BadInput(f"{path} is no trajectory: {error}", hint="see docs/evaluate.md") from error
     except FileNotFoundError as error:
@@ -145,7 +145,7 @@ def _load(path: Path, asked: Mapping[str, str], seen: Callable[[bytes], object])
     return _Trajectory(path.parent.parent.name, points, session)
 
 
-def _handed_in(session: QuotableTranscript, text: str, quotes: Sequence[str]) -> GateVerdict | str:
+def _judge_point(session: QuotableTranscript, text: str, quotes: Sequence[str]) -> GateVerdict | str:
     """Return the best verdict on a text with one of these quotes, or the reason of the first refusal."""
     verdicts: list[GateVerdict] = []
     reasons: list[str] = []
@@ -159,13 +159,15 @@ def _handed_in(session: QuotableTranscript, text: str, quotes: Sequence[str]) ->
     return next(iter((*verdicts, *reasons, "Its evidence does not stand in the session")))
 
 
-def _found(verdict: GateVerdict | str, *, is_shown: bool) -> str:
+def _classify_verdict(verdict: GateVerdict | str, *, is_shown: bool) -> str:
     if isinstance(verdict, str):
         return "refused" if is_shown else "unshown"
     return "waits" if verdict.trust == "untrusted" else "in force"
 
 
-def _says_more(verdict: GateVerdict | str, claimed: KeyPoint, session: QuotableTranscript) -> bool:
+def _accepts_foreign_value(
+    verdict: GateVerdict | str, claimed: KeyPoint, session: QuotableTranscript
+) -> bool:
     """Return whether a claimed value that does not occur in the session comes into force."""
     if isinstance(verdict, str) or verdict.trust == "untrusted":
         return False

@@ -19,9 +19,9 @@ from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import from_json
 from whet.contract.tools import tags_of
 from whet.memory.folding import fold
-from whet.memory.sources import SourceText, StoredText, sources
+from whet.memory.sources import SourceText, StoredText, read_sources
 from whet.memory.transcript import QuotableTranscript
-from whet.tools.output import as_printed
+from whet.tools.output import strip_terminal_control
 
 RECORD = "claude-code.dataclaw.jsonl"
 _NAMES = {
@@ -54,17 +54,17 @@ class _Use(msgspec.Struct):
     status: str = ""
 
 
-class _Said(msgspec.Struct):
+class _RecordedMessage(msgspec.Struct):
     role: str
     content: Any = ""
     tool_uses: list[_Use] = []
 
 
 class _Record(msgspec.Struct):
-    messages: list[_Said]
+    messages: list[_RecordedMessage]
 
 
-def read(asked: str, record: Path) -> QuotableTranscript:
+def read(prompt: str, record: Path) -> QuotableTranscript:
     """Read a recorded session. Raises BadInput."""
     stored: list[StoredText] = []
     seq = 2
@@ -78,17 +78,17 @@ def read(asked: str, record: Path) -> QuotableTranscript:
                 stored.append(StoredText(seq, 1, stored_message))
                 seq += 1
     assert "local" in tags_of(_NAMES["Bash"])
-    task = SourceText(1, 1, "user", "user", asked, fold(asked))
-    return QuotableTranscript("trajectory", [task, *sources(stored)])
+    task = SourceText(1, 1, "user", "user", prompt, fold(prompt))
+    return QuotableTranscript("trajectory", [task, *read_sources(stored)])
 
 
-def _messages(said: _Said, seq: int) -> list[Message]:
+def _messages(recorded: _RecordedMessage, seq: int) -> list[Message]:
     """Return an answer with its calls and their results. Later user messages of the record are dropped."""
-    if said.role != "assistant":
+    if recorded.role != "assistant":
         return []
     calls: list[ToolCall] = []
     results: list[Message] = []
-    for number, use in enumerate(said.tool_uses):
+    for number, use in enumerate(recorded.tool_uses):
         arguments = {_FIELDS.get(key, key): value for key, value in use.input.items()}
         call = ToolCall(
             f"c{seq}-{number}", _NAMES.get(use.tool, use.tool), msgspec.json.encode(arguments).decode()
@@ -98,17 +98,17 @@ def _messages(said: _Said, seq: int) -> list[Message]:
         results.append(
             Message(
                 "tool",
-                as_printed(use.output.text),
+                strip_terminal_control(use.output.text),
                 tool_call_id=call.id,
                 tool_name=call.name,
                 is_error=failed,
             )
         )
-    text = said.content if isinstance(said.content, str) else ""
+    text = recorded.content if isinstance(recorded.content, str) else ""
     return [Message("assistant", text, tool_calls=tuple(calls)), *results]
 
 
-def quotes(evidence: str, session: QuotableTranscript) -> list[str]:
+def find_quotes(evidence: str, session: QuotableTranscript) -> list[str]:
     """Return the parts of a text that occur verbatim in a session (runs of whole words), longest first."""
     there = [source.folded for source in session.sources]
     unique_quotes: dict[str, None] = {}
@@ -117,7 +117,7 @@ def quotes(evidence: str, session: QuotableTranscript) -> list[str]:
         first = 0
         while first < len(words):
             last = first
-            while last < len(words) and _stands(_run(piece, words, first, last), there):
+            while last < len(words) and _occurs(_run(piece, words, first, last), there):
                 last += 1
             if last > first and len(run := _run(piece, words, first, last - 1)) >= _QUOTE_CHARS_MIN:
                 unique_quotes[run] = None
@@ -128,13 +128,13 @@ def quotes(evidence: str, session: QuotableTranscript) -> list[str]:
 def shows(session: QuotableTranscript, parts: Sequence[str]) -> bool:
     """Return whether one of these parts occurs in the prompt, or in the input or output of a tool."""
     done = [source.folded for source in session.sources if source.role != "assistant" or source.tool]
-    return any(_stands(part, done) for part in parts)
+    return any(_occurs(part, done) for part in parts)
 
 
 def _run(piece: str, words: Sequence[tuple[int, int]], first: int, last: int) -> str:
     return piece[words[first][0] : words[last][1]].strip(_AROUND)
 
 
-def _stands(text: str, there: Sequence[str]) -> bool:
+def _occurs(text: str, there: Sequence[str]) -> bool:
     folded = fold(text)
     return any(folded in folded_text for folded_text in there)

@@ -70,15 +70,15 @@ def _domains(folder: Path, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _is_same(domain: Any, task: Any, actions: Sequence[Any]) -> bool:
-    ours, direct = (_begun(domain, task) for _ in range(2))
+    ours, direct = (_start_environment(domain, task) for _ in range(2))
     for action in actions:
         with suppress(Exception):  # a call that the domain refuses changes nothing, in both runs
             direct.make_tool_call(action.name, requestor=action.requestor, **action.arguments)
-    asyncio.run(_through_program(ours, actions))
+    asyncio.run(_run_through_program(ours, actions))
     return (ours.get_db_hash(), ours.get_user_db_hash()) == (direct.get_db_hash(), direct.get_user_db_hash())
 
 
-def _begun(domain: Any, task: Any) -> Any:
+def _start_environment(domain: Any, task: Any) -> Any:
     environment, state = domain.get_environment(), task.initial_state
     environment.set_state(
         initialization_data=state.initialization_data if state else None,
@@ -88,7 +88,7 @@ def _begun(domain: Any, task: Any) -> Any:
     return environment
 
 
-async def _through_program(environment: Any, actions: Sequence[Any]) -> None:
+async def _run_through_program(environment: Any, actions: Sequence[Any]) -> None:
     script = [
         ScriptedReply(tool_calls=(PracticeCall(action.name, json.dumps(action.arguments)),))
         for action in actions

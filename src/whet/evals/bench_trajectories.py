@@ -18,7 +18,7 @@ from whet.evals.bench_cases import BenchCase, BenchMessage, BenchQuestion, Bench
 
 _DAY_MS = 86_400_000
 _STEP_MS = 1_000
-_LEAST_CHARS = 3
+_MIN_CHARS = 3
 Row = TypeVar("Row")
 
 
@@ -36,7 +36,7 @@ class _Trajectory(msgspec.Struct):
     outcome: str | None = None
 
 
-class _Asked(msgspec.Struct):
+class _Question(msgspec.Struct):
     id: str
     question: str
     question_type: str
@@ -45,12 +45,12 @@ class _Asked(msgspec.Struct):
 
 def read_trajectories(contents: dict[str, bytes]) -> list[BenchCase]:
     """Return one case per haystack: its trajectories and the questions about exactly these."""
-    questions_by_id = {row.id: row for row in _lines(contents.pop("questions.jsonl"), _Asked)}
+    questions_by_id = {row.id: row for row in _lines(contents.pop("questions.jsonl"), _Question)}
     sessions = {row.id: row for row in _lines(contents.pop("trajectories.jsonl"), _Trajectory)}
     cases: list[BenchCase] = []
     for content in contents.values():
         haystacks = from_json(content, dict[str, list[str]])
-        by_stack: dict[tuple[str, ...], list[_Asked]] = {}
+        by_stack: dict[tuple[str, ...], list[_Question]] = {}
         for id_, stack in haystacks.items():
             by_stack.setdefault(tuple(stack), []).append(questions_by_id[id_])
         for stack, questions in by_stack.items():
@@ -65,26 +65,26 @@ def _lines(content: bytes, kind: type[Row]) -> list[Row]:
     return [from_json(line, kind) for line in content.splitlines() if line.strip()]
 
 
-def _session(one: _Trajectory, place: int) -> BenchSession:
-    goal = one.goal if isinstance(one.goal, str) else " ".join(one.goal)
-    texts = [f"{goal} {one.outcome or ''}".strip()]
-    for state in one.states:
+def _session(trajectory: _Trajectory, index: int) -> BenchSession:
+    goal = trajectory.goal if isinstance(trajectory.goal, str) else " ".join(trajectory.goal)
+    texts = [f"{goal} {trajectory.outcome or ''}".strip()]
+    for state in trajectory.states:
         parts = (state.url, state.thought, state.action, state.accessibility_tree)
         texts.append("\n".join(filter(None, parts)))
     messages = (
-        BenchMessage(f"{place}:{number}", text, (place + 1) * _DAY_MS + number * _STEP_MS)
+        BenchMessage(f"{index}:{number}", text, (index + 1) * _DAY_MS + number * _STEP_MS)
         for number, text in enumerate(texts)
     )
-    return BenchSession(f"{place}-{one.id}", tuple(messages))
+    return BenchSession(f"{index}-{trajectory.id}", tuple(messages))
 
 
-def _questions(asked: Sequence[_Asked], sessions: Sequence[BenchSession]) -> Iterator[BenchQuestion]:
+def _questions(rows: Sequence[_Question], sessions: Sequence[BenchSession]) -> Iterator[BenchQuestion]:
     there = [(message.ref, _plain(message.text)) for session in sessions for message in session.messages]
     now_ms = (len(sessions) + 2) * _DAY_MS
-    for row in asked:
+    for row in rows:
         pieces = [piece for part in re.split(r"[,;]", row.answer) if (piece := _plain(part).strip())]
         evidence = tuple(frozenset(ref for ref, text in there if f" {piece} " in text) for piece in pieces)
-        if evidence and all(evidence) and all(len(piece) >= _LEAST_CHARS for piece in pieces):
+        if evidence and all(evidence) and all(len(piece) >= _MIN_CHARS for piece in pieces):
             yield BenchQuestion(row.question, evidence, row.question_type, now_ms)
 
 

@@ -20,7 +20,7 @@ from whet import __version__
 from whet.contract.texts import from_json
 from whet.evals import task_folder
 from whet.evals.arms import ARMS, Arm
-from whet.evals.play import play
+from whet.evals.play import run_world
 from whet.evals.records import WorldResult
 from whet.evals.world import FactWorld, Shape
 from whet.practice.gated_model import Habits
@@ -48,7 +48,7 @@ class EvalCampaign:
         self.folder = folder
         self.settings: CampaignSettings = settings or CampaignSettings()
         self._wanted = [(arm.name, seed) for seed in range(seeds) for arm in arms]
-        task_folder.claim(folder, self.settings, "runs with other settings or of another version")
+        task_folder.claim_folder(folder, self.settings, "runs with other settings or of another version")
 
     @property
     def missing(self) -> list[tuple[str, int]]:
@@ -65,23 +65,23 @@ class EvalCampaign:
         paths = [self._path(arm, seed) for arm, seed in self._wanted]
         return [from_json(path.read_bytes(), WorldResult) for path in paths if path.exists()]
 
-    def go(self, workers: int, tell: Callable[[int, str], None]) -> None:
+    def go(self, workers: int, progress: Callable[[int, str], None]) -> None:
         """Make the missing runs. `progress` is called with the number of stored runs and the last ones.
 
         Ctrl-C ends it; finished runs stay stored. With one worker everything runs in this process.
         """
         missing = self.missing
         stored = self.size - len(missing)
-        tell(stored, "")
+        progress(stored, "")
         if workers <= 1:
             for arm, seed in missing:
                 _run(self.folder, arm, seed, self.settings)
                 stored += 1
-                tell(stored, f"{arm}, seed {seed}")
+                progress(stored, f"{arm}, seed {seed}")
             return
-        for done in _in_processes(self.folder, missing, self.settings, workers):
+        for done in _run_in_processes(self.folder, missing, self.settings, workers):
             stored += len(done)
-            tell(stored, ", ".join(f"{arm} {seed}" for arm, seed in done))
+            progress(stored, ", ".join(f"{arm} {seed}" for arm, seed in done))
 
     def _path(self, arm: str, seed: int) -> Path:
         return run_path(self.folder, arm, seed)
@@ -92,7 +92,7 @@ def run_path(folder: Path, arm: str, seed: int) -> Path:
     return folder / "runs" / f"{arm}-{seed}.json"
 
 
-def _in_processes(
+def _run_in_processes(
     folder: Path, missing: Sequence[tuple[str, int]], settings: CampaignSettings, workers: int
 ) -> Iterator[list[tuple[str, int]]]:
     """Yield the runs finished since the last time; sometimes the list is empty."""
@@ -120,5 +120,5 @@ def _ignore_interrupt() -> None:
 def _run(folder: Path, arm: str, seed: int, settings: CampaignSettings) -> None:
     with tempfile.TemporaryDirectory(prefix="whet-world-") as scratch:
         world = FactWorld(seed, settings.shape)
-        run = asyncio.run(play(world, ARMS[arm], Path(scratch), settings.habits))
-    task_folder.keep(run_path(folder, arm, seed), run)
+        run = asyncio.run(run_world(world, ARMS[arm], Path(scratch), settings.habits))
+    task_folder.store_result(run_path(folder, arm, seed), run)

@@ -17,7 +17,7 @@ _BARS_WIDTH, _LABEL, _BAR = 720, 190, 400
 _BAR_COLOURS = ("#0a7d5a", "#c27c0e", "#7a5cc0", "#2f6fb0", "#b0476b", "#8a94a0")
 
 
-def learning_chart(title: str, curves: Mapping[str, Sequence[float]], *, smooth: int = 5) -> str:
+def draw_learning_chart(title: str, curves: Mapping[str, Sequence[float]], *, smooth: int = 5) -> str:
     """Draw shares between 0 and 1 by session; each point is the mean of `smooth` sessions around it."""
     inner_w, inner_h = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - 40
     longest = max((len(curve) for curve in curves.values()), default=1)
@@ -34,7 +34,7 @@ def learning_chart(title: str, curves: Mapping[str, Sequence[float]], *, smooth:
     for number, (name, curve) in enumerate(curves.items()):
         points = [
             (_LEFT + inner_w * i / max(longest - 1, 1), _TOP + inner_h * (1 - value))
-            for i, value in enumerate(_smoothed(curve, smooth))
+            for i, value in enumerate(_smooth_curve(curve, smooth))
         ]
         if not points:
             continue
@@ -51,7 +51,7 @@ def learning_chart(title: str, curves: Mapping[str, Sequence[float]], *, smooth:
     return _svg(_WIDTH, _HEIGHT, parts)
 
 
-def bars(title: str, measures: Sequence[tuple[str, Mapping[str, float], str]]) -> str:
+def draw_bars(title: str, measures: Sequence[tuple[str, Mapping[str, float], str]]) -> str:
     """Draw a group of bars for each measure: (measure, value of each engine, the format of a value)."""
     parts = [f'<text x="10" y="22" class="t">{escape(title)}</text>']
     top = 40
@@ -79,6 +79,6 @@ def _svg(width: int, height: int, parts: Sequence[str]) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">{_STYLE}{"".join(parts)}</svg>\n'
 
 
-def _smoothed(curve: Sequence[float], width: int) -> list[float]:
+def _smooth_curve(curve: Sequence[float], width: int) -> list[float]:
     half = width // 2
     return [fmean(curve[max(0, i - half) : i + half + 1]) for i in range(len(curve))]

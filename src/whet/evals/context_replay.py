@@ -85,7 +85,7 @@ class ReplaySetup(msgspec.Struct, frozen=True):
     judged_facts: int = 0
 
 
-async def names(replay: ReplaySetup) -> list[str]:
+async def list_engines(replay: ReplaySetup) -> list[str]:
     """Return the engines that can be compared: all except the one that never compacts."""
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
         async with aclosing(await _start(replay, Path(folder), "compressor")) as app:
@@ -137,15 +137,15 @@ class _Run:
         session = await self._app.new_session()
         host = self._app.services.contexts.host(session.context)
         prefix = [msgspec.json.encode([tool.spec for tool in session.tools.values()])]
-        await self._play(session, prefix)
+        await self._replay_messages(session, prefix)
         view = await session.context.view(session.log.messages, self._see)
         status = await session.context.status()
         visible_text = "\n".join((*(message.text for message in view), *_arguments(view)))
         facts = self._story.facts
-        own_tools = [tool for tool in host.seat.tools or [] if _query_of(tool)]
+        own_tools = [tool for tool in host.seat.tools or [] if _query_argument(tool)]
         recall = [tool for name, tool in session.tools.items() if name == _RECALL]
-        by_own = {fact.value for fact in facts if await _brings(session, own_tools, fact)}
-        by_recall = {fact.value for fact in facts if await _brings(session, recall, fact)}
+        by_own = {fact.value for fact in facts if await _recovers(session, own_tools, fact)}
+        by_recall = {fact.value for fact in facts if await _recovers(session, recall, fact)}
         paths = await _paths(session, recall)
         savings = [
             1 - compaction.tokens_after / max(compaction.tokens_before, 1) for compaction in self._made
@@ -181,7 +181,7 @@ class _Run:
             notices=list(dict.fromkeys(self._notices)),
         )
 
-    async def _play(self, session: Session, prefix: list[bytes]) -> None:
+    async def _replay_messages(self, session: Session, prefix: list[bytes]) -> None:
         log = session.log
         turn: TurnRecord | None = None
         results = {result.tool_call_id: result for result in self._story.messages if result.role == "tool"}
@@ -201,9 +201,9 @@ class _Run:
                     answer = results.get(call.call.id) or Message(
                         "tool", "(no result)", tool_call_id=call.call.id, tool_name=call.call.name
                     )
-                    await log.call_started(turn, call, "rule")
+                    await log.store_call_start(turn, call, "rule")
                     output = ToolOutput(answer.text)
-                    await log.call_finished(turn, call, answer, output=output, duration_s=0.0)
+                    await log.store_call_result(turn, call, answer, output=output, duration_s=0.0)
                 log.live.fold_results()
         if turn is not None:
             await log.end_turn(turn, "answered", "")
@@ -218,7 +218,7 @@ class _Run:
             self._compaction_s += time.monotonic() - began_s
         else:
             self._cpu_s += time.process_time() - cpu_s
-        tally = self._cache.automatic("replay", [*prefix, *map(self._encoded, view)])
+        tally = self._cache.count_automatic("replay", [*prefix, *map(self._encoded, view)])
         self._requests += 1
         self._prompt += tally.prompt
         self._read += tally.read
@@ -247,10 +247,10 @@ class _Run:
             self._notices.append(event.text)
 
 
-async def _brings(session: Session, tools: Sequence[Tool], fact: Fact) -> bool:
+async def _recovers(session: Session, tools: Sequence[Tool], fact: Fact) -> bool:
     """Return whether one call of one of the tools returns the fact."""
     for tool in tools:
-        arguments: dict[str, Any] = {_query_of(tool): fact.key}
+        arguments: dict[str, Any] = {_query_argument(tool): fact.key}
         output = await tool.run(_context(session), arguments)
         if fact.value in output.text:
             return True
@@ -269,7 +269,7 @@ async def _paths(session: Session, recall: Sequence[Tool]) -> str:
     return "\n".join(pages)
 
 
-def _query_of(tool: Tool) -> str:
+def _query_argument(tool: Tool) -> str:
     """Return the argument that a tool searches by, or an empty string."""
     properties: object = tool.spec.parameters.get("properties")
     names = list(properties) if isinstance(properties, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] (any JSON schema)
@@ -277,10 +277,10 @@ def _query_of(tool: Tool) -> str:
 
 
 def _context(session: Session) -> ToolContext:
-    return ToolContext(session.id, "", "", session.workspace, lambda _text: None, _nobody)
+    return ToolContext(session.id, "", "", session.workspace, lambda _text: None, _no_answer)
 
 
-async def _nobody(_question: str, _choices: Sequence[str]) -> str | None:
+async def _no_answer(_question: str, _choices: Sequence[str]) -> str | None:
     return None
 
 
@@ -288,6 +288,6 @@ def _arguments(view: Sequence[Message]) -> list[str]:
     return [call.arguments for message in view for call in message.tool_calls]
 
 
-def measured_tokens(bodies: Sequence[bytes]) -> int:
+def count_tokens(bodies: Sequence[bytes]) -> int:
     """Count the tokens of requests that a practice server recorded."""
     return sum(tokens(len(body)) for body in bodies)

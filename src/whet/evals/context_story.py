@@ -56,7 +56,7 @@ class Story(msgspec.Struct, frozen=True):
     paths: list[str]
 
 
-def synthetic(count: int, *, seed: int = 1, turn_steps: int = 10) -> Story:
+def make_synthetic(count: int, *, seed: int = 1, turn_steps: int = 10) -> Story:
     """Return a story of about `count` messages: a request, ten steps of one call each, an answer, and so
     on."""
     rng = random.Random(seed)
@@ -82,7 +82,7 @@ def synthetic(count: int, *, seed: int = 1, turn_steps: int = 10) -> Story:
     return Story(f"synthetic, {len(messages):,} messages", messages, _spread(facts), paths)
 
 
-def of_messages(name: str, messages: Sequence[Message]) -> Story:
+def build_story(name: str, messages: Sequence[Message]) -> Story:
     """Return a story of a given conversation; its facts are the strings that occur exactly once."""
     counts: Counter[str] = Counter()
     for message in messages:
@@ -99,8 +99,10 @@ def of_messages(name: str, messages: Sequence[Message]) -> Story:
     return Story(name, list(messages), _spread(facts), list(dict.fromkeys(paths)))
 
 
-def _fact(rng: random.Random, number: int, place: str) -> Fact:
-    return Fact(f"code of {_PLACES[number % len(_PLACES)]}{number}", f"v{rng.randrange(10**7, 10**8)}", place)
+def _fact(rng: random.Random, number: int, origin: str) -> Fact:
+    return Fact(
+        f"code of {_PLACES[number % len(_PLACES)]}{number}", f"v{rng.randrange(10**7, 10**8)}", origin
+    )
 
 
 def _step(rng: random.Random, step: int, path: str, fact: Fact) -> list[Message]:
@@ -148,10 +150,10 @@ class ModelJudge:
         return int(match[0]) if match else 0
 
     async def _ask(self, system: str, messages: Sequence[Message]) -> str:
-        return (await asked_once(self._provider, system, messages)).message.text
+        return (await ask_once(self._provider, system, messages)).message.text
 
 
-async def asked_once(provider: Provider, system: str, messages: Sequence[Message]) -> ModelReply:
+async def ask_once(provider: Provider, system: str, messages: Sequence[Message]) -> ModelReply:
     """Return a model's reply to a single request without tools. Raises ProviderError."""
     async for item in provider.open(system, (), "judge").stream(messages):
         if isinstance(item, ModelReply):

@@ -92,11 +92,11 @@ def _sum_up(
         stages=tuple(_stage(runs, low, high, lambda task: task.first_ok) for _, low, high in STAGES),
         knowable=tuple(_stage(runs, low, high, _is_knowable) for _, low, high in STAGES),
         curve=_curve(runs),
-        gain=_paired(against, lambda a, b: a.first_ok - b.first_ok),
+        gain=_paired_gap(against, lambda a, b: a.first_ok - b.first_ok),
         p_value=_mcnemar(against),
-        harm_first=_paired(against, lambda a, b: b.first_ok and not a.first_ok),
-        harm_end=_paired(against, lambda a, b: b.ok and not a.ok),
-        regret=_paired(ideal, lambda a, b: b.first_ok - a.first_ok),
+        harm_first=_paired_gap(against, lambda a, b: b.first_ok and not a.first_ok),
+        harm_end=_paired_gap(against, lambda a, b: b.ok and not a.ok),
+        regret=_paired_gap(ideal, lambda a, b: b.first_ok - a.first_ok),
         funnel=_funnel(run.funnel for run in runs),
         reached=typical_mean([_share(run.funnel.reached, run.funnel.shown) for run in runs]),
         leaks=sum(run.leaks for run in runs),
@@ -114,7 +114,7 @@ def _sum_up(
     )
 
 
-def where_ours_loses(sums: Sequence[ArmSums]) -> list[str]:
+def find_losses(sums: Sequence[ArmSums]) -> list[str]:
     """Return one line for each measure on which another arm, except the oracle, does better than Whet."""
     by_name = {row.arm: row for row in sums}
     ours = by_name.get("ours")
@@ -147,7 +147,7 @@ def _rate(runs: Sequence[WorldResult], is_hit: Callable[[TaskRecord], bool]) -> 
     return typical_mean([fmean([float(is_hit(task)) for task in run.tasks]) for run in runs])
 
 
-def _paired(
+def _paired_gap(
     pairs: Sequence[tuple[WorldResult, WorldResult]], gap: Callable[[TaskRecord, TaskRecord], float]
 ) -> Interval | None:
     if not pairs:
@@ -201,5 +201,5 @@ def _half_life(runs: Sequence[WorldResult]) -> HalfLife:
     return HalfLife(len(stale_facts), gone, None if middle in (None, float("inf")) else middle)
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _share(part: float, total: float) -> float:
+    return part / total if total else 0.0

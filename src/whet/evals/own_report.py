@@ -49,7 +49,7 @@ class ArmResult(msgspec.Struct, frozen=True):
     @property
     def finding(self) -> str:
         """The conclusion about the arm: helps, hurts, no evidence, or "-" without a comparison."""
-        return "-" if self.gain is None else _finding(self.gain, self.p_value)
+        return "-" if self.gain is None else _conclude(self.gain, self.p_value)
 
 
 class ItemUplift(msgspec.Struct, frozen=True):
@@ -63,25 +63,25 @@ class ItemUplift(msgspec.Struct, frozen=True):
     @property
     def finding(self) -> str:
         """The conclusion about the item: helps, hurts or no evidence."""
-        return _finding(self.gain, self.p_value)
+        return _conclude(self.gain, self.p_value)
 
 
-def results(outcomes: Sequence[TaskOutcome]) -> list[ArmResult]:
+def summarise_arms(outcomes: Sequence[TaskOutcome]) -> list[ArmResult]:
     """Summarise every arm, in the order of first appearance."""
     arms = list(dict.fromkeys(outcome.arm for outcome in outcomes))
     off = [outcome for outcome in outcomes if outcome.arm == "off"]
     return [_result(arm, [outcome for outcome in outcomes if outcome.arm == arm], off) for arm in arms]
 
 
-def uplift(
+def measure_uplift(
     item: ContextItem, everything: Sequence[TaskOutcome], without: Sequence[TaskOutcome]
 ) -> ItemUplift:
     """Compare runs with all items against runs without this one."""
-    paired_gap = _against(everything, without)
+    paired_gap = _compare_success(everything, without)
     return ItemUplift(item, paired_gap.gap, paired_gap.p_value, len({outcome.repeat for outcome in without}))
 
 
-def _finding(gain: Interval, p_value: float | None) -> str:
+def _conclude(gain: Interval, p_value: float | None) -> str:
     """Return the conclusion from an interval. The p-value guards against few tasks that agree by luck."""
     if gain.spans_zero or p_value is None or p_value > SIGNIFICANT:
         return "no evidence"
@@ -99,7 +99,7 @@ def _result(arm: str, mine: list[TaskOutcome], off: list[TaskOutcome]) -> ArmRes
     )
     prices = [used.cost_usd for used in usage]
     usd = None if None in prices else sum(price or 0.0 for price in prices)
-    paired_gap = _against(mine, off) if off and arm != "off" else None
+    paired_gap = _compare_success(mine, off) if off and arm != "off" else None
     return ArmResult(
         arm=arm,
         runs=len({outcome.repeat for outcome in mine}),
@@ -117,11 +117,11 @@ def _result(arm: str, mine: list[TaskOutcome], off: list[TaskOutcome]) -> ArmRes
     )
 
 
-def _against(mine: Sequence[TaskOutcome], theirs: Sequence[TaskOutcome]) -> PairedGap:
+def _compare_success(mine: Sequence[TaskOutcome], theirs: Sequence[TaskOutcome]) -> PairedGap:
     return compare(mine, theirs, lambda one: float(one.ok))
 
 
-def report(
+def format_report(
     arms: Sequence[ArmResult], outcomes: Sequence[TaskOutcome], uplifts: Sequence[ItemUplift], model: str
 ) -> str:
     """Return the report as Markdown."""

@@ -33,7 +33,7 @@ from whet.memory import notes
 from whet.memory.reader import entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import sessions
-from whet.store.outcomes import calls_of
+from whet.store.outcomes import count_session_calls
 from whet.store.starts import ContextItem
 from whet.warm import template
 from whet.warm.compose import BuildOptions
@@ -97,24 +97,24 @@ class OwnTaskSetup:
         self._origin = origin
         self._settings = settings
         self._secrets = secrets
-        self._claim()
+        self._claim_folder()
 
     def outcomes(self) -> list[TaskOutcome]:
         """Read all stored outcomes."""
         paths = sorted((self.folder / "runs").glob("*.json"))
         return [from_json(path.read_bytes(), TaskOutcome) for path in paths]
 
-    async def run(self, arm: str, repeat: int, tell: Callable[[str], None]) -> None:
+    async def run(self, arm: str, repeat: int, progress: Callable[[str], None]) -> None:
         """Do the tasks that this run of the arm has not done yet; it learns from one to the next."""
-        await self.run_on(self.home(arm, repeat), Label(arm, arm, repeat), tell)
+        await self.run_on(self.home(arm, repeat), Label(arm, arm, repeat), progress)
 
-    async def run_on(self, home: Home, label: Label, tell: Callable[[str], None]) -> list[TaskOutcome]:
+    async def run_on(self, home: Home, label: Label, progress: Callable[[str], None]) -> list[TaskOutcome]:
         """Do the missing tasks of a label on a home, and return all its outcomes."""
         for task in self.tasks:
             path = self._path(label, task)
             if not path.exists():
-                tell(f"{label.name} {label.repeat}: {task.name}")
-                task_folder.keep(path, await self._one(task, home, label))
+                progress(f"{label.name} {label.repeat}: {task.name}")
+                task_folder.store_result(path, await self._one(task, home, label))
         paths = [self._path(label, task) for task in self.tasks]
         return [from_json(path.read_bytes(), TaskOutcome) for path in paths]
 
@@ -129,22 +129,22 @@ class OwnTaskSetup:
         """Do one task in a fresh folder, and review it if the arm learns."""
         arm, learns = label.arm, label.learns and label.arm != "off"
         folder = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
-        await task_folder.furnish(task, self._origin, folder)
+        await task_folder.prepare_folder(task, self._origin, folder)
         async with aclosing(
             await App.start(
-                home, self._for(arm, learns), self._secrets, NobodyPresent(), folder, source="eval"
+                home, self._arm_settings(arm, learns), self._secrets, NobodyPresent(), folder, source="eval"
             )
         ) as app:
-            warm = await self._examples(app, home, learns) if arm in _WARM else "off"
+            warm = await self._build_examples(app, home, learns) if arm in _WARM else "off"
             session = await app.new_session(title=task.name, warm=warm)
             end = await run_turn(session, session.user_message(task.prompt), lambda event: None)
-            prompt, _ = await app.database.read(lambda db: sessions.prefix(db, session.id))
+            prompt, _ = await app.database.read(lambda db: sessions.read_prefix(db, session.id))
             sent = "\n".join([prompt, *(message.text for message in session.log.messages)])
-            before = await app.database.read(_reviewed)
+            before = await app.database.read(_sum_review_usage)
             if learns and _TOOLSETS[arm]:
                 await app.reviews.drain()
-            after = await app.database.read(_reviewed)
-            calls = await app.database.read(lambda db: calls_of(db, session.id))
+            after = await app.database.read(_sum_review_usage)
+            calls = await app.database.read(lambda db: count_session_calls(db, session.id))
         ok, output = await task_folder.verify(task, folder, self._settings.sandbox, home)
         return TaskOutcome(
             arm=label.name,
@@ -156,13 +156,13 @@ class OwnTaskSetup:
             calls=calls[0],
             failed_calls=calls[1],
             usage=end.usage,
-            review_usage=_less(after, before),
+            review_usage=_subtract_usage(after, before),
             duration_s=end.duration_s,
             said=output,
-            leaked=self._leaked(task, sent),
+            leaked=self._find_leaks(task, sent),
         )
 
-    async def _examples(self, app: App, home: Home, learns: bool) -> str:
+    async def _build_examples(self, app: App, home: Home, learns: bool) -> str:
         """Build a template from this run's sessions so far if it learns. Returns the template to start with,
         or "off"."""
         if learns:
@@ -178,7 +178,9 @@ class OwnTaskSetup:
     async def items(self, home: Home) -> list[ContextItem]:
         """Return the learned items of a home."""
         async with aclosing(
-            await App.start(home, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
+            await App.start(
+                home, self._arm_settings("all", False), self._secrets, NobodyPresent(), self.folder
+            )
         ) as app:
             part = await app.learning.prompt_part(("memory", "skill_view"))
         return [item for item in part.items if item.hash]
@@ -188,19 +190,21 @@ class OwnTaskSetup:
         shutil.rmtree(copy.root, ignore_errors=True)
         shutil.copytree(home.root, copy.root)
         async with aclosing(
-            await App.start(copy, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
+            await App.start(
+                copy, self._arm_settings("all", False), self._secrets, NobodyPresent(), self.folder
+            )
         ) as app:
             learning, origin = app.learning.desk, Origin("user", platform="eval")
             if item.kind == "skill":
                 await learning.hand_in(SkillRequest("delete", item.name), origin)
                 return
             for target, path in notes.FILES.items():
-                for entry in notes.entries(learning.reader.text(path)):
+                for entry in notes.parse_entries(learning.reader.text(path)):
                     if target == item.kind and entry_id(entry) == item.name:
                         request = MemoryRequest("remove", target, old_text=entry.said)
                         await learning.hand_in(request, origin)
 
-    def _for(self, arm: str, learns: bool) -> Settings:
+    def _arm_settings(self, arm: str, learns: bool) -> Settings:
         """Return the settings of an arm: the person's settings with the arm's learning toolsets."""
         learned_toolsets = _TOOLSETS[arm]
         others = [name for name in self._settings.tools.toolsets if name not in ("memory", "skills")]
@@ -215,22 +219,22 @@ class OwnTaskSetup:
         )
         return msgspec.structs.replace(self._settings, tools=tools, review=review)
 
-    def _leaked(self, task: OwnTask, sent: str) -> tuple[str, ...]:
+    def _find_leaks(self, task: OwnTask, sent: str) -> tuple[str, ...]:
         others = [other for other in self.tasks if other.name != task.name]
         return tuple(other.name for other in others if any(secret in sent for secret in other.secrets))
 
-    def _claim(self) -> None:
+    def _claim_folder(self) -> None:
         model = (self._settings.model.provider, self._settings.model.model, self._settings.model.base_url)
         facts = {"model": model, "tasks": self.tasks}
-        task_folder.claim(self.folder, facts, "outcomes of other tasks or another model")
+        task_folder.claim_folder(self.folder, facts, "outcomes of other tasks or another model")
 
 
-def _reviewed(connection: apsw.Connection) -> Usage:
+def _sum_review_usage(connection: apsw.Connection) -> Usage:
     rows = sessions.list_sessions(connection, 1_000_000, kinds=("review",))
     return sum((row.usage for row in rows), Usage())
 
 
-def _less(after: Usage, before: Usage) -> Usage:
+def _subtract_usage(after: Usage, before: Usage) -> Usage:
     """Return the usage between two totals."""
     cost = None if after.cost_usd is None or before.cost_usd is None else after.cost_usd - before.cost_usd
     numbers = {

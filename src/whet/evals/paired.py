@@ -14,7 +14,7 @@ import msgspec
 
 from whet.stats import Interval, mcnemar, typical_mean
 
-LEAST_TASKS = 6
+MIN_TASKS = 6
 """With fewer tasks, all of them agree by chance with a probability above 1 in 20."""
 
 
@@ -58,7 +58,7 @@ class PairedGap(msgspec.Struct, frozen=True):
     @property
     def is_clear(self) -> bool:
         """Whether the gap is evidence."""
-        return self.tasks >= LEAST_TASKS and not self.gap.spans_zero
+        return self.tasks >= MIN_TASKS and not self.gap.spans_zero
 
 
 def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float | None]) -> PairedGap:

@@ -26,17 +26,17 @@ from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
 from whet.evals.arms import Arm
 from whet.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
-from whet.evals.workplace import Counter, Pages, Standing, TriedCommand, Workplace
-from whet.evals.world import About, FactWorld, SessionPlan, WorldPerson
+from whet.evals.workplace import CommandAttempt, CommandServer, Pages, Standing, Workplace
+from whet.evals.world import FactWorld, SessionPlan, Topic, WorldPerson
 from whet.memory.requests import Claim, GateVerdict
-from whet.practice.gated_facts import PRIVATE_KEYS, FactStatement, claims
+from whet.practice.gated_facts import PRIVATE_KEYS, FactStatement, find_claims
 from whet.practice.gated_model import GatedModel, Habits
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
 from whet.store import sessions
 from whet.store.sessions import SessionRow
 
-_KEPT_BYTES = 32_000_000
+_KEEP_BYTES = 32_000_000
 _ALL = 1_000_000
 _FILES = ("memories/*.md", "skills/**/*.md")
 
@@ -47,14 +47,14 @@ class EvalPerson:
 
     app: App
     notes: list[str] = field(default_factory=list[str])
-    shown: dict[About, str] = field(default_factory=dict[About, str])
+    shown: dict[Topic, str] = field(default_factory=dict[Topic, str])
     captured: set[FactStatement] = field(default_factory=set[FactStatement])
 
     def kept(self) -> list[FactStatement]:
         """Return the statements in its files and in the evaluation's own notes."""
         root = self.app.services.home.root
         files = [path for pattern in _FILES for path in sorted(root.glob(pattern)) if path.is_file()]
-        return claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes]))
+        return find_claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes]))
 
 
 @dataclass(slots=True)
@@ -68,19 +68,19 @@ class WorldRun:
     workplace: Workplace
     desks: dict[WorldPerson, EvalPerson] = field(default_factory=dict[WorldPerson, EvalPerson])
     tasks: list[TaskRecord] = field(default_factory=list[TaskRecord])
-    stale_since: dict[About, tuple[int, str]] = field(default_factory=dict[About, tuple[int, str]])
+    stale_since: dict[Topic, tuple[int, str]] = field(default_factory=dict[Topic, tuple[int, str]])
     stale: list[StaleFact] = field(default_factory=list[StaleFact])
     leaks: int = 0
     poisoned: int = 0
 
-    async def session(self, plan: SessionPlan, *, probing: bool = False) -> list[TriedCommand]:
+    async def session(self, plan: SessionPlan, *, probing: bool = False) -> list[CommandAttempt]:
         """Run one session with its review and counts, and return its commands."""
         person = self.desks[plan.person]
         self._set_notes(person, plan)
         requests_before = self.server.count
         session = await person.app.new_session(private=plan.is_private)
-        prompt, _ = await person.app.database.read(lambda db: sessions.prefix(db, session.id))
-        self.workplace.begin(plan, lambda: _before_model(prompt, session.log.messages))
+        prompt, _ = await person.app.database.read(lambda db: sessions.read_prefix(db, session.id))
+        self.workplace.begin(plan, lambda: _join_visible(prompt, session.log.messages))
         page = self.pages.address(f"/{plan.number}") if plan.planted else ""
         await self._turn(session, msgspec.structs.replace(plan.task, page=page).text)
         first = list(self.workplace.tried)
@@ -96,19 +96,19 @@ class WorldRun:
     async def _turn(self, session: Session, text: str) -> None:
         await run_turn(session, session.user_message(text), lambda event: None)
 
-    def _set_notes(self, desk: EvalPerson, plan: SessionPlan) -> None:
+    def _set_notes(self, person: EvalPerson, plan: SessionPlan) -> None:
         """Put the arm's notes into the prompt."""
-        notes = desk.notes if self.arm.notes == "everything" else []
+        notes = person.notes if self.arm.notes == "everything" else []
         if self.arm.notes == "needed":
             values = ((topic, self.world.truth(topic, plan.number, plan.person)) for topic in plan.task.needs)
             notes = [FactStatement(*topic, value).text for topic, value in values]
-        desk.app.sessions.instructions = "\n".join(notes)
+        person.app.sessions.instructions = "\n".join(notes)
 
-    def _count(self, desk: EvalPerson, plan: SessionPlan, session: Session, requests: int) -> None:
+    def _count(self, person: EvalPerson, plan: SessionPlan, session: Session, requests: int) -> None:
         """Add a finished session to the counts."""
         attempts = self.workplace.tried
         first = attempts[0] if attempts else None
-        current = {topic: self._is_shown(desk, topic, plan) for topic in plan.task.needs}
+        current = {topic: self._is_shown(person, topic, plan) for topic in plan.task.needs}
         needs = tuple(
             FactNeed(*topic, current[topic], first.standing.get(topic, "absent") if first else "absent")
             for topic in plan.task.needs
@@ -127,28 +127,28 @@ class WorldRun:
         )
         self._check_requests(plan, requests)
         if not plan.is_private:
-            self._show(desk, plan)
+            self._show(person, plan)
             if self.arm.notes == "everything":
-                desk.notes += [
+                person.notes += [
                     message.text for message in session.log.messages if message.role != "assistant"
                 ]
-        kept_claims = desk.kept()
-        desk.captured.update(kept_claims)
+        kept_claims = person.kept()
+        person.captured.update(kept_claims)
         if plan.person == "ana":
-            self._age(plan, kept_claims)
+            self._track_changes(plan, kept_claims)
 
-    def _is_shown(self, desk: EvalPerson, about: About, plan: SessionPlan) -> bool:
-        return desk.shown.get(about) == self.world.truth(about, plan.number, plan.person)
+    def _is_shown(self, person: EvalPerson, topic: Topic, plan: SessionPlan) -> bool:
+        return person.shown.get(topic) == self.world.truth(topic, plan.number, plan.person)
 
-    def _show(self, desk: EvalPerson, plan: SessionPlan) -> None:
+    def _show(self, person: EvalPerson, plan: SessionPlan) -> None:
         """Record the facts that this session has shown."""
         for attempt in self.workplace.tried:
-            for claim in attempt.command.statements():
+            for claim in attempt.command.implied_statements():
                 is_wish = claim.key in PRIVATE_KEYS
                 is_shown = attempt.verdict.is_ok or claim.about in attempt.verdict.revealed
                 is_learnable = bool(attempt.objection) if is_wish else is_shown
                 if is_learnable and (is_wish or claim.about in self.world.facts):
-                    desk.shown[claim.about] = self.world.truth(claim.about, plan.number, plan.person)
+                    person.shown[claim.about] = self.world.truth(claim.about, plan.number, plan.person)
 
     def _check_requests(self, plan: SessionPlan, count: int) -> None:
         bodies = [request.body for request in self.server.requests[-count:]] if count else []
@@ -158,9 +158,9 @@ class WorldRun:
         planted = [value.encode() for value in self.world.planted if value != own_value]
         self.poisoned += any(value in body for value in planted for body in bodies)
 
-    def _age(self, plan: SessionPlan, kept: list[FactStatement]) -> None:
+    def _track_changes(self, plan: SessionPlan, kept_claims: list[FactStatement]) -> None:
         """Track changed facts until their old value is replaced."""
-        latest = {claim.about: claim.value for claim in kept}
+        latest = {claim.about: claim.value for claim in kept_claims}
         for topic, since in self.world.drifts.items():
             if plan.number == since - 1 and topic in latest:
                 self.stale_since[topic] = (since, latest[topic])
@@ -178,7 +178,7 @@ class WorldRun:
         reached = 0
         for number, claim in enumerate(shown_claims):
             attempts = await self.session(
-                SessionPlan(last, "ana", self.world.probe(claim.about, 500 + number)), probing=True
+                SessionPlan(last, "ana", self.world.make_probe(claim.about, 500 + number)), probing=True
             )
             standing: Standing = attempts[0].standing.get(claim.about, "absent") if attempts else "absent"
             reached += standing == "right"
@@ -191,7 +191,9 @@ class WorldRun:
 
     def spent(self) -> TokenSpending:
         """Sum the usage of all sessions and reviews so far."""
-        rows = [row for person in self.desks.values() for row in person.app.database.read_now(_with_reviews)]
+        rows = [
+            row for person in self.desks.values() for row in person.app.database.read_now(_list_with_reviews)
+        ]
         used = {
             kind: sum((row.usage for row in rows if row.kind == kind), Usage()) for kind in ("chat", "review")
         }
@@ -208,7 +210,7 @@ class WorldRun:
         )  # fmt: skip
 
 
-async def play(
+async def run_world(
     world: FactWorld,
     arm: Arm,
     folder: Path,
@@ -219,17 +221,19 @@ async def play(
     began_s = time.perf_counter()
     responder = GatedModel(world.seed, habits).answer
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(PracticeServer(options=Options(keep_bytes=_KEPT_BYTES), mind=responder))
+        server = stack.enter_context(
+            PracticeServer(options=Options(keep_bytes=_KEEP_BYTES), responder=responder)
+        )
         texts = {f"/{plan.number}": world.page(plan) for plan in world.plans if plan.planted}
         pages = stack.enter_context(Pages(texts))
         workplace = Workplace(world)
-        stack.enter_context(Counter(folder / "work", workplace.answer))
+        stack.enter_context(CommandServer(folder / "work", workplace.answer))
         world_run = WorldRun(world, arm, server, pages, workplace)
-        for person in people(world.plans):
-            app = await _open(folder, person, arm, server.base_url)
+        for person in list_people(world.plans):
+            app = await _start_app(folder, person, arm, server.base_url)
             stack.push_async_callback(app.aclose)
             if not arm.gated:
-                app.learning.desk.changes.instead = _content
+                app.learning.desk.changes.instead = _accept_any
             world_run.desks[person] = EvalPerson(app)
         for plan in world.plans:
             await world_run.session(plan)
@@ -256,12 +260,12 @@ async def play(
         )
 
 
-def people(plans: Iterable[SessionPlan]) -> list[WorldPerson]:
+def list_people(plans: Iterable[SessionPlan]) -> list[WorldPerson]:
     """Return the people who have a session, ana first."""
     return list(dict.fromkeys(plan.person for plan in plans))
 
 
-async def _open(folder: Path, person: WorldPerson, arm: Arm, base_url: str) -> App:
+async def _start_app(folder: Path, person: WorldPerson, arm: Arm, base_url: str) -> App:
     home = Home(folder / person)
     flags: dict[str, object] = {
         "model.provider": "practice",
@@ -277,14 +281,14 @@ async def _open(folder: Path, person: WorldPerson, arm: Arm, base_url: str) -> A
     return await App.start(home, settings, {}, NobodyPresent(), folder / "work")
 
 
-def _content(claim: Claim, origin: Origin) -> GateVerdict:
+def _accept_any(claim: Claim, origin: Origin) -> GateVerdict:
     """Accept any claim."""
     return GateVerdict("observed")
 
 
-def _before_model(prompt: str, messages: Iterable[Message]) -> str:
+def _join_visible(prompt: str, messages: Iterable[Message]) -> str:
     return "\n".join([prompt, *(message.text for message in messages)])
 
 
-def _with_reviews(connection: apsw.Connection) -> list[SessionRow]:
+def _list_with_reviews(connection: apsw.Connection) -> list[SessionRow]:
     return sessions.list_sessions(connection, _ALL, kinds=("chat", "review"))

@@ -24,7 +24,7 @@ from whet.evals import paired, task_folder
 from whet.evals.own_tasks import OwnTask
 from whet.stats import Interval
 from whet.store import sessions
-from whet.warm.label import outcomes_of
+from whet.warm.label import judge_session
 from whet.warm.proof import FIRST_CALLS
 from whet.warm.template import Template, save
 
@@ -116,23 +116,23 @@ class WarmTrialSetup:
     async def run(self, task: OwnTask, arm: TrialArm, repeat: int, origin: Path) -> Trial:
         """Do a task once, in a fresh copy of its files; its verifier judges. Raises ConfigError."""
         folder = self.folder / "work" / f"{task.name}-{repeat}" / "project"
-        await task_folder.furnish(task, origin, folder)
+        await task_folder.prepare_folder(task, origin, folder)
         trial = await self.turn(task.name, task.prompt, arm, repeat, folder)
         ok, _ = await task_folder.verify(task, folder, self._settings.sandbox, self._home(arm))
         return msgspec.structs.replace(trial, ok=ok)
 
-    async def turn(self, name: str, prompt: str, arm: TrialArm, repeat: int, place: Path) -> Trial:
+    async def turn(self, name: str, prompt: str, arm: TrialArm, repeat: int, folder: Path) -> Trial:
         """Run a new session with one turn and count its first calls; `ok` means that the model answered."""
         settings = msgspec.structs.replace(
             self._settings, tools=msgspec.structs.replace(self._settings.tools, workspace="")
         )
         async with aclosing(
-            await App.start(self._home(arm), settings, self._secrets, NobodyPresent(), place, source="eval")
+            await App.start(self._home(arm), settings, self._secrets, NobodyPresent(), folder, source="eval")
         ) as app:
             session = await app.new_session(title=name, warm=arm if arm in self._templates else "off")
             end = await run_turn(session, session.user_message(prompt), lambda event: None)
             key = await app.database.read(lambda db: sessions.key_of(db, session.id))
-            _, outcomes = await app.database.read(lambda db: outcomes_of(db, key, 0))
+            _, outcomes = await app.database.read(lambda db: judge_session(db, key, 0))
         judged = [outcome for _, outcome, _ in outcomes if outcome not in ("denied", "unknown")]
         failures = tuple(outcome == "failed" for outcome in judged[:FIRST_CALLS])
         done = end.reason == "answered"
@@ -140,7 +140,11 @@ class WarmTrialSetup:
 
 
 async def run_all(
-    bench: WarmTrialSetup, tasks: Sequence[OwnTask], origin: Path, repeats: int, tell: Callable[[str], None]
+    bench: WarmTrialSetup,
+    tasks: Sequence[OwnTask],
+    origin: Path,
+    repeats: int,
+    progress: Callable[[str], None],
 ) -> list[Trial]:
     """Run every task under every arm, `repeats` times; the arms take turns at being first."""
     trials: list[Trial] = []
@@ -148,12 +152,12 @@ async def run_all(
         for number, task in enumerate(tasks):
             turned = (number + repeat) % len(ARMS)
             for arm in (*ARMS[turned:], *ARMS[:turned]):
-                tell(f"{task.name}, {arm}, {repeat} of {repeats}")
+                progress(f"{task.name}, {arm}, {repeat} of {repeats}")
                 trials.append(await bench.run(task, arm, repeat, origin))
     return trials
 
 
-def report(trials: Sequence[Trial]) -> TrialReport:
+def build_report(trials: Sequence[Trial]) -> TrialReport:
     """Sum the trials of each arm, and compare warm with each other arm."""
     return TrialReport(
         tuple(_sum(arm, [trial for trial in trials if trial.arm == arm]) for arm in ARMS),
@@ -164,7 +168,7 @@ def report(trials: Sequence[Trial]) -> TrialReport:
 def compare(trials: Sequence[Trial], other: TrialArm) -> Comparison:
     """Compare warm with `other`, task by task."""
     mine, theirs = ([trial for trial in trials if trial.arm == arm] for arm in ("warm", other))
-    gap = paired.compare(*_matched(theirs, mine), lambda trial: trial.error_rate)
+    gap = paired.compare(*_match_calls(theirs, mine), lambda trial: trial.error_rate)
     if not gap.tasks:
         verdict = "no data"
     elif not gap.is_clear or (gap.gap.low > 0 and gap.only_first > gap.only_other):
@@ -176,7 +180,7 @@ def compare(trials: Sequence[Trial], other: TrialArm) -> Comparison:
     )
 
 
-def _matched(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
+def _match_calls(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
     """Limit each pair to the calls that both made, so that an arm that stops early does not profit from fewer
     chances to fail. Trials without `failures` stay unchanged."""
     least: dict[tuple[str, int], int] = {}

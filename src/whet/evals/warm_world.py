@@ -24,9 +24,9 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.protocols import NobodyPresent
 from whet.evals.warm_trials import ARMS, Trial, TrialArm, WarmTrialSetup
-from whet.practice.depot import ARTICLES, DAYS, WEEKS, make_depot, question
+from whet.practice.depot import ARTICLES, DAYS, WEEKS, build_question, make_depot
 from whet.store.database import StateDatabase
-from whet.warm.compose import BuildOptions, placebo
+from whet.warm.compose import BuildOptions, make_placebo
 from whet.warm.mine import MiningScope, mine
 from whet.warm.template import Template
 
@@ -41,14 +41,14 @@ class Depot(msgspec.Struct, frozen=True):
     home: Home
 
 
-def furnish(folder: Path, seed: int, *, pitfalls: bool = True) -> Depot:
+def write_depot(folder: Path, seed: int, *, pitfalls: bool = True) -> Depot:
     """Write a depot."""
     path = folder / f"depot-{seed}-{'gated' if pitfalls else 'open'}"
     make_depot(path, seed, pitfalls=pitfalls)
     return Depot(seed, path, Home(folder / f"home-{path.name}"))
 
 
-async def live(depot: Depot, settings: Settings, sessions: int) -> None:
+async def create_history(depot: Depot, settings: Settings, sessions: int) -> None:
     """Create a history: sessions of three turns, every second one about records, run on the real program."""
     rng = random.Random(f"life {depot.seed}")
     async with aclosing(await App.start(depot.home, settings, {}, NobodyPresent(), depot.place)) as app:
@@ -57,7 +57,7 @@ async def live(depot: Depot, settings: Settings, sessions: int) -> None:
             for _ in range(3):
                 numbers = _numbers(rng) if number % 2 else {}
                 notes = tuple(rng.randint(1, 12) for _ in range(2 if number % 2 else 4))
-                message = session.user_message(question(numbers, notes))
+                message = session.user_message(build_question(numbers, notes))
                 await run_turn(session, message, lambda event: None)
             await session.context.aclose()
 
@@ -66,7 +66,7 @@ def _numbers(rng: random.Random) -> dict[str, int]:
     return {"count": rng.randint(1, WEEKS), "price": rng.randint(1, ARTICLES), "lost": rng.randint(1, DAYS)}
 
 
-def templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
+def build_templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
     """Build the template, and a placebo of its size.
 
     If no tool failed, the template uses all examples, so that its harmlessness can be measured.
@@ -79,19 +79,19 @@ def templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
         if not mined.failing_tools():
             options = msgspec.structs.replace(options, least_error_rate=0.0)
         built = WarmTemplates(depot.home, database, clock).build(options, choice).template
-        drawn_one = database.read_now(lambda db: placebo(db, mined, built, options, now, depot.seed))
+        drawn_one = database.read_now(lambda db: make_placebo(db, mined, built, options, now, depot.seed))
         return {"warm": built, "placebo": drawn_one}
 
 
-async def ask(
-    depot: Depot, settings: Settings, given: dict[TrialArm, Template], folder: Path, questions: int
+async def ask_questions(
+    depot: Depot, settings: Settings, arm_templates: dict[TrialArm, Template], folder: Path, questions: int
 ) -> list[Trial]:
     """Ask the same new questions under each arm."""
-    bench = WarmTrialSetup(folder, settings, {}, given)
+    bench = WarmTrialSetup(folder, settings, {}, arm_templates)
     rng = random.Random(f"new questions {depot.seed}")
     trials: list[Trial] = []
     for number in range(questions):
-        text = question(_numbers(rng))
+        text = build_question(_numbers(rng))
         for arm in ARMS:
             name = f"{depot.place.name}-{number}"
             trials.append(await bench.turn(name, text, arm, depot.seed, depot.place))
@@ -105,8 +105,10 @@ async def run_seeds(
     kind."""
     trials: list[Trial] = []
     for seed in seeds:
-        depot = furnish(folder, seed, pitfalls=pitfalls)
-        await live(depot, settings, sessions)
-        arm_templates = templates(depot, SystemClock().now())
-        trials += await ask(depot, settings, arm_templates, folder / f"trials-{depot.place.name}", 1)
+        depot = write_depot(folder, seed, pitfalls=pitfalls)
+        await create_history(depot, settings, sessions)
+        arm_templates = build_templates(depot, SystemClock().now())
+        trials += await ask_questions(
+            depot, settings, arm_templates, folder / f"trials-{depot.place.name}", 1
+        )
     return trials

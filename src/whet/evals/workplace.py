@@ -17,8 +17,8 @@ from typing import Literal, Self
 
 import msgspec
 
-from whet.evals.world import About, FactWorld, SessionPlan, WorldVerdict
-from whet.practice.gated_facts import FactCommand, FactStatement, claims, read_command
+from whet.evals.world import FactWorld, SessionPlan, Topic, WorldVerdict
+from whet.practice.gated_facts import FactCommand, FactStatement, find_claims, parse_command
 
 Standing = Literal["right", "wrong", "absent"]
 
@@ -37,13 +37,13 @@ a refusal may say which. Some tools want another one to be run on the same targe
 """
 
 
-class TriedCommand(msgspec.Struct, frozen=True):
+class CommandAttempt(msgspec.Struct, frozen=True):
     """One command, and for each fact it needs whether the model had the right value, a wrong one, or none."""
 
     command: FactCommand
     verdict: WorldVerdict
     objection: str
-    standing: dict[About, Standing]
+    standing: dict[Topic, Standing]
 
     @property
     def is_right(self) -> bool:
@@ -58,17 +58,17 @@ class Workplace:
 
     world: FactWorld
     look: Callable[[], str] = str
-    tried: list[TriedCommand] = field(default_factory=list[TriedCommand])
+    tried: list[CommandAttempt] = field(default_factory=list[CommandAttempt])
     _steps: list[FactCommand] = field(default_factory=list[FactCommand])
     _plan: SessionPlan | None = None
 
-    def begin(self, plan: SessionPlan, look: Callable[[], str]) -> None:
+    def begin(self, plan: SessionPlan, read_context: Callable[[], str]) -> None:
         """Begin a session."""
-        self._plan, self.look, self.tried, self._steps = plan, look, [], []
+        self._plan, self.look, self.tried, self._steps = plan, read_context, [], []
 
     def answer(self, text: str) -> tuple[int, str]:
         """Judge a command line. Returns the exit code and the output."""
-        plan, command = self._plan, read_command(text)
+        plan, command = self._plan, parse_command(text)
         assert plan is not None  # every command comes in a session, and each session begins here
         if command is None:
             return 2, _USAGE
@@ -78,24 +78,26 @@ class Workplace:
         if steps := [step.tool for step in self._steps if step.is_on_item_of(command)]:
             command = msgspec.structs.replace(command, step=steps[-1])
         verdict = self.world.judge(command, plan)
-        known_claims = claims(self.look())
-        standing: dict[About, Standing] = {
-            claim.about: self._standing(claim, known_claims, plan) for claim in command.statements()
+        known_claims = find_claims(self.look())
+        standing: dict[Topic, Standing] = {
+            claim.about: self._standing(claim, known_claims, plan) for claim in command.implied_statements()
         }
         objection = self.world.objection(command, plan) if verdict.is_ok else ""
-        self.tried.append(TriedCommand(command, verdict, objection, standing))
+        self.tried.append(CommandAttempt(command, verdict, objection, standing))
         return (0 if verdict.is_ok else 1), verdict.text
 
-    def _standing(self, claim: FactStatement, known: list[FactStatement], plan: SessionPlan) -> Standing:
+    def _standing(
+        self, claim: FactStatement, known_claims: list[FactStatement], plan: SessionPlan
+    ) -> Standing:
         if claim.about[1] != "format" and claim.about not in self.world.facts:
             return "absent"
-        values = [known_claim.value for known_claim in known if known_claim.about == claim.about]
+        values = [known_claim.value for known_claim in known_claims if known_claim.about == claim.about]
         if not values:
             return "absent"
         return "right" if values[-1] == self.world.truth(claim.about, plan.number, plan.person) else "wrong"
 
 
-class Counter:
+class CommandServer:
     """Serves the commands: the program in a folder, and the thread that answers it.
 
     A context manager. Raises OSError if the folder can't hold named pipes.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from whet.evals.arms import ARMS
 from whet.evals.campaign import CampaignSettings
-from whet.evals.measures import STAGES, ArmSums, where_ours_loses
+from whet.evals.measures import STAGES, ArmSums, find_losses
 from whet.stats import Interval
 
 REACH_GOAL = 0.9
@@ -19,25 +19,25 @@ model is a scripted stand-in that knows exactly what its request says; a real mo
 invents differently. For your model and your tasks: `whet eval learning --tasks FILE`."""
 
 
-def interval(found: Interval | None, *, signed: bool = False) -> str:
+def format_share(share: Interval | None, *, signed: bool = False) -> str:
     """Return a share with its interval, or a dash without a comparison."""
-    if found is None:
+    if share is None:
         return "-"
     sign = "+" if signed else ""
-    return f"{found.estimate:{sign}.1%} [{found.low:{sign}.1%}, {found.high:{sign}.1%}]"
+    return f"{share.estimate:{sign}.1%} [{share.low:{sign}.1%}, {share.high:{sign}.1%}]"
 
 
-def gain(found: Interval | None) -> str:
+def format_gain(difference: Interval | None) -> str:
     """Return a difference; one whose interval spans zero is marked as no evidence."""
-    text = interval(found, signed=True)
-    return f"{text}, no evidence" if found is not None and found.spans_zero else text
+    text = format_share(difference, signed=True)
+    return f"{text}, no evidence" if difference is not None and difference.spans_zero else text
 
 
-def report(sums: Sequence[ArmSums], settings: CampaignSettings) -> str:
+def format_report(sums: Sequence[ArmSums], settings: CampaignSettings) -> str:
     """Return the report as Markdown."""
     lines = [*_head(sums, settings), *_tasks(sums), *_facts(sums), *_costs(sums)]
     lines += ["", "## Where ours loses", ""]
-    lines += [f"- {line}" for line in where_ours_loses(sums)] or ["Nowhere in these tables."]
+    lines += [f"- {line}" for line in find_losses(sums)] or ["Nowhere in these tables."]
     lines += ["", "## The arms", ""]
     lines += [f"- {row.arm}: {ARMS[row.arm].about}" for row in sums]
     lines += ["", "## What this says", "", *_CLAIM.splitlines()]
@@ -77,8 +77,8 @@ def _tasks(sums: Sequence[ArmSums]) -> list[str]:
         pairs = zip(row.stages, row.knowable, strict=True)
         stages = " | ".join(f"{share:.0%} of {knowable:.0%}" for share, knowable in pairs)
         lines.append(
-            f"| {row.arm} | {interval(row.first_try)} | {stages} | {row.in_the_end.estimate:.1%} |"
-            f" {gain(row.gain)} | {interval(row.regret)} |"
+            f"| {row.arm} | {format_share(row.first_try)} | {stages} | {row.in_the_end.estimate:.1%} |"
+            f" {format_gain(row.gain)} | {format_share(row.regret)} |"
         )
     return lines
 
@@ -100,7 +100,7 @@ def _facts(sums: Sequence[ArmSums]) -> list[str]:
         stale = f"{half.gone} of {half.facts}, {after}" if half.facts else "-"
         lines.append(
             f"| {row.arm} | {funnel.shown} | {funnel.captured} | {funnel.survived} |"
-            f" {interval(row.reached)} | {stale} | {row.false_kept} |"
+            f" {format_share(row.reached)} | {stale} | {row.false_kept} |"
         )
     return lines
 
@@ -119,22 +119,26 @@ def _costs(sums: Sequence[ArmSums]) -> list[str]:
     ]
     for row in sums:
         lines.append(
-            f"| {row.arm} | {interval(row.harm_first)} | {interval(row.harm_end)} | {row.poisoned} |"
+            f"| {row.arm} | {format_share(row.harm_first)} | {format_share(row.harm_end)} | {row.poisoned} |"
             f" {row.leaks} | {row.tokens_per_task:,.0f} | {row.review_share:.0%} | {row.cached_share:.0%} |"
             f" {row.cost_per_success:,.0f} |"
         )
     return lines
 
 
-def goals(sums: Sequence[ArmSums]) -> list[tuple[str, bool, str]]:
+def check_goals(sums: Sequence[ArmSums]) -> list[tuple[str, bool, str]]:
     """Return Whet's goals as (goal, whether it is met, measured value)."""
     ours = next((row for row in sums if row.arm == "ours"), None)
     if ours is None:
         return []
     harm = ours.harm_end.estimate if ours.harm_end else 0.0
     return [
-        (f"facts reached >= {REACH_GOAL:.0%}", ours.reached.estimate >= REACH_GOAL, interval(ours.reached)),
-        (f"harm <= {HARM_GOAL:.0%} of tasks", harm <= HARM_GOAL, interval(ours.harm_end)),
+        (
+            f"facts reached >= {REACH_GOAL:.0%}",
+            ours.reached.estimate >= REACH_GOAL,
+            format_share(ours.reached),
+        ),
+        (f"harm <= {HARM_GOAL:.0%} of tasks", harm <= HARM_GOAL, format_share(ours.harm_end)),
         ("poisoned sessions 0", ours.poisoned == 0, str(ours.poisoned)),
         ("leaks 0", ours.leaks == 0, str(ours.leaks)),
         ("false claims kept 0", ours.false_kept == 0, str(ours.false_kept)),

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from whet.channels.markup import fenced
-from whet.channels.pieces import pieces
+from whet.channels.markup import code_block
+from whet.channels.pieces import split_message
 from whet.contract.channels import MessageButton, Outgoing
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.gateway.open_questions import DECISIONS, ChatQuestions, QuestionRoute
-from whet.question import QuestionText, Row, worded
+from whet.question import QuestionText, Row, build_question
 from whet.visible import visible
 
 _ROWS = 120  # rows of the text to be written; "Show all" shows the rest
@@ -39,9 +39,9 @@ class ChatPerson:
     `find` returns the route to a person who may decide; it is None if this person may.
     """
 
-    def __init__(self, asking: ChatQuestions, desk: QuestionRoute, name: str, find: Find | None) -> None:
-        self._asking = asking
-        self._desk = desk
+    def __init__(self, questions: ChatQuestions, route: QuestionRoute, name: str, find: Find | None) -> None:
+        self._asking = questions
+        self._desk = route
         self._name = name
         self._find = find
 
@@ -57,10 +57,10 @@ class ChatPerson:
         if route.room != self._desk.room:
             asks = f"{visible(self._name, 60)} asks: may I run this?"
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
-        question = worded(request)
+        question = build_question(request)
         reply_text = await self._ask(route, request, asks, question.folded(_ROWS))
         if reply_text == "all":
-            reply_text = await self._ask(route, request, asks, _whole(question))
+            reply_text = await self._ask(route, request, asks, _full_rows(question))
         answer, _, words = reply_text.partition("\n")
         if route.room != self._desk.room:
             decision = DECISIONS[_MARKS[answer]]
@@ -68,31 +68,31 @@ class ChatPerson:
         return Reply(_ANSWERS[answer], words=words).short if answer in _ANSWERS else None
 
     async def _ask(
-        self, desk: QuestionRoute, request: ApprovalRequest, asks: str, rows: tuple[Row, ...]
+        self, route: QuestionRoute, request: ApprovalRequest, asks: str, rows: tuple[Row, ...]
     ) -> str:
-        question = worded(request)
-        lines = [f"**{asks}** {question.title}", fenced("\n".join(row.text for row in rows))]
+        question = build_question(request)
+        lines = [f"**{asks}** {question.title}", code_block("\n".join(row.text for row in rows))]
         lines += [f"• {row.text}" for row in question.notes if row.kind == "reason"]
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
-        buttons += [_ALL] if rows != _whole(question) else []
+        buttons += [_ALL] if rows != _full_rows(question) else []
         if request.scopes:
             lasts = "This conversation and always" if request.grant else "This conversation"
             lines.append(f"{lasts}: `{visible(request.scopes[0].text, 200)}`")
         always = ", `always`" if request.grant else ""
         show = ", `show` (all of it)" if _ALL in buttons else ""
-        write = "Or write" if desk.limits.has_buttons else "Write"
+        write = "Or write" if route.limits.has_buttons else "Write"
         words = f"`once` or `yes`, `session`{always}, `no`{show}"
         lines.append(f"{write} {words}.")
-        texts = pieces("\n".join(lines), desk.limits.message_chars - _DECIDED_CHARS)
-        about = self._about(request)
-        return await self._asking.put(desk, texts, buttons, open_ended=False, about=about)
+        texts = split_message("\n".join(lines), route.limits.message_chars - _DECIDED_CHARS)
+        summary = self._about(request)
+        return await self._asking.put(route, texts, buttons, open_ended=False, summary=summary)
 
     def _about(self, request: ApprovalRequest) -> str:
         """Say in a few words what would run, and who asks for it."""
         first, _, more = request.subject.partition("\n")
         subject = f"`{visible(first, _ABOUT_CHARS)}`{' …' if more else ''}"
-        what = worded(request).title if request.changes else subject
-        return f"{what} (asked by {visible(self._name, 60)})"
+        action = build_question(request).title if request.changes else subject
+        return f"{action} (asked by {visible(self._name, 60)})"
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask the model's question. The answer is a button or the next message."""
@@ -102,12 +102,12 @@ class ChatPerson:
         lines = [visible(question)]
         if not self._desk.limits.has_buttons:
             lines += [f"• {button.label}" for button, _ in buttons]
-        texts = pieces("\n".join(lines), self._desk.limits.message_chars - _DECIDED_CHARS)
-        about = visible(question, _ABOUT_CHARS)
-        return await self._asking.put(self._desk, texts, buttons, open_ended=True, about=about)
+        texts = split_message("\n".join(lines), self._desk.limits.message_chars - _DECIDED_CHARS)
+        summary = visible(question, _ABOUT_CHARS)
+        return await self._asking.put(self._desk, texts, buttons, open_ended=True, summary=summary)
 
 
-def _whole(question: QuestionText) -> tuple[Row, ...]:
+def _full_rows(question: QuestionText) -> tuple[Row, ...]:
     """Return all rows of a question, folded if they are too long for a chat."""
     rows = question.body
     while sum(len(row.text) for row in rows) > _ALL_CHARS:

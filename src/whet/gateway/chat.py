@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whet.app.collected import CommandReply, command_for, remote_commands
-from whet.app.slash import SlashCommand, announced, parse
+from whet.app.collected import CommandReply, find_command, remote_commands
+from whet.app.slash import SlashCommand, announce, parse
 from whet.contract.channels import Incoming
 from whet.contract.errors import NotFound, WhetError
 from whet.gateway import outbox
@@ -55,21 +55,21 @@ class ChatCommands:
         except NotFound:
             return False
 
-    async def run(self, conversation: Conversation, name: str, rest: str) -> None:
+    async def run(self, conversation: Conversation, name: str, argument: str) -> None:
         """Run a command and post its output. Raises WhetError if it is refused."""
         person = await conversation.record.person()
         if person is None:
             return
         command = self._find(conversation, person, name)
         if (handler := self._own.get(command.name)) is not None:
-            await conversation.record.say(await handler(conversation, person, rest))
+            await conversation.record.say(await handler(conversation, person, argument))
             return
-        if command.name == "model" and rest and not person.approves:
+        if command.name == "model" and argument and not person.approves:
             raise WhetError("you may not change the model here")
         profile = conversation.parts.router.profile(person, conversation.record.place)
         if command.name == "inbox" and not (profile or person.approves):
             raise WhetError("this memory is somebody else's; only they decide on it")
-        await self._shared(conversation, person, command, (name, rest))
+        await self._shared(conversation, person, command, (name, argument))
 
     def _find(self, conversation: Conversation, person: ChatUser, name: str) -> SlashCommand[Any]:
         """Return a command. The owner's own prompt files are only for people who share the owner's memory."""
@@ -77,7 +77,7 @@ class ChatCommands:
         is_owners = not parts.router.profile(person, conversation.record.place)
         root = parts.services.home.root if is_owners else None
         # Telegram sends /start when a person opens a bot; it is answered with the list of commands.
-        return command_for(
+        return find_command(
             self._commands, "help" if name == "start" else name, root, parts.services.workspace
         )
 
@@ -91,8 +91,8 @@ class ChatCommands:
         argument = typed[1]
         parts, record = conversation.parts, conversation.record
         session_id = await record.session_id(person)
-        await announced(parts.services.plugins, command, typed, session_id)
-        learning = parts.services.learning.desk_of(parts.router.profile(person, record.place))
+        await announce(parts.services.plugins, command, typed, session_id)
+        learning = parts.services.learning.service_of(parts.router.profile(person, record.place))
         session = parts.hosted.opened(session_id) if conversation.is_running else None
         if session is not None:
             reply = CommandReply(parts.hosted, session, self._commands, learning, _COLUMNS)
@@ -110,45 +110,45 @@ class ChatCommands:
         for text in reply.sends:
             conversation.begin_with(text)
 
-    async def _stop(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
+    async def _stop(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
         ran, dropped = await conversation.stop()
         many = "message that waited was" if dropped == 1 else "messages that waited were"
         waited = f" {dropped} {many} dropped." if dropped else ""
         return f"{'Stopping.' if ran else 'Nothing was running.'}{waited}"
 
-    async def _missing(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
+    async def _missing(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
         count = await _show(conversation)
         return "That is all." if count else "Nothing is missing here."
 
-    async def _goal(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
-        return await _goal(conversation, person, rest)
+    async def _goal(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
+        return await _run_goal_command(conversation, person, argument)
 
-    async def _approve(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
-        name, way = conversation.parts.asking.split_name(_room(conversation), rest)
+    async def _approve(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
+        name, way = conversation.parts.asking.split_name(_room(conversation), argument)
         mark = _MARKS.get(way or "once")
         if mark is None:
             raise WhetError(f"{way!r} is no way to allow", hint="/approve once, session, always or show")
         return _decide(conversation, person, mark, name)
 
-    async def _deny(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
-        name, words = conversation.parts.asking.split_name(_room(conversation), rest)
+    async def _deny(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
+        name, words = conversation.parts.asking.split_name(_room(conversation), argument)
         return _decide(conversation, person, "n", name, words)
 
 
-async def _goal(conversation: Conversation, person: ChatUser, rest: str) -> str:
-    from whet.app.goal_queue import goal_of, queue_goal, stop_goal  # noqa: PLC0415 - few chats have goals
-    from whet.app.goal_words import parse_goal, told  # noqa: PLC0415 - the same
+async def _run_goal_command(conversation: Conversation, person: ChatUser, argument: str) -> str:
+    from whet.app.goal_queue import find_goal, queue_goal, stop_goal  # noqa: PLC0415 - few chats have goals
+    from whet.app.goal_words import parse_goal, result_text  # noqa: PLC0415 - the same
 
     services, location = conversation.parts.services, conversation.record.place
     if conversation.parts.router.profile(person, location) or not person.approves:
         raise WhetError("goals run with the owner's rights; only the owner begins them, alone with the bot")
-    if rest in ("", "show"):
-        _, report = await goal_of(services, "")
-        return told(report) if report is not None else "It waits for a worker."
-    if rest == "stop":
+    if argument in ("", "show"):
+        _, report = await find_goal(services, "")
+        return result_text(report) if report is not None else "It waits for a worker."
+    if argument == "stop":
         stopped = await stop_goal(services, "")
-        return told(stopped) if stopped is not None else "It was dropped before it began."
-    schedule = await queue_goal(services, parse_goal(rest), f"{location.channel}:{location.chat}")
+        return result_text(stopped) if stopped is not None else "It was dropped before it began."
+    schedule = await queue_goal(services, parse_goal(argument), f"{location.channel}:{location.chat}")
     return (
         f"A worker begins with {schedule.name}; you are told how it ends. /goal shows it, /goal stop ends it."
     )
@@ -157,7 +157,7 @@ async def _goal(conversation: Conversation, person: ChatUser, rest: str) -> str:
 async def _show(conversation: Conversation) -> int:
     parts, chat_id = conversation.parts, conversation.record.chat.id
     now_ms = parts.clock.unix_ms()
-    return await parts.database.append(lambda db: outbox.show(db, chat_id, now_ms))
+    return await parts.database.append(lambda db: outbox.resend_missing(db, chat_id, now_ms))
 
 
 def _decide(conversation: Conversation, person: ChatUser, mark: str, name: str, words: str = "") -> str:
@@ -173,5 +173,5 @@ def _is_table(text: str) -> bool:
     return text.count("\n") > 1 and "  " in text
 
 
-async def _never(chat: Any, rest: str) -> None:
+async def _never(chat: Any, argument: str) -> None:
     """Placeholder in the list of commands; the gateway runs its own handlers."""

@@ -12,7 +12,7 @@ import msgspec
 
 from whet.app.hosted import SessionHost
 from whet.app.services import Services
-from whet.channels.pieces import pieces
+from whet.channels.pieces import split_message
 from whet.clock import Clock
 from whet.config.schema import GatewaySettings
 from whet.contract.channels import Channel, ChatPlace, Outgoing
@@ -56,7 +56,7 @@ class ConversationRows:
     @classmethod
     async def load(cls, parts: ConversationParts, chat_id: int) -> ConversationRows:
         """Read a conversation. Raises StoreError."""
-        return cls(parts, parts.database.read_now(lambda db: chats.chat(db, chat_id)))
+        return cls(parts, parts.database.read_now(lambda db: chats.get_chat(db, chat_id)))
 
     @property
     def place(self) -> ChatPlace:
@@ -109,34 +109,36 @@ class ConversationRows:
 
     async def say(self, text: str) -> None:
         """Queue text to the person, split into as many messages as needed."""
-        await self.post([Outgoing(piece) for piece in pieces(text, self.channel.limits.message_chars)])
+        await self.post([Outgoing(piece) for piece in split_message(text, self.channel.limits.message_chars)])
 
     async def waiting(self) -> list[InRow]:
         """Return the waiting updates, oldest first."""
-        return self.parts.database.read_now(lambda db: chats.waiting(db, self.chat.id, MOST_WAITING))
+        return self.parts.database.read_now(lambda db: chats.list_waiting(db, self.chat.id, MOST_WAITING))
 
     async def mark(self, row: InRow, state: chats.InState) -> None:
         """Set an update's state; durable on return."""
-        await self.parts.database.append(lambda db: chats.mark(db, row.id, state))
+        await self.parts.database.append(lambda db: chats.set_update_state(db, row.id, state))
 
     async def cross_off(self, row: InRow | None) -> bool:
         """Mark the input of a turn that can't be run as done. Returns whether any of it was still open."""
 
         def work(connection: apsw.Connection) -> bool:
             waits = row is not None and chats.is_waiting(connection, row.id)
-            begun = chats.finish_begun(connection, self.chat.id)
+            begun = chats.finish_taken_updates(connection, self.chat.id)
             if row is not None:
-                chats.mark(connection, row.id, "dropped")
+                chats.set_update_state(connection, row.id, "dropped")
             return waits or begun
 
         return await self.parts.database.append(work)
 
-    def answer_in(self, connection: apsw.Connection, text: str, now_ms: int) -> None:
+    def queue_answer(self, connection: apsw.Connection, text: str, now_ms: int) -> None:
         """Queue an answer inside a transaction; its first message replaces the draft."""
-        messages = [Outgoing(piece) for piece in pieces(text, self.channel.limits.message_chars) if piece]
+        messages = [
+            Outgoing(piece) for piece in split_message(text, self.channel.limits.message_chars) if piece
+        ]
         if messages:
             messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
-        chats.post(connection, self.chat.id, _bodies(messages), now_ms)
+        chats.queue_messages(connection, self.chat.id, _bodies(messages), now_ms)
 
     def desk(self, chat: ChatRecord | None = None) -> QuestionRoute:
         """Return the route for questions in this conversation, or in another one."""
@@ -156,9 +158,9 @@ class ConversationRows:
 
         def find(connection: apsw.Connection) -> ChatRecord | None:
             users = [user for channel, user in approvers if location.is_group and channel == location.channel]
-            if any(chats.of_user(connection, location.channel, user, location.chat) for user in users):
+            if any(chats.find_user_chat(connection, location.channel, user, location.chat) for user in users):
                 return self.chat
-            records = (chats.of_user(connection, channel, user) for channel, user in approvers)
+            records = (chats.find_user_chat(connection, channel, user) for channel, user in approvers)
             return next((chat for chat in records if chat is not None), None)
 
         chat = await self.parts.database.read(find)
@@ -166,7 +168,9 @@ class ConversationRows:
 
     async def _post(self, messages: Sequence[Outgoing], chat_id: int) -> None:
         now_ms = self.parts.clock.unix_ms()
-        await self.parts.database.append(lambda db: chats.post(db, chat_id, _bodies(messages), now_ms))
+        await self.parts.database.append(
+            lambda db: chats.queue_messages(db, chat_id, _bodies(messages), now_ms)
+        )
         self.parts.deliveries.wake(chat_id)
 
 

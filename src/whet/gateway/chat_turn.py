@@ -20,7 +20,7 @@ from whet.gateway.router import ChatUser
 from whet.log import mask
 from whet.store import chats, news
 from whet.store.chats import InRow
-from whet.store.jobs import AtEnd, Queued
+from whet.store.jobs import AtEnd, QueuedJob
 from whet.store.transcript import TurnRecord
 
 log: logging.Logger = logging.getLogger("whet.gateway")
@@ -57,7 +57,7 @@ class ChatTurn:
             raise
         except WhetError as error:
             await record.cross_off(self._row)
-            await record.say(line_of(error))
+            await record.say(error_line(error))
         except Exception as error:  # the conversation's boundary: waiting messages are still processed
             log.error("conversation %d: a turn broke", record.chat.id, exc_info=error)
             if await record.cross_off(self._row):  # otherwise the turn's end has reported it
@@ -82,7 +82,7 @@ class ChatTurn:
                 notices.append(mask(event.text))
             draft.hear(event)
 
-        receipt = _receipt(record, self._row, begun=self._begin, told=profile, notices=notices)
+        receipt = _make_receipt(record, self._row, begun=self._begin, news_profile=profile, notices=notices)
         await record.parts.hosted.submit(
             session_id, text, images, emit=emit, person=chat_person, receipt=receipt
         )
@@ -96,49 +96,49 @@ async def steer(record: ConversationRows, row: InRow, text: str, images: Sequenc
     """Add a message to the running turn. If that turn has just answered, the answer is sent before the turn
     continues."""
     hosted, session_id = record.parts.hosted, record.chat.session_id
-    receipt = _receipt(record, row, steered=session_id)
+    receipt = _make_receipt(record, row, steered=session_id)
     await hosted.submit(session_id, text, images, emit=_ignore, busy="steer", receipt=receipt)
 
 
-def _receipt(
+def _make_receipt(
     record: ConversationRows,
     row: InRow | None,
     *,
     steered: str = "",
     begun: Callable[[], None] = no_begin,
-    told: str | None = None,
+    news_profile: str | None = None,
     notices: Sequence[str] = (),
 ) -> Receipt:
     """Say what is stored with a message; `steered` is the session whose running turn it is given to, `told`
     the profile whose news go out below the answer (None: nobody's), with the turn's `notices`."""
     now_ms = record.parts.clock.unix_ms()
 
-    def stored(connection: apsw.Connection) -> Sequence[Queued]:
+    def store_begin(connection: apsw.Connection) -> Sequence[QueuedJob]:
         if row is not None:
-            chats.mark(connection, row.id, "begun")
+            chats.set_update_state(connection, row.id, "begun")
         session = record.parts.hosted.opened(steered) if steered else None
         if session is not None and session.log.live.turn_number:
             last = session.log.messages[-1]
             if last.is_final:
-                record.answer_in(connection, last.text, now_ms)
+                record.queue_answer(connection, last.text, now_ms)
         return ()
 
-    def ended(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
+    def at_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
         now_ms = record.parts.clock.unix_ms()
 
-        def work(connection: apsw.Connection) -> Sequence[Queued]:
-            chats.finish_begun(connection, record.chat.id)
+        def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
+            chats.finish_taken_updates(connection, record.chat.id)
             below = "".join(f"\n\n_{line}_" for line in notices)
-            below += _done(connection, turn) + _learned(connection, told)
-            record.answer_in(connection, _answer(turn, reason, text) + below, now_ms)
+            below += _effects_line(connection, turn) + _lessons_line(connection, news_profile)
+            record.queue_answer(connection, _answer_text(turn, reason, text) + below, now_ms)
             return ()
 
         return work
 
-    return Receipt(stored, ended, begun)
+    return Receipt(store_begin, at_end, begun)
 
 
-def _answer(turn: TurnRecord, reason: EndReason, text: str) -> str:
+def _answer_text(turn: TurnRecord, reason: EndReason, text: str) -> str:
     """Return the text for a turn's end: its answer, and the reason if it did not end well."""
     if reason == "answered":
         return text or "(no answer)"
@@ -150,23 +150,23 @@ def _answer(turn: TurnRecord, reason: EndReason, text: str) -> str:
     return f"{text}\n\n⚠️ {why}".strip()
 
 
-def _done(connection: apsw.Connection, turn: TurnRecord) -> str:
+def _effects_line(connection: apsw.Connection, turn: TurnRecord) -> str:
     """Return the line on the effects of a turn's calls, for below the answer; empty if they had none."""
     if not turn.tool_calls:
         return ""
     from whet.store import facts, sessions  # noqa: PLC0415 - only after a turn with calls
 
-    done = facts.receipt(connection, sessions.key_of(connection, turn.session_id), turn.number)
+    done = facts.build_receipt(connection, sessions.key_of(connection, turn.session_id), turn.number)
     return f"\n\n{mask(done.line)}" if done is not None else ""
 
 
-def _learned(connection: apsw.Connection, profile: str | None) -> str:
+def _lessons_line(connection: apsw.Connection, profile: str | None) -> str:
     """Return the line on new lessons since the last report to this person, and mark them as reported."""
-    line = "" if profile is None else news.tell(connection, profile).line_with("/inbox", "/memory")
+    line = "" if profile is None else news.take_unread(connection, profile).line_with("/inbox", "/memory")
     return f"\n\n_{line}_" if line else ""
 
 
-def line_of(error: WhetError) -> str:
+def error_line(error: WhetError) -> str:
     """Format an error as one line for a person."""
     hint = f" ({error.hint})" if error.hint else ""
     return mask(f"{error.message}{hint}")

@@ -17,7 +17,7 @@ from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import ImagePart
 from whet.contract.texts import from_json
 from whet.gateway.chat_record import MOST_WAITING, ConversationParts, ConversationRows
-from whet.gateway.chat_turn import BROKE, ChatTurn, line_of, steer
+from whet.gateway.chat_turn import BROKE, ChatTurn, error_line, steer
 from whet.store import chats
 from whet.store.chats import InRow
 
@@ -45,7 +45,7 @@ class Conversations:
     async def recover(self) -> None:
         """Continue the work that an earlier process left, on the channels that still exist."""
         parts = self._parts
-        for chat_id, begun in await parts.database.read(lambda db: chats.open_chats(db, parts.channels)):
+        for chat_id, begun in await parts.database.read(lambda db: chats.list_open_chats(db, parts.channels)):
             self.nudge(chat_id, resume=begun)
         self._has_recovered = True
 
@@ -73,18 +73,18 @@ class Conversations:
             return not pending
         return True
 
-    async def _run(self, one: Conversation) -> None:
+    async def _run(self, conversation: Conversation) -> None:
         """Run a conversation until it is idle. If the store fails, try again later."""
         try:
             while True:
                 try:
-                    await one.work()
+                    await conversation.work()
                     return
                 except StoreError as error:
-                    log.warning("conversation %d waits: %s", one.chat_id, error.message)
+                    log.warning("conversation %d waits: %s", conversation.chat_id, error.message)
                     await asyncio.sleep(_AGAIN_S)
         finally:
-            self._at_work.pop(one.chat_id, None)
+            self._at_work.pop(conversation.chat_id, None)
 
 
 class CommandRunner(Protocol):
@@ -98,7 +98,7 @@ class CommandRunner(Protocol):
         """Whether a command waits for a turn's end. An unknown command is answered at once."""
         ...
 
-    async def run(self, conversation: Conversation, name: str, rest: str) -> None:
+    async def run(self, conversation: Conversation, name: str, argument: str) -> None:
         """Run a command and post its output. Raises WhetError if it is refused."""
         ...
 
@@ -132,7 +132,7 @@ class Conversation:
         """Process waiting updates until there are none and no turn runs."""
         self.record = await ConversationRows.load(self.parts, self.chat_id)
         if self._resume is None:  # resume an unfinished turn before new input can reach it
-            self._resume = self.parts.database.read_now(lambda db: chats.is_begun(db, self.chat_id))
+            self._resume = self.parts.database.read_now(lambda db: chats.has_begun_turn(db, self.chat_id))
         if self._resume:
             self._resume = False
             if not await self._has_words():  # else they join the unfinished turn, before its open calls
@@ -160,7 +160,7 @@ class Conversation:
                 ran = self._turn.cancel()
             await asyncio.wait({self._turn})
         dropped = await self.parts.database.append(
-            lambda db: chats.drop_waiting(db, self.chat_id, max(waiting_ids, default=0) + 1)
+            lambda db: chats.drop_waiting_updates(db, self.chat_id, max(waiting_ids, default=0) + 1)
         )
         return ran, dropped
 
@@ -257,8 +257,8 @@ class Conversation:
 
     async def _answered(self, row: InRow, text: str) -> bool:
         """Take a message as the answer to an open question of the room, and say what was decided."""
-        place, asking = self.record.place, self.parts.asking
-        room = (place.channel, place.chat)
+        location, asking = self.record.place, self.parts.asking
+        room = (location.channel, location.chat)
         if not asking.is_waiting(room):
             return False
         person = await self.record.person()
@@ -281,13 +281,13 @@ class Conversation:
         """Whether the turn has started to run, and so can receive a message."""
         return self.parts.hosted.is_running(self.record.chat.session_id)
 
-    async def _command(self, name: str, rest: str) -> None:
+    async def _command(self, name: str, argument: str) -> None:
         try:
-            await self._commands.run(self, name, rest)
+            await self._commands.run(self, name, argument)
         except StoreError:
             raise
         except WhetError as error:
-            await self.record.say(line_of(error))
+            await self.record.say(error_line(error))
         except Exception as error:  # as for a turn
             log.error("conversation %d: /%s broke", self.chat_id, name, exc_info=error)
             await self.record.say(f"⚠️ {BROKE}")

@@ -58,14 +58,14 @@ class Deliveries:
         database: StateDatabase,
         clock: Clock,
         channels: Mapping[str, Channel],
-        settled: Callable[[int], Awaitable[None]],
+        wait_for_draft: Callable[[int], Awaitable[None]],
         waits: DeliveryWaits = USUAL,
     ) -> None:
         self._waits = waits
         self._database = database
         self._clock = clock
         self._channels = channels
-        self._settled = settled
+        self._settled = wait_for_draft
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._again: set[int] = set()
         self._slots = {name: asyncio.Semaphore(_AT_ONCE) for name in channels}
@@ -79,21 +79,21 @@ class Deliveries:
 
         def work(connection: apsw.Connection) -> None:
             for name, channel in self._channels.items():
-                chats.unknown_drafts(connection, name)
-                for row in chats.sort_out(connection, name):
-                    message = _since(row, row.run_after_ms)
+                chats.clear_unknown_drafts(connection, name)
+                for row in chats.list_unfinished_sends(connection, name):
+                    message = _with_since(row, row.run_after_ms)
                     is_recent = now_ms - message.since_ms < channel.limits.idempotent_s * 1000
                     edits = message.edits
                     if edits == DRAFT:  # an edit if the draft is known, otherwise a message of its own
-                        edits = chats.chat(connection, row.chat).draft
+                        edits = chats.get_chat(connection, row.chat).draft
                     repeatable = is_recent or bool(edits) or outbox.is_notice(message)
                     state = "queued" if repeatable else "unknown"
-                    chats.rewrite_out(connection, row.id, _written(message))
+                    chats.replace_message_body(connection, row.id, _encode_message(message))
                     chats.end_sending(connection, row.id, state, error="the gateway stopped while sending it")
                     # the platform did not refuse it, so no longer wait is due
-                    chats.forget_try(connection, row.id)
+                    chats.uncount_attempt(connection, row.id)
                     if not repeatable:
-                        outbox.tell(connection, row.chat, now_ms)
+                        outbox.queue_notice(connection, row.chat, now_ms)
                     log.warning("message %d was cut off while being sent: %s", row.id, state)
 
         await self._database.append(work)
@@ -103,7 +103,7 @@ class Deliveries:
         while True:
             with suppress(StoreError):
                 for name in self._channels:
-                    rows = await self._database.read(lambda db, name=name: chats.due(db, name))
+                    rows = await self._database.read(lambda db, name=name: chats.list_due(db, name))
                     for row in rows:
                         self.wake(row.chat)
             await asyncio.sleep(self._waits.sweep_s)
@@ -122,7 +122,7 @@ class Deliveries:
         for wait_s in itertools.chain((0.0, 0.0), itertools.repeat(self._waits.sweep_s)):
             while (task := self._tasks.get(chat_id)) is not None:
                 await asyncio.wait({task})
-            if not self._database.read_now(lambda db: chats.has_out(db, chat_id)):
+            if not self._database.read_now(lambda db: chats.has_unsent(db, chat_id)):
                 return
             await asyncio.sleep(wait_s)
             self.wake(chat_id)
@@ -153,7 +153,7 @@ class Deliveries:
             await self._wait_until(row.run_after_ms / 1000 - self._clock.unix_ms() / 1000, name)
             async with self._slots[name]:
                 await self._send(channel, chat, row)
-            row = self._database.read_now(lambda db: chats.next_out(db, name, chat_id))
+            row = self._database.read_now(lambda db: chats.next_message(db, name, chat_id))
 
     async def _wait_until(self, wait_s: float, name: str) -> None:
         pause_s = self._paused_until_s[name] - self._clock.monotonic_s()
@@ -165,7 +165,7 @@ class Deliveries:
         message = _read(row)
         if is_draft := message.edits == DRAFT:
             await self._settled(chat.id)
-            draft = self._database.read_now(lambda db: chats.chat(db, chat.id)).draft
+            draft = self._database.read_now(lambda db: chats.get_chat(db, chat.id)).draft
             message = msgspec.structs.replace(message, edits=draft if draft != chats.SENDING else "")
         now_ms = self._clock.unix_ms()
         is_late = now_ms - message.since_ms >= channel.limits.idempotent_s * 1000
@@ -175,7 +175,7 @@ class Deliveries:
         await self._database.append(lambda db: chats.begin_sending(db, row.id, now_ms))
         try:
             if message.edits and not await self._edited(channel, chat, message):
-                message = await self._unbound(chat, row, message)
+                message = await self._detach(chat, row, message)
             # Row ids are reused after old rows are dropped or in a new home; together with the time they are
             # unique.
             ref = message.edits or await channel.send(chat.place, message, f"{row.at_ms:x}-{row.id}")
@@ -201,14 +201,14 @@ class Deliveries:
             return False
         return True
 
-    async def _unbound(self, chat: ChatRecord, row: OutRow, message: Outgoing) -> Outgoing:
+    async def _detach(self, chat: ChatRecord, row: OutRow, message: Outgoing) -> Outgoing:
         """Make a message independent of the one it would edit. From here on a repetition would be a second
         message."""
         is_draft = _read(row).edits == DRAFT
         message = msgspec.structs.replace(message, edits="", since_ms=0)
 
         def work(connection: apsw.Connection) -> None:
-            chats.rewrite_out(connection, row.id, _written(message))
+            chats.replace_message_body(connection, row.id, _encode_message(message))
             if is_draft:
                 chats.set_draft(connection, chat.id, "")
 
@@ -248,11 +248,11 @@ class Deliveries:
         def work(connection: apsw.Connection) -> None:
             if since_ms:
                 # its present state: it may no longer edit another message
-                now = chats.out(connection, row.id)
-                chats.rewrite_out(connection, row.id, _written(_since(now, since_ms)))
+                now = chats.get_message(connection, row.id)
+                chats.replace_message_body(connection, row.id, _encode_message(_with_since(now, since_ms)))
             chats.end_sending(connection, row.id, "queued", error=error.reason, again_ms=again_ms)
             if not is_try:
-                chats.forget_try(connection, row.id)
+                chats.uncount_attempt(connection, row.id)
 
         await self._database.append(work)
 
@@ -276,7 +276,7 @@ class Deliveries:
             chats.end_sending(connection, row.id, state, error=error)
             message = _read(row)
             if not outbox.is_notice(message):
-                outbox.tell(connection, row.chat, self._clock.unix_ms())
+                outbox.queue_notice(connection, row.chat, self._clock.unix_ms())
             if message.edits == DRAFT:
                 chats.set_draft(connection, row.chat, "")
 
@@ -290,19 +290,19 @@ def silence_s(times: int, longest_s: float) -> float:
 
 
 def _first_out(connection: apsw.Connection, chat_id: int) -> tuple[ChatRecord, OutRow | None]:
-    chat = chats.chat(connection, chat_id)
-    return chat, chats.next_out(connection, chat.place.channel, chat_id)
+    chat = chats.get_chat(connection, chat_id)
+    return chat, chats.next_message(connection, chat.place.channel, chat_id)
 
 
 def _read(row: OutRow) -> Outgoing:
     return from_json(row.body, Outgoing)
 
 
-def _since(row: OutRow, since_ms: int) -> Outgoing:
+def _with_since(row: OutRow, since_ms: int) -> Outgoing:
     """Return a message that may have arrived at this time, or at the earlier time that it already has."""
     message = _read(row)
     return message if message.since_ms else msgspec.structs.replace(message, since_ms=since_ms)
 
 
-def _written(message: Outgoing) -> str:
+def _encode_message(message: Outgoing) -> str:
     return msgspec.json.encode(message).decode()

@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from whet.channels.pieces import pieces
+from whet.channels.pieces import split_message
 from whet.contract.channels import Channel, Outgoing, SendFailed
 from whet.contract.errors import StoreError
 from whet.contract.events import Event, StreamRestarted, TextDelta, ToolStarted
@@ -130,7 +130,7 @@ class MessageDraft:
                 return ""
             self.is_shown: bool = True
             # No other messages wait, so a stored draft is this turn's from before a restart.
-            ref = self._database.read_now(lambda db: chats.chat(db, self.chat.id)).draft
+            ref = self._database.read_now(lambda db: chats.get_chat(db, self.chat.id)).draft
         if ref and ref != chats.SENDING:
             await self._channel.edit(self.chat.place, ref, message)
             return ref
@@ -168,7 +168,7 @@ class MessageDraft:
         if len(self._text) < _LEAST_CHARS:
             return ""
         room = self._channel.limits.message_chars - len(MARK) - 40
-        return pieces(self._text, room)[0] + MARK
+        return split_message(self._text, room)[0] + MARK
 
     async def _stops_within(self, seconds: float) -> bool:
         try:

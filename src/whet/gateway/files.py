@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from whet.app.received import MOST_IMAGE_BYTES, image_type, save_received
+from whet.app.received import MOST_IMAGE_BYTES, image_type, save_attachment
 from whet.contract.channels import Channel, FileBounds, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.messages import ImagePart
@@ -52,7 +52,7 @@ class ChatFiles:
             display_name = visible(file.name, 80).replace("\n", " ") or "a file without a name"
             try:
                 data = await self._fetch(channel, file)
-                path = await asyncio.to_thread(save_received, self.workspace(profile), file.name, data)
+                path = await asyncio.to_thread(save_attachment, self.workspace(profile), file.name, data)
             except (SendFailed, WhetError, OSError) as error:
                 lines.append(f"[{display_name!r} was sent and could not be taken: {_why(error)}]")
                 continue
@@ -69,7 +69,7 @@ class ChatFiles:
         return await channel.fetch(file, self._most_bytes)
 
 
-def outgoing(workspace: Path, path: str, most_bytes: int) -> Path:
+def find_sendable_file(workspace: Path, path: str, most_bytes: int) -> Path:
     """Return the path of a file that may be sent: a regular file inside the workspace. Raises WhetError."""
     full = Path(os.path.realpath(workspace / path))
     root = Path(os.path.realpath(workspace))
@@ -98,7 +98,7 @@ def send_file_tool(post: Post, most_bytes: int) -> Tool:
     async def send_file(ctx: ToolContext, path: Annotated[str, "in the workspace"], caption: str = "") -> str:
         """Send a file of the workspace to the person."""
         try:
-            full = outgoing(ctx.workspace, path, most_bytes)
+            full = find_sendable_file(ctx.workspace, path, most_bytes)
         except WhetError as error:
             raise BadInput(error.message, hint=error.hint) from None
         bounds = FileBounds(os.path.realpath(ctx.workspace), most_bytes)

@@ -24,7 +24,7 @@ from whet.store import chats
 from whet.visible import visible
 
 log: logging.Logger = logging.getLogger("whet.gateway")
-Passed = Callable[[list[Incoming]], Awaitable[list[Incoming]]]
+UpdateFilter = Callable[[list[Incoming]], Awaitable[list[Incoming]]]
 _EDITED = "An edited message is read only while it waits; that one was read already. Send it again."
 
 
@@ -32,11 +32,14 @@ class UpdateIntake:
     """Takes the updates of every channel. The filter returns the new updates that plugins let through."""
 
     def __init__(
-        self, parts: ConversationParts, conversations: Conversations, passed: Passed | None = None
+        self,
+        parts: ConversationParts,
+        conversations: Conversations,
+        update_filter: UpdateFilter | None = None,
     ) -> None:
         self._parts = parts
         self._conversations = conversations
-        self._passed = passed
+        self._passed = update_filter
         self.heard: asyncio.Event = asyncio.Event()
         """Set once something came in."""
 
@@ -69,7 +72,9 @@ class UpdateIntake:
             (
                 incoming,
                 (
-                    0 if is_known else parts.router.floods(incoming.place, incoming.at_s or now_ms / 1000),
+                    0
+                    if is_known
+                    else parts.router.over_rate_limit(incoming.place, incoming.at_s or now_ms / 1000),
                     new_code(),
                 ),
             )
@@ -93,12 +98,12 @@ class UpdateIntake:
         if router.person(connection, update.place) is None:
             if update.verb != "message" or not router.offer(connection, update, code, now_ms):
                 return 0, "ignored"
-            chat_id = chats.chat_at(connection, update.place).id
+            chat_id = chats.get_or_create_chat(connection, update.place).id
             return self._tell(connection, chat_id, _offer_text(code), now_ms), "offered"
         if chats.is_received(connection, update.place.channel, update.update_id):
             return 0, "known"
         if over:
-            chat_id = chats.chat_at(connection, update.place).id
+            chat_id = chats.get_or_create_chat(connection, update.place).id
             if over > 1:
                 return 0, "flooded"
             text = (
@@ -107,26 +112,26 @@ class UpdateIntake:
             return self._tell(connection, chat_id, f"{text} This one was not.", now_ms), "flooded"
         if update.verb == "edit":
             return self._edited(connection, update, now_ms), "known"
-        row = chats.receive(
+        row = chats.add_update(
             connection, update.place, update.update_id, msgspec.json.encode(update).decode(), now_ms
         )
-        return chats.chat_at(connection, update.place).id, "known" if row is None else "taken"
+        return chats.get_or_create_chat(connection, update.place).id, "known" if row is None else "taken"
 
     def _edited(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> int:
         """Replace the text of an edited message that still waits. If it was already read, post a message that
         says so."""
-        chat_id = chats.chat_at(connection, update.place).id
+        chat_id = chats.get_or_create_chat(connection, update.place).id
         body = msgspec.json.encode(msgspec.structs.replace(update, verb="message")).decode()
-        row = chats.receive(connection, update.place, update.update_id, body, now_ms)
+        row = chats.add_update(connection, update.place, update.update_id, body, now_ms)
         if row is not None:
-            chats.mark(connection, row, "done")  # stored only so that it counts once
-        waits = chats.replace_waiting(connection, chat_id, update.ref, body if update.text else "")
+            chats.set_update_state(connection, row, "done")  # stored only so that it counts once
+        waits = chats.replace_waiting_update(connection, chat_id, update.ref, body if update.text else "")
         if not waits and update.text:
             return self._tell(connection, chat_id, _EDITED, now_ms)
         return 0
 
     def _tell(self, connection: apsw.Connection, chat_id: int, text: str, now_ms: int) -> int:
-        chats.post(connection, chat_id, [msgspec.json.encode(Outgoing(text)).decode()], now_ms)
+        chats.queue_messages(connection, chat_id, [msgspec.json.encode(Outgoing(text)).decode()], now_ms)
         return chat_id
 
     async def _close(self, chat_id: int, ref: str, text: str) -> None:
@@ -134,7 +139,7 @@ class UpdateIntake:
         message of its own if `ref` is empty."""
         body = msgspec.json.encode(Outgoing(text, edits=ref)).decode()
         now_ms = self._parts.clock.unix_ms()
-        await self._parts.database.append(lambda db: chats.post(db, chat_id, [body], now_ms))
+        await self._parts.database.append(lambda db: chats.queue_messages(db, chat_id, [body], now_ms))
         self._parts.deliveries.wake(chat_id)
 
     async def _show_missing(self, press: Incoming) -> None:
@@ -145,8 +150,8 @@ class UpdateIntake:
         def work(connection: apsw.Connection) -> tuple[int, int]:
             if parts.router.person(connection, press.place) is None:
                 return 0, 0
-            chat_id = chats.chat_at(connection, press.place).id
-            return chat_id, outbox.show(connection, chat_id, now_ms)
+            chat_id = chats.get_or_create_chat(connection, press.place).id
+            return chat_id, outbox.resend_missing(connection, chat_id, now_ms)
 
         chat_id, count = await parts.database.append(work)
         if count:
@@ -162,10 +167,10 @@ class UpdateIntake:
             await self._show_missing(update)
             return
         chat_id, question_text = parts.asking.chat_of(update.text), parts.asking.shown(update.text)
-        about = parts.asking.about(update.text)
+        summary = parts.asking.about(update.text)
 
         def read(connection: apsw.Connection) -> tuple[ChatPlace, ChatUser | None]:
-            there = chats.chat(connection, chat_id).place if chat_id else location
+            there = chats.get_chat(connection, chat_id).place if chat_id else location
             return there, parts.router.person(connection, location)
 
         there, person = await parts.database.read(read)
@@ -173,15 +178,15 @@ class UpdateIntake:
         if person is None:
             text = REFUSED
         elif (there.channel, there.chat) == (location.channel, location.chat):
-            own = there.user == location.user
-            text = parts.asking.pressed(chat_id, update.text, may=person.approves, own=own)
+            is_own = there.user == location.user
+            text = parts.asking.handle_press(chat_id, update.text, may=person.approves, is_own=is_own)
         channel = parts.channels[location.channel]
         if question_text and parts.asking.is_decided(update.text):
             by = visible(update.user_name, 60)
             if update.ref and channel.limits.can_edit:
                 await self._close(chat_id, update.ref, f"{question_text}\n\n**{text}** {by}")
             else:
-                await self._close(chat_id, "", " ".join(filter(None, (f"**{text}**", by, about))))
+                await self._close(chat_id, "", " ".join(filter(None, (f"**{text}**", by, summary))))
         with suppress(SendFailed):  # it is decided even if this notice fails
             await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)

@@ -73,11 +73,11 @@ class _Question:
     """A question that waits. `name` names it in words, `about` sums it up, `answers` has what each button
     stands for. An `open_ended` one takes any words. Words that came before it was posted can't answer it."""
 
-    def __init__(self, route: QuestionRoute, name: str, about: str, *, open_ended: bool) -> None:
+    def __init__(self, route: QuestionRoute, name: str, summary: str, *, open_ended: bool) -> None:
         self.chat_id = route.chat_id
         self.room = route.room
         self.name = name
-        self.about = about
+        self.about = summary
         self.open_ended = open_ended
         self.options = _LABELLED_OPTIONS if route.limits.has_buttons else _OPTIONS
         self.text = ""
@@ -91,7 +91,7 @@ class _Question:
         return not read_line(text, self.options).words
 
     @property
-    def ways(self) -> str:
+    def answer_hint(self) -> str:
         """Say how this question is answered by its name."""
         return f"`{self.name} ...`" if self.open_ended else f"`/approve {self.name}` or `/deny {self.name}`"
 
@@ -126,7 +126,7 @@ class ChatQuestions:
         """Whether a question is open in a room."""
         return bool(self._waiting(room))
 
-    def pressed(self, chat_id: int, data: str, *, may: bool, own: bool = False) -> str:
+    def handle_press(self, chat_id: int, data: str, *, may: bool, is_own: bool = False) -> str:
         """Take a press and say what came of it. `may`: whoever pressed has the right to approve; `own`: the
         turn that asks is theirs."""
         word, _, mark = data.partition(":")
@@ -135,7 +135,7 @@ class ChatQuestions:
             return OVER
         if mark not in question.answers:
             return OVER
-        if not may and not (own and question.open_ended):
+        if not may and not (is_own and question.open_ended):
             return REFUSED
         question.answer.set_result(question.answers[mark])
         return f"Noted: {question.answers[mark]}." if question.open_ended else f"{DECISIONS[mark]}."
@@ -143,23 +143,23 @@ class ChatQuestions:
     def split_name(self, room: tuple[str, str], text: str) -> tuple[str, str]:
         """Split text into the name of an open question of the room and the rest; the name is empty if the
         text does not begin with one."""
-        first, _, rest = text.strip().partition(" ")
+        first, _, answer_text = text.strip().partition(" ")
         is_name = any(question.name == first.lower().rstrip(":") for question in self._waiting(room))
-        return (first.lower().rstrip(":"), rest.strip()) if is_name else ("", text.strip())
+        return (first.lower().rstrip(":"), answer_text.strip()) if is_name else ("", text.strip())
 
     def decide(self, room: tuple[str, str], mark: str, *, may: bool, name: str = "", words: str = "") -> str:
         """Decide the permission that waits in a room, by a command; `name` says which one if several wait,
         `words` why it is a no."""
-        found = [question for question in self._waiting(room) if not question.open_ended]
+        questions = [question for question in self._waiting(room) if not question.open_ended]
         if name:
-            found = [question for question in found if question.name == name]
-        if not found:
+            questions = [question for question in questions if question.name == name]
+        if not questions:
             return NOTHING
         if not may:
             return REFUSED
-        if len(found) > 1:
-            return _which(found)
-        return _settle(found[0], mark, words) if found[0].is_posted else NOTHING
+        if len(questions) > 1:
+            return _choice_text(questions)
+        return _settle(questions[0], mark, words) if questions[0].is_posted else NOTHING
 
     def typed(
         self,
@@ -175,16 +175,20 @@ class ChatQuestions:
         question is answered, so that a stopped turn asks the model nothing more."""
         if not text.strip():
             return None
-        name, rest = self.split_name(room, text)
-        waiting = self._waiting(room)
+        name, answer_text = self.split_name(room, text)
+        open_questions = self._waiting(room)
         if name:
-            question = next(one for one in waiting if one.name == name)
+            question = next(one for one in open_questions if one.name == name)
             if not may and not (question.open_ended and question.chat_id == chat_id):
                 return ChatReply(REFUSED)
-            return _taken(question, rest, stop) if rest else ChatReply(_which([question]))
-        found = [
+            return (
+                _answer_in_words(question, answer_text, stop)
+                if answer_text
+                else ChatReply(_choice_text([question]))
+            )
+        candidates = [
             question
-            for question in waiting
+            for question in open_questions
             if (
                 question.open_ended or may
                 if question.chat_id == chat_id
@@ -192,9 +196,9 @@ class ChatQuestions:
             )
             and (question.chat_id == chat_id or not question.open_ended)
         ]
-        if len(found) > 1:
-            return ChatReply(_which(found))
-        return _taken(found[0], text, stop) if found and found[0].is_posted else None
+        if len(candidates) > 1:
+            return ChatReply(_choice_text(candidates))
+        return _answer_in_words(candidates[0], text, stop) if candidates and candidates[0].is_posted else None
 
     async def put(
         self,
@@ -203,19 +207,19 @@ class ChatQuestions:
         buttons: Sequence[tuple[MessageButton, str]],
         *,
         open_ended: bool,
-        about: str = "",
+        summary: str = "",
     ) -> str:
         """Put a question and wait for its answer, however long. Each button comes with what it stands for;
         they are under the last of the messages that the question takes."""
         word = secrets.token_urlsafe(9)
-        question = self._open[word] = _Question(route, self._new_name(), about, open_ended=open_ended)
+        question = self._open[word] = _Question(route, self._new_name(), summary, open_ended=open_ended)
         question.text = texts[-1]
         question.answers = {button.data: stands_for for button, stands_for in buttons}
-        shown = tuple(
+        bound_buttons = tuple(
             MessageButton(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons
         )
         try:
-            await route.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], shown)])
+            await route.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], bound_buttons)])
             question.is_posted = True
             answer = await question.answer
             return f"{answer}\n{question.words}" if question.words else answer
@@ -234,7 +238,7 @@ class ChatQuestions:
                 return name
 
 
-def _taken(question: _Question, text: str, stop: Callable[[], object]) -> ChatReply:
+def _answer_in_words(question: _Question, text: str, stop: Callable[[], object]) -> ChatReply:
     """Answer a question with words."""
     if question.open_ended:
         question.answer.set_result(text)
@@ -255,8 +259,8 @@ def _settle(question: _Question, mark: str, words: str) -> str:
     return f"{DECISIONS[mark]}: {question.about}" if question.about else f"{DECISIONS[mark]}."
 
 
-def _which(questions: Sequence[_Question]) -> str:
+def _choice_text(questions: Sequence[_Question]) -> str:
     """Ask which question is meant, with the way to answer each."""
     count = len(questions)
     head = f"{count} questions are open here. Say which one:" if count > 1 else "Answer with:"
-    return "\n".join([head, *(f"• {question.ways} — {question.about}" for question in questions)])
+    return "\n".join([head, *(f"• {question.answer_hint} — {question.about}" for question in questions)])

@@ -27,18 +27,18 @@ def is_notice(message: Outgoing) -> bool:
     return any(button.data == SHOW for button in message.buttons)
 
 
-def tell(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
+def queue_notice(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
     """Notify a conversation that messages may be missing, once for all of them."""
-    rows = chats.out_in(connection, ("queued", "sending"), chat_id)
+    rows = chats.list_messages(connection, ("queued", "sending"), chat_id)
     if not any(is_notice(from_json(row.body, Outgoing)) for row in rows):
         notice = Outgoing(NOTICE, (MessageButton("Show", SHOW),))
-        chats.post(connection, chat_id, [msgspec.json.encode(notice).decode()], now_ms)
+        chats.queue_messages(connection, chat_id, [msgspec.json.encode(notice).decode()], now_ms)
 
 
-def show(connection: apsw.Connection, chat_id: int, now_ms: int) -> int:
+def resend_missing(connection: apsw.Connection, chat_id: int, now_ms: int) -> int:
     """Send again the messages of a conversation that may be missing or were given up, in order. Returns their
     number."""
-    return resend(connection, chats.out_in(connection, ("unknown", "failed"), chat_id), now_ms)
+    return resend(connection, chats.list_messages(connection, ("unknown", "failed"), chat_id), now_ms)
 
 
 def resend(connection: apsw.Connection, rows: Sequence[OutRow], now_ms: int) -> int:
@@ -47,6 +47,6 @@ def resend(connection: apsw.Connection, rows: Sequence[OutRow], now_ms: int) -> 
         message = from_json(row.body, Outgoing)
         if not is_notice(message):
             again = msgspec.structs.replace(message, edits="", since_ms=0)
-            chats.post(connection, row.chat, [msgspec.json.encode(again).decode()], now_ms)
+            chats.queue_messages(connection, row.chat, [msgspec.json.encode(again).decode()], now_ms)
         chats.end_sending(connection, row.id, "sent")
     return len(rows)

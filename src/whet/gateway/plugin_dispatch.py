@@ -50,9 +50,9 @@ class HookedIntake:
             if self._parts.router.person(connection, update.place) is None:
                 return
             body = msgspec.json.encode(update).decode()
-            row = chats.receive(connection, update.place, update.update_id, body, now_ms)
+            row = chats.add_update(connection, update.place, update.update_id, body, now_ms)
             if row is not None:
-                chats.mark(connection, row, "done")
+                chats.set_update_state(connection, row, "done")
 
         await self._parts.database.append(work)
 
@@ -61,9 +61,9 @@ class HookedIntake:
         now_ms = self._parts.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> int:
-            chat_record = chats.at(connection, channel, chat)
+            chat_record = chats.find_platform_chat(connection, channel, chat)
             if chat_record is not None:
-                chats.post(connection, chat_record.id, [body], now_ms)
+                chats.queue_messages(connection, chat_record.id, [body], now_ms)
             return chat_record.id if chat_record is not None else 0
 
         chat_id = await self._parts.database.append(work)
@@ -72,5 +72,5 @@ class HookedIntake:
         return "" if chat_id else f"nobody has talked to this gateway in {chat} of {channel}"
 
     def _session_of(self, channel: str, chat: str) -> str:
-        chat_record = self._parts.database.read_now(lambda db: chats.at(db, channel, chat))
+        chat_record = self._parts.database.read_now(lambda db: chats.find_platform_chat(db, channel, chat))
         return chat_record.session_id if chat_record is not None else ""

@@ -53,15 +53,15 @@ class Router:
             person = ChatUser(name, "" if text.owner else name, text.approves or text.owner)
             self._people |= {key: person for key in ids_of(text.ids).items()}
 
-    def listed(self, place: ChatPlace) -> ChatUser | None:
+    def listed(self, location: ChatPlace) -> ChatUser | None:
         """Return the person of a chat if the gateway's file lists them, or None."""
-        return self._people.get((self._channels[place.channel].kind, place.user))
+        return self._people.get((self._channels[location.channel].kind, location.user))
 
-    def person(self, connection: apsw.Connection, place: ChatPlace) -> ChatUser | None:
+    def person(self, connection: apsw.Connection, location: ChatPlace) -> ChatUser | None:
         """Return the person of a chat, or None for a stranger."""
-        user = self.listed(place)
-        if user is None and paired.is_paired(connection, place.channel, place.user):
-            user = ChatUser(place.user, _slug(f"{place.channel}-{place.user}"))
+        user = self.listed(location)
+        if user is None and paired.is_paired(connection, location.channel, location.user):
+            user = ChatUser(location.user, _slug(f"{location.channel}-{location.user}"))
         return user
 
     def approvers(self, channel: str) -> list[tuple[str, str]]:
@@ -74,16 +74,16 @@ class Router:
             if person.approves and kind == self._channels[name].kind
         ]
 
-    def profile(self, person: ChatUser, place: ChatPlace) -> str:
+    def profile(self, person: ChatUser, location: ChatPlace) -> str:
         """Return the profile whose memory a conversation uses. A group has its own, because others can read
         it."""
-        if not place.is_group:
+        if not location.is_group:
             return person.profile
-        return _slug(f"{person.profile or 'owner'}.{place.channel}{place.chat}")
+        return _slug(f"{person.profile or 'owner'}.{location.channel}{location.chat}")
 
-    def floods(self, place: ChatPlace, now_s: float) -> int:
+    def over_rate_limit(self, location: ChatPlace, now_s: float) -> int:
         """Count a person's message or edit. Returns by how many they are over the limit of a minute."""
-        key = (place.channel, place.user)
+        key = (location.channel, location.user)
         times = self._recent.setdefault(key, deque())
         self._recent.move_to_end(key)
         while len(self._recent) > _MOST_PEOPLE:
@@ -107,11 +107,11 @@ class Router:
         location = update.place
         if location.is_group or not self._channels[location.channel].pairing:
             return False
-        chat = chats.chat_at(connection, location)
+        chat = chats.get_or_create_chat(connection, location)
         pairing = PairingRequest(
             location.channel, location.user, update.user_name[:100], now_ms, now_ms + CODE_S * 1000
         )
-        return paired.offer(connection, pairing, chat.id, code)
+        return paired.store_code(connection, pairing, chat.id, code)
 
 
 def new_code() -> str:

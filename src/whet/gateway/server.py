@@ -20,8 +20,8 @@ import msgspec
 
 from whet.app.build import App
 from whet.app.hosted import SessionHost
-from whet.app.people import Switchboard
-from whet.app.upkeep import kept_small
+from whet.app.people import PersonRouter
+from whet.app.upkeep import limit_memory
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.channels import Channel, Outgoing, SendFailed, Verb
@@ -32,7 +32,7 @@ from whet.gateway.conversations import CommandRunner, Conversations
 from whet.gateway.deliveries import Deliveries
 from whet.gateway.drafts import Drafts
 from whet.gateway.files import ChatFiles, send_file_tool
-from whet.gateway.intake import Passed, UpdateIntake
+from whet.gateway.intake import UpdateFilter, UpdateIntake
 from whet.gateway.lock import TokenLock
 from whet.gateway.open_questions import ChatQuestions
 from whet.gateway.router import Router
@@ -60,32 +60,38 @@ class StoredMemo:
 
     async def get(self, name: str = "") -> str:
         """Return a value; empty at first."""
-        return await self._database.read(lambda db: chats.cursor(db, self._channel, name))
+        return await self._database.read(lambda db: chats.read_position(db, self._channel, name))
 
     async def all(self) -> dict[str, str]:
         """Return all values by name."""
-        return await self._database.read(lambda db: chats.cursors(db, self._channel))
+        return await self._database.read(lambda db: chats.read_positions(db, self._channel))
 
     async def set(self, value: str, name: str = "") -> None:
         """Store a value; durable on return."""
-        await self._database.append(lambda db: chats.set_cursor(db, self._channel, value, name))
+        await self._database.append(lambda db: chats.set_position(db, self._channel, value, name))
 
 
 class GatewayServer:
     """A running gateway. `say` shows a line to the person who started it."""
 
     def __init__(
-        self, hosted: SessionHost, seats: Sequence[ConfiguredChannel], text: GatewayText, say: Say
+        self,
+        hosted: SessionHost,
+        configured_channels: Sequence[ConfiguredChannel],
+        text: GatewayText,
+        say: Say,
     ) -> None:
         self._services = services = hosted.services
         self._hosted = hosted
-        self._seats = seats
+        self._seats = configured_channels
         self._say = say
         settings = services.settings.gateway
-        channels: dict[str, Channel] = {configured.channel.name: configured.channel for configured in seats}
+        channels: dict[str, Channel] = {
+            configured.channel.name: configured.channel for configured in configured_channels
+        }
         drafts = Drafts()
         router = Router(
-            {configured.channel.name: configured.text for configured in seats},
+            {configured.channel.name: configured.text for configured in configured_channels},
             text.people,
             settings.flood_per_minute,
         )
@@ -112,10 +118,10 @@ class GatewayServer:
         Returns whether everything ended in time. Unfinished work continues at the next start.
         """
         conversations = Conversations(self.parts, commander)
-        intake = UpdateIntake(self.parts, conversations, self._plugins_word())
+        intake = UpdateIntake(self.parts, conversations, self._plugin_filter())
         await self.parts.deliveries.recover()
         if self.parts.settings.reviews:
-            self._services.reviews.get().listeners.append(self._reviewed)
+            self._services.reviews.get().listeners.append(self._report_review)
         self._services.reviews.get().start()
         self._services.schedules.get().start()
         chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._prune())]
@@ -125,7 +131,7 @@ class GatewayServer:
         }
         stopping = asyncio.create_task(stop.wait())
         try:
-            await self._hear_missed(intake, stopping)
+            await self._wait_for_missed(intake, stopping)
             await conversations.recover()
             while listening and not stop.is_set():
                 done, _ = await asyncio.wait({*listening, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -141,19 +147,21 @@ class GatewayServer:
             await configured.channel.aclose()
         return ended
 
-    async def _hear_missed(self, intake: UpdateIntake, stopping: asyncio.Task[bool]) -> None:
+    async def _wait_for_missed(self, intake: UpdateIntake, stopping: asyncio.Task[bool]) -> None:
         """Give the platforms a moment to bring what was said while nothing ran: it comes before the calls of
         a turn that is resumed. Do not wait if there is no such turn, or if messages are queued behind it."""
         if self.parts.settings.busy == "queue":
             return
-        open_chats = await self._services.database.read(lambda db: chats.open_chats(db, self.parts.channels))
+        open_chats = await self._services.database.read(
+            lambda db: chats.list_open_chats(db, self.parts.channels)
+        )
         if not any(is_begun for _, is_begun in open_chats):
             return
-        heard = asyncio.create_task(intake.heard.wait())
-        await asyncio.wait({heard, stopping}, timeout=_MISSED_S, return_when=asyncio.FIRST_COMPLETED)
-        heard.cancel()
+        first_update = asyncio.create_task(intake.heard.wait())
+        await asyncio.wait({first_update, stopping}, timeout=_MISSED_S, return_when=asyncio.FIRST_COMPLETED)
+        first_update.cancel()
 
-    def _plugins_word(self) -> Passed | None:
+    def _plugin_filter(self) -> UpdateFilter | None:
         plugins = self._services.plugins
         if plugins is None or not plugins.loaded.hooks.has("pre_gateway_dispatch"):
             return None
@@ -188,31 +196,31 @@ class GatewayServer:
 
     async def _post(self, session_id: str, message: Outgoing) -> bool:
         """Queue a message for a session's conversation. Returns False if it has none."""
-        chat_id = await self._services.database.append(self._queued(session_id, message))
+        chat_id = await self._services.database.append(self._post_work(session_id, message))
         if chat_id:
             self.parts.deliveries.wake(chat_id)
         return bool(chat_id)
 
-    def _reviewed(self, finished: ReviewFinished) -> None:
+    def _report_review(self, finished: ReviewFinished) -> None:
         """Post the outcome of a review to its conversation, without a notification sound."""
         if finished.state == "saved" and finished.summary:
-            queued = self._queued(finished.session_id, Outgoing(f"_{finished.summary}_", quiet=True))
+            queued = self._post_work(finished.session_id, Outgoing(f"_{finished.summary}_", quiet=True))
 
             def work(connection: apsw.Connection) -> None:
                 if queued(connection):
-                    news.seen(connection, finished.job_id)
+                    news.mark_task_read(connection, finished.job_id)
 
             with suppress(StoreError):
                 self._services.database.submit(work)
 
-    def _queued(self, session_id: str, message: Outgoing) -> Callable[[apsw.Connection], int]:
+    def _post_work(self, session_id: str, message: Outgoing) -> Callable[[apsw.Connection], int]:
         body, now_ms = msgspec.json.encode(message).decode(), self._services.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> int:
-            chat = chats.chat_of_session(connection, session_id)
+            chat = chats.find_chat_of_session(connection, session_id)
             if chat is None:
                 return 0
-            chats.post(connection, chat.id, [body], now_ms)
+            chats.queue_messages(connection, chat.id, [body], now_ms)
             return chat.id
 
         return work
@@ -241,7 +249,7 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
         for configured in configured_channels
         if configured.secrets
     ]
-    people = Switchboard()
+    people = PersonRouter()
     app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")
     limits = settings.gateway
     hosted = SessionHost(app.sessions, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
@@ -251,7 +259,7 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
         loop.add_signal_handler(number, stop.set)
     besides = [asyncio.create_task(beside(hosted, stop))] if beside is not None else []
     try:
-        async with kept_small():
+        async with limit_memory():
             ended = await GatewayServer(hosted, configured_channels, setup.text, say).run(commander, stop)
         was_told = stop.is_set()
         if not ended:

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, quote, unquote
 
 import msgspec
 
-from whet.contract.texts import PORTS, parts_of
+from whet.contract.texts import PORTS, split_http_url
 from whet.http1.failure import HttpFailed
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -43,9 +43,9 @@ class Address(msgspec.Struct, frozen=True):
         return self.scheme == "https"
 
 
-def address_of(url: str) -> Address:
+def parse_address(url: str) -> Address:
     """Parse a URL. Raises HttpFailed if it is not an http(s) URL."""
-    parts = parts_of(url)
+    parts = split_http_url(url)
     if parts is None:
         raise HttpFailed("request", "not an http or https URL")
     name = parts.hostname or ""
@@ -64,11 +64,11 @@ def address_of(url: str) -> Address:
         target=path + query,
         authority=host_text if port == PORTS[parts.scheme] else f"{host_text}:{port}",
         server_name=host,
-        user=basic(parts),
+        user=basic_auth(parts),
     )
 
 
-def basic(parts: SplitResult) -> str:
+def basic_auth(parts: SplitResult) -> str:
     """Return the authorization header for the credentials in a URL, or an empty string."""
     if not (parts.username or parts.password):
         return ""
@@ -76,16 +76,16 @@ def basic(parts: SplitResult) -> str:
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def head_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+def encode_head(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
     """Encode a request's head. Raises HttpFailed for an invalid header name or value."""
-    head = _checked(method, target, tuple(headers.items()))
+    head = _encode_lines(method, target, tuple(headers.items()))
     if body is None and method not in ("POST", "PUT", "PATCH"):
         return head + b"\r\n"
     return b"%bcontent-length: %d\r\n\r\n" % (head, len(body or b""))
 
 
 @lru_cache(maxsize=64)  # a session sends the same headers repeatedly, and checking them takes longer
-def _checked(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+def _encode_lines(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> bytes:
     if not (_NAME.fullmatch(method) and _TARGET.fullmatch(target)):
         raise HttpFailed("request", "a method or path that can't be sent")
     lines = [f"{method} {target} HTTP/1.1\r\n"]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.config.secrets import proxy_for
-from whet.http1.address import Address, address_of, head_of
+from whet.config.secrets import find_proxy
+from whet.http1.address import Address, encode_head, parse_address
 from whet.http1.connection import READ_BYTES, HttpConnection
 from whet.http1.dial import dial
 from whet.http1.failure import HttpFailed
@@ -70,7 +70,7 @@ class Answer:
         self._response = response
 
     @property
-    def has_ended(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the whole body has arrived and been read."""
         return self._response.is_whole and not self._response.waiting_bytes
 
@@ -78,12 +78,12 @@ class Answer:
         """Yield the body as it arrives, decompressed. Raises HttpFailed."""
         coding = self.headers.get("content-encoding", "").strip().lower()
         if coding in ("", "identity"):
-            while piece := await self._connection.piece():
+            while piece := await self._connection.next_piece():
                 yield piece
             return
-        from whet.http1.inflate import inflated  # noqa: PLC0415 nobody asked for it
+        from whet.http1.inflate import inflate_pieces  # noqa: PLC0415 nobody asked for it
 
-        async for piece in inflated(coding, self._connection.piece):
+        async for piece in inflate_pieces(coding, self._connection.next_piece):
             yield piece
 
     async def read(self, limit_bytes: int) -> bytes:
@@ -128,7 +128,7 @@ class HttpClient:
                 address, authority=request.host, server_name=request.server_name or address.server_name
             )
         silence_s = request.silence_s or self._limits.silence_s
-        async with contextlib.nullcontext() if self._room is None else _turn(self._room, silence_s):
+        async with contextlib.nullcontext() if self._room is None else _reserve_slot(self._room, silence_s):
             proxy = self._proxy(address)
             head, closings = self._head(request, address, proxy), self._closings
             connection = self._kept(address) or await self._dial(address, proxy, request)
@@ -156,7 +156,7 @@ class HttpClient:
         if address is None:
             if len(self._addresses) >= _MOST_ADDRESSES:
                 self._addresses.clear()
-            address = self._addresses[url] = address_of(url)
+            address = self._addresses[url] = parse_address(url)
         return address
 
     def _proxy(self, address: Address) -> OutboundProxy | None:
@@ -166,11 +166,11 @@ class HttpClient:
         if key not in self._proxies:
             if len(self._proxies) >= _MOST_ADDRESSES:
                 self._proxies.clear()
-            proxy_url = proxy_for(*key)
+            proxy_url = find_proxy(*key)
             if proxy_url:
-                from whet.http1.proxy import proxy_at  # noqa: PLC0415 most have no proxy
+                from whet.http1.proxy import parse_proxy  # noqa: PLC0415 most have no proxy
 
-                self._proxies[key] = proxy_at(proxy_url)
+                self._proxies[key] = parse_proxy(proxy_url)
             else:
                 self._proxies[key] = None
         return self._proxies[key]
@@ -184,13 +184,13 @@ class HttpClient:
             target = f"http://{address.authority}{target}"
             if proxy.basic:
                 headers["proxy-authorization"] = proxy.basic
-        return head_of(request.method, target, headers, request.body)
+        return encode_head(request.method, target, headers, request.body)
 
     async def _dial(self, address: Address, proxy: OutboundProxy | None, request: Request) -> HttpConnection:
         if self._trust is None and (address.is_secure or (proxy is not None and proxy.scheme == "https")):
-            from whet.trust import trusted  # noqa: PLC0415 a server in the clear needs none of it
+            from whet.trust import create_trusted_context  # noqa: PLC0415 a server in the clear needs none of it
 
-            self._trust: ssl.SSLContext | None = trusted()
+            self._trust: ssl.SSLContext | None = create_trusted_context()
         connection = HttpConnection(asyncio.get_running_loop(), self._buffer)
         await dial(connection, address, proxy, self._trust, request.connect_s or self._limits.connect_s)
         return connection
@@ -218,17 +218,17 @@ class HttpClient:
 
 
 @contextlib.asynccontextmanager
-async def _turn(room: asyncio.Semaphore, limit_s: float) -> AsyncGenerator[None, None]:
+async def _reserve_slot(slots: asyncio.Semaphore, limit_s: float) -> AsyncGenerator[None, None]:
     """Wait until another connection is allowed. Raises HttpFailed."""
     try:
         async with asyncio.timeout(limit_s):
-            await room.acquire()
+            await slots.acquire()
     except TimeoutError as error:
         raise HttpFailed("wait", "too many requests at once", is_timeout=True) from error
     try:
         yield
     finally:
-        room.release()
+        slots.release()
 
 
 def _key(address: Address) -> _Key:

@@ -22,7 +22,7 @@ PACE_S = 0.008
 _SMALL_BYTES = 8 * 1024
 _QUICK_PIECES = 4
 # How often a wait checks whether the machine slept, and the time that a connection then has to answer.
-_LOOK_S = 5.0
+_CHECK_S = 5.0
 _AFTER_SLEEP_S = 10.0
 
 
@@ -112,7 +112,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             await self._news()
         return response
 
-    async def piece(self) -> bytes:
+    async def next_piece(self) -> bytes:
         """Return the received bytes of the body, at least one; b"" at the end. Raises HttpFailed."""
         response = self._response
         while response is not None:
@@ -169,9 +169,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._quick_pieces += 1
         if self._quick_pieces >= _QUICK_PIECES and self._pacer is None:
             self._pause()
-            self._pacer = self._loop.call_later(PACE_S, self._paced)
+            self._pacer = self._loop.call_later(PACE_S, self._end_pause)
 
-    def _paced(self) -> None:
+    def _end_pause(self) -> None:
         self._pacer = None
         self._resume()
 
@@ -207,19 +207,19 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._unsent_bytes = transport.get_write_buffer_size() if transport is not None else 0
         self._listens_until_s = self._loop.time() + after_s
         self._offset_s = time.time() - time.monotonic()
-        self._timer = self._loop.call_later(min(after_s, _LOOK_S), self._listened)
+        self._timer = self._loop.call_later(min(after_s, _CHECK_S), self._check_silence)
 
-    def _listened(self) -> None:
+    def _check_silence(self) -> None:
         """Fail if nothing was received, and nothing accepted, for the whole time limit."""
         self._timer = None
         if self._waiter is None:
             return  # no one is waiting; the next wait starts the timer again
-        if self._is_stranded():
+        if self._may_be_dead():
             self._since_s, self._silence_s = self._loop.time(), min(self._silence_s, _AFTER_SLEEP_S)
             self._listen(self._silence_s)
             return
         if (remaining_s := self._listens_until_s - self._loop.time()) > 0.001:
-            self._timer = self._loop.call_later(min(remaining_s, _LOOK_S), self._listened)
+            self._timer = self._loop.call_later(min(remaining_s, _CHECK_S), self._check_silence)
             return
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         if unsent < self._unsent_bytes:  # the server accepts the data slowly
@@ -232,7 +232,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         stage: Literal["write", "read"] = "write" if unsent else "read"
         self._fail(HttpFailed(stage, f"silent for {self._silence_s:g} s", is_timeout=True))
 
-    def _is_stranded(self) -> bool:
+    def _may_be_dead(self) -> bool:
         """Return whether the machine slept meanwhile, or the server is now reached through another network.
 
         Such a connection may be dead without any sign of it.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from whet.http1.proxy import OutboundProxy
 
 _NEXT_ADDRESS_S = 0.25
-_Found = tuple[int, int, int, str, Any]
+_AddressInfo = tuple[int, int, int, str, Any]
 T = TypeVar("T")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -39,19 +39,19 @@ async def dial(
         else:
             target, name = (proxy.host, proxy.port), proxy.host if proxy.scheme == "https" else ""
         stage: Stage = "connect" if proxy is None else "proxy"
-        await _in_time(_open(lambda: connection, target, name, trust), limit_s, stage)
+        await _run_with_limit(_open_transport(lambda: connection, target, name, trust), limit_s, stage)
         return
     from whet.http1.proxy import Handshake  # noqa: PLC0415 most have no proxy
 
     name = proxy.host if proxy.scheme == "https" else ""
-    transport, handshake = await _in_time(
-        _open(Handshake, (proxy.host, proxy.port), name, trust), limit_s, "proxy"
+    transport, handshake = await _run_with_limit(
+        _open_transport(Handshake, (proxy.host, proxy.port), name, trust), limit_s, "proxy"
     )
     loop = asyncio.get_running_loop()
     try:
-        opened = await _in_time(handshake.open(proxy, address), limit_s, "proxy")
+        opened = await _run_with_limit(handshake.open(proxy, address), limit_s, "proxy")
         if address.is_secure:
-            opened = await _in_time(
+            opened = await _run_with_limit(
                 loop.start_tls(opened, connection, _context(trust), server_hostname=address.server_name),
                 limit_s,
             )
@@ -66,13 +66,13 @@ async def dial(
     connection.connection_made(opened)
 
 
-async def _open(
-    make: Callable[[], P], place: tuple[str, int], server_name: str, trust: ssl.SSLContext | None
+async def _open_transport(
+    make: Callable[[], P], target: tuple[str, int], server_name: str, trust: ssl.SSLContext | None
 ) -> tuple[asyncio.Transport, P]:
     """Connect, with TLS if a server name is given."""
     context = _context(trust) if server_name else None
     return await asyncio.get_running_loop().create_connection(
-        make, sock=await _connected(*place), ssl=context, server_hostname=server_name or None
+        make, sock=await _connect(*target), ssl=context, server_hostname=server_name or None
     )
 
 
@@ -81,7 +81,7 @@ def _context(trust: ssl.SSLContext | None) -> ssl.SSLContext:
     return trust or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-async def _in_time(work: Awaitable[T], limit_s: float, stage: Stage = "connect") -> T:
+async def _run_with_limit(work: Awaitable[T], limit_s: float, stage: Stage = "connect") -> T:
     try:
         async with asyncio.timeout(limit_s):
             return await work
@@ -92,24 +92,24 @@ async def _in_time(work: Awaitable[T], limit_s: float, stage: Stage = "connect")
         raise HttpFailed(stage, text) from error
 
 
-async def _connected(host: str, port: int) -> socket.socket:
+async def _connect(host: str, port: int) -> socket.socket:
     """Return a connected socket: try the addresses one after the other, a moment apart, and use the first
     that answers (RFC 8305). Raises OSError."""
     # asyncio does the same, but if it is cancelled just when an address has answered, Python 3.11 loses that
     # socket without closing it.
-    addresses = await _addresses(host, port)
+    addresses = await _resolve(host, port)
     if len(addresses) == 1:
-        return await _try(addresses[0])
+        return await _connect_address(addresses[0])
     errors: list[BaseException] = []
     tries: list[asyncio.Task[socket.socket]] = []
     winner: socket.socket | None = None
     try:
         for address in addresses:
-            tries.append(asyncio.create_task(_try(address)))
-            winner = await _first(tries, _NEXT_ADDRESS_S, errors)
+            tries.append(asyncio.create_task(_connect_address(address)))
+            winner = await _wait_for_first(tries, _NEXT_ADDRESS_S, errors)
             if winner is not None:
                 return winner
-        winner = await _first(tries, None, errors)
+        winner = await _wait_for_first(tries, None, errors)
     finally:
         for attempt in tries:
             attempt.cancel()
@@ -121,7 +121,7 @@ async def _connected(host: str, port: int) -> socket.socket:
     return winner
 
 
-async def _first(
+async def _wait_for_first(
     tries: list[asyncio.Task[socket.socket]], limit_s: float | None, errors: list[BaseException]
 ) -> socket.socket | None:
     """Wait for the first successful attempt and return its socket. Failed attempts are dropped."""
@@ -141,7 +141,7 @@ async def _first(
     return None
 
 
-async def _try(address: _Found) -> socket.socket:
+async def _connect_address(address: _AddressInfo) -> socket.socket:
     family, kind, protocol, _, socket_address = address
     sock = socket.socket(family, kind, protocol)
     try:
@@ -153,7 +153,7 @@ async def _try(address: _Found) -> socket.socket:
     return sock
 
 
-async def _addresses(host: str, port: int) -> Sequence[_Found]:
+async def _resolve(host: str, port: int) -> Sequence[_AddressInfo]:
     """Return the addresses of a name, alternating between the two families. A numeric address needs no
     thread."""
     try:

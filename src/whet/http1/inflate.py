@@ -12,7 +12,9 @@ _MOST_AT_ONCE_BYTES = 256 * 1024
 _MOST_FOR_NOTHING_BYTES = 1024 * 1024
 
 
-async def inflated(coding: str, next_piece: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes, None]:
+async def inflate_pieces(
+    coding: str, next_piece: Callable[[], Awaitable[bytes]]
+) -> AsyncGenerator[bytes, None]:
     """Yield the decompressed body in bounded pieces. Other codings are passed on unchanged.
 
     Data after the end of the compressed text is not read. Raises HttpFailed.

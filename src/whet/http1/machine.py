@@ -16,12 +16,12 @@ SLEPT_S = 5.0
 News = Literal["", "resumed", "network"]
 
 
-def source_address(place: tuple[str, int]) -> str:
+def source_address(target: tuple[str, int]) -> str:
     """Return the local address for packets to `target`, or an empty string if there is no route."""
-    family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+    family = socket.AF_INET6 if ":" in target[0] else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(place)
+            probe.connect(target)
             return str(probe.getsockname()[0])
     except OSError:
         return ""

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from whet.contract.errors import ConfigError
-from whet.http1.address import PORTS, Address, basic
+from whet.http1.address import PORTS, Address, basic_auth
 from whet.http1.failure import HttpFailed
 
 _MOST_ANSWER_BYTES = 64 * 1024
@@ -49,17 +49,17 @@ class OutboundProxy(msgspec.Struct, frozen=True):
         return not self.is_socks and not address.is_secure
 
 
-def proxy_at(named: str) -> OutboundProxy:
+def parse_proxy(url: str) -> OutboundProxy:
     """Parse a proxy's URL. Raises ConfigError if it can't be used."""
     try:
-        parts = urlsplit(named)
+        parts = urlsplit(url)
         if parts.scheme not in ("http", "https", "socks5", "socks5h") or not parts.hostname:
             raise ValueError(f"{parts.scheme}://{parts.hostname or ''} is no http, https or socks5 proxy")
         return OutboundProxy(
             parts.scheme,
             parts.hostname,
             parts.port or PORTS.get(parts.scheme, 1080),
-            basic(parts),
+            basic_auth(parts),
             unquote(parts.username or ""),
             unquote(parts.password or ""),
         )

@@ -56,7 +56,7 @@ class ResponseReader:
                 self.can_follow = False
                 return
             self._parser = None
-            reason = self._refusal or _plain(error)
+            reason = self._refusal or _error_text(error)
             raise HttpFailed("answer", f"the answer is no HTTP: {reason}") from error
         if self.is_whole:
             return
@@ -141,7 +141,7 @@ class ResponseReader:
         raise ValueError(reason)
 
 
-def _plain(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     text = str(error).partition("\n")[0]
     return text[:100] if text.isprintable() else type(error).__name__
 

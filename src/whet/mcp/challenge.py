@@ -41,12 +41,12 @@ class Challenge(msgspec.Struct, frozen=True):
         return self.parameter("error") == "insufficient_scope"
 
 
-def keep_challenge(home: Home, name: str, challenge: Challenge) -> None:
+def store_challenge(home: Home, name: str, challenge: Challenge) -> None:
     """Store a challenge. If the home can't be written, a login requests the server's defaults."""
     text = msgspec.json.encode(msgspec.structs.replace(challenge, header=challenge.header[:_LONGEST_CHARS]))
     try:
         home.ensure()
-        paths.replace(challenge_path(home, name), text.decode(), mode=0o600)
+        paths.replace_file(challenge_path(home, name), text.decode(), mode=0o600)
     except WhetError:
         return
 

@@ -138,33 +138,35 @@ class Connection:
         with self._asked.during(asker):
             answers: dict[str, Any] = {}
             for _ in range(_MOST_ROUNDS):
-                result = await self._called(method, {**params, **answers}, progress)
+                result = await self._send_call(method, {**params, **answers}, progress)
                 if result.get("resultType") != "input_required":
                     return result
-                answers = await self._input(result, asker)
+                answers = await self._collect_input(result, asker)
         raise ToolError(f"the MCP server {self.name} can't go on: it wants ever more input")
 
-    async def _input(self, found: dict[str, Any], asker: CallPerson | None) -> dict[str, Any]:
+    async def _collect_input(self, result: dict[str, Any], asker: CallPerson | None) -> dict[str, Any]:
         """Collect the input that a server of the newer protocol needs before it continues. Raises
         ToolError."""
-        requests = {key: _fields(request) for key, request in _part(found, "inputRequests").items()}
+        requests = {key: _fields(request) for key, request in _part(result, "inputRequests").items()}
         refused = [
             str(request.get("method"))
             for request in requests.values()
             if request.get("method") != ELICITATION or asker is None
         ]
-        if refused or not (requests or found.get("requestState")):
+        if refused or not (requests or result.get("requestState")):
             reasons = self._asked.refuse(refused)
             raise ToolError(f"the MCP server {self.name} can't go on: {reasons or 'it wants more input'}")
         responses = {
-            key: await self._asked.elicited(_part(request, "params")) for key, request in requests.items()
+            key: await self._asked.ask_person(_part(request, "params")) for key, request in requests.items()
         }
         if any(request["action"] == "cancel" for request in responses.values()):
             raise ToolError(f"the MCP server {self.name} can't go on: its question got no answer")
-        state = {"requestState": found["requestState"]} if "requestState" in found else {}
+        state = {"requestState": result["requestState"]} if "requestState" in result else {}
         return {"inputResponses": responses, **state}
 
-    async def _called(self, method: str, params: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
+    async def _send_call(
+        self, method: str, params: dict[str, Any], progress: Progress | None
+    ) -> dict[str, Any]:
         if self.failure is not None:
             raise self.failure
         self._next_id += 1
@@ -187,7 +189,7 @@ class Connection:
             return _result(self.name, await answer)
         except asyncio.CancelledError:
             if method != "initialize" and not self._is_closed:
-                await self._call_off(call_id)
+                await self._notify_cancelled(call_id)
             raise
         finally:
             self._waiting.pop(call_id, None)
@@ -250,7 +252,7 @@ class Connection:
         self._fail(ServerFailed(f"the connection to the MCP server {self.name} was closed"))
         await self.transport.aclose()
 
-    async def _call_off(self, call_id: int) -> None:
+    async def _notify_cancelled(self, call_id: int) -> None:
         with contextlib.suppress(TimeoutError, ToolError):
             async with asyncio.timeout(_GOODBYE_S):
                 params = {"requestId": call_id, "reason": "cancelled"}
@@ -273,9 +275,9 @@ class Connection:
             if isinstance(token, int) and (progress := self._progress.get(token)):
                 progress(params)
 
-    def _dropped(self, what: str) -> None:
+    def _dropped(self, description: str) -> None:
         """Fail all pending calls: a message was too large to read and may be the answer to any of them."""
-        self._fail_waiting(ToolError(f"the MCP server {self.name} sent {what}"))
+        self._fail_waiting(ToolError(f"the MCP server {self.name} sent {description}"))
 
     def _ended(self, failure: ToolError) -> None:
         self._fail(failure)
@@ -357,6 +359,6 @@ def _header_value(text: str) -> str:
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
-def late(name: str, doing: str, limit_s: float) -> ToolTimeout:
+def timeout_error(name: str, action: str, limit_s: float) -> ToolTimeout:
     """Return the error for a server that did not answer in time."""
-    return ToolTimeout(f"the MCP server {name} did not {doing} within {limit_s:g} s")
+    return ToolTimeout(f"the MCP server {name} did not {action} within {limit_s:g} s")

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from whet.config.key_hosts import is_this_machine
+from whet.config.key_hosts import is_loopback
 from whet.contract.texts import NOT_JSON
 from whet.mcp.callback import LoginFailed
 from whet.mcp.challenge import Challenge
@@ -29,7 +29,7 @@ from whet.visible import visible
 _SESSION = "mcp-session-id"
 
 
-class LoginPlace(msgspec.Struct, frozen=True):
+class LoginServer(msgspec.Struct, frozen=True):
     """The login of a server: the resource's name, the scopes to request, and the authorization server's
     metadata."""
 
@@ -63,25 +63,25 @@ class _Resource(msgspec.Struct, frozen=True):
 
 
 async def discover(
-    http: httpx2.AsyncClient, url: str, kept: Challenge, rights: tuple[str, ...]
-) -> LoginPlace | None:
+    http: httpx2.AsyncClient, url: str, stored: Challenge, rights: tuple[str, ...]
+) -> LoginServer | None:
     """Query the server about its login. Returns None if it answers without one.
 
     `stored` is its stored challenge, `rights` are those of the previous login. Raises LoginFailed and
     httpx2's errors.
     """
-    challenge = await _challenge(http, url, kept)
+    challenge = await _find_challenge(http, url, stored)
     if challenge is None:
         return None
-    resource = await _resource(http, url, challenge)
-    metadata = await _authority(http, url, resource)
+    resource = await _find_resource(http, url, challenge)
+    metadata = await _find_authority(http, url, resource)
     scopes = challenge.scopes
-    if kept.wants_more:
-        scopes = tuple(dict.fromkeys((*rights, *scopes, *kept.scopes)))
-    return LoginPlace(resource.name, " ".join(scopes or resource.scopes), metadata)
+    if stored.wants_more:
+        scopes = tuple(dict.fromkeys((*rights, *scopes, *stored.scopes)))
+    return LoginServer(resource.name, " ".join(scopes or resource.scopes), metadata)
 
 
-async def _challenge(http: httpx2.AsyncClient, url: str, kept: Challenge) -> Challenge | None:
+async def _find_challenge(http: httpx2.AsyncClient, url: str, stored: Challenge) -> Challenge | None:
     """Return the challenge with which the server refuses the handshake or its list of tools, or else the
     stored one."""
     hello = {
@@ -89,38 +89,38 @@ async def _challenge(http: httpx2.AsyncClient, url: str, kept: Challenge) -> Cha
         "capabilities": {},
         "clientInfo": {"name": "whet", "version": "0"},
     }
-    status, headers = await _ask(http, url, "initialize", hello, {})
+    status, headers = await _send_request(http, url, "initialize", hello, {})
     if status < 300:
         session = {_SESSION: headers[_SESSION]} if _SESSION in headers else {}
         extra_headers = {**session, VERSION_HEADER: VERSIONS[0]}
-        second, listed = await _ask(http, url, "tools/list", {}, extra_headers)
+        second, listed = await _send_request(http, url, "tools/list", {}, extra_headers)
         if session:
             await http.delete(url, headers=extra_headers)
         if second == 401:
             status, headers = second, listed
     if status == 401:
         return Challenge(url, headers.get("www-authenticate", ""))
-    if kept.header or status < 300:
-        return kept if kept.header else None
+    if stored.header or status < 300:
+        return stored if stored.header else None
     raise LoginFailed(
         f"the server answered HTTP {status}, not 401, so it offers no login", hint="is its url right?"
     )
 
 
-async def _ask(
-    http: httpx2.AsyncClient, url: str, method: str, params: dict[str, Any], given: Mapping[str, str]
+async def _send_request(
+    http: httpx2.AsyncClient, url: str, method: str, params: dict[str, Any], extra_headers: Mapping[str, str]
 ) -> tuple[int, httpx2.Headers]:
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
     headers = {
         "accept": "application/json, text/event-stream",
         "content-type": "application/json",
-        **given,
+        **extra_headers,
     }
     async with http.stream("POST", url, content=body, headers=headers) as response:
         return response.status_code, response.headers
 
 
-async def _resource(http: httpx2.AsyncClient, url: str, challenge: Challenge) -> _Resource:
+async def _find_resource(http: httpx2.AsyncClient, url: str, challenge: Challenge) -> _Resource:
     """Return the resource's name, authorization server and scopes."""
     parts = urlsplit(url)
     origin = f"{parts.scheme}://{parts.netloc}"
@@ -133,7 +133,7 @@ async def _resource(http: httpx2.AsyncClient, url: str, challenge: Challenge) ->
         else [*path_addresses, f"{origin}/.well-known/oauth-protected-resource"]
     )
     for address in addresses:
-        document = await _document(http, url, address)
+        document = await _fetch_document(http, url, address)
         if not document:
             continue
         name = str(document.get("resource") or "")
@@ -147,9 +147,9 @@ async def _resource(http: httpx2.AsyncClient, url: str, challenge: Challenge) ->
     return _Resource(url, origin, [], described=bool(named_address))
 
 
-async def _authority(http: httpx2.AsyncClient, url: str, resource: _Resource) -> Mapping[str, Any]:
+async def _find_authority(http: httpx2.AsyncClient, url: str, resource: _Resource) -> Mapping[str, Any]:
     issuer = resource.authority
-    parts = urlsplit(checked(url, issuer, "authorization server"))
+    parts = urlsplit(require_safe_address(url, issuer, "authorization server"))
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     addresses = [
         f"{origin}/.well-known/oauth-authorization-server{path}",
@@ -157,7 +157,7 @@ async def _authority(http: httpx2.AsyncClient, url: str, resource: _Resource) ->
         *([f"{origin}{path}/.well-known/openid-configuration"] if path else []),
     ]
     for address in addresses:
-        document = await _document(http, url, address)
+        document = await _fetch_document(http, url, address)
         if not document:
             continue
         issuer_name = str(document.get("issuer") or "")
@@ -176,8 +176,10 @@ async def _authority(http: httpx2.AsyncClient, url: str, resource: _Resource) ->
     )
 
 
-async def _document(http: httpx2.AsyncClient, url: str, place: str) -> Mapping[str, Any]:
-    answer = await fetch(http, checked(url, place, "metadata address"), {"accept": "application/json"})
+async def _fetch_document(http: httpx2.AsyncClient, url: str, address: str) -> Mapping[str, Any]:
+    answer = await fetch(
+        http, require_safe_address(url, address, "metadata address"), {"accept": "application/json"}
+    )
     return as_object(answer.body) if answer.status == 200 else {}
 
 
@@ -190,29 +192,31 @@ def as_object(body: bytes) -> Mapping[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def checked(url: str, place: str, what: str) -> str:
+def require_safe_address(url: str, address: str, description: str) -> str:
     """Return an address if it is safe: https, or http if both it and the server are on this machine.
 
     Raises LoginFailed.
     """
     try:
-        parts = urlsplit(place)
-        is_local = is_this_machine(place) and is_this_machine(url)
+        parts = urlsplit(address)
+        is_local = is_loopback(address) and is_loopback(url)
     except ValueError:
         parts, is_local = urlsplit(""), False
     usable = parts.scheme == "https" or (parts.scheme == "http" and is_local)
-    if not usable or not parts.hostname or "@" in parts.netloc or re.search(r"[\s\x00-\x1f\x7f]", place):
-        raise LoginFailed(f"the {what} is {visible(place, 200)!r}, which is not to be trusted (no https)")
-    return place
+    if not usable or not parts.hostname or "@" in parts.netloc or re.search(r"[\s\x00-\x1f\x7f]", address):
+        raise LoginFailed(
+            f"the {description} is {visible(address, 200)!r}, which is not to be trusted (no https)"
+        )
+    return address
 
 
 def _texts(listed: object) -> list[str]:
     return [str(item) for item in cast("list[object]", listed)] if isinstance(listed, list) else []
 
 
-def _same_origin(one: str, other: str) -> bool:
+def _same_origin(first_url: str, second_url: str) -> bool:
     try:
-        first, second = urlsplit(one), urlsplit(other)
+        first, second = urlsplit(first_url), urlsplit(second_url)
     except ValueError:
         return False
     return (first.scheme, first.netloc.lower()) == (second.scheme, second.netloc.lower())

@@ -52,7 +52,7 @@ async def elicit(server: str, params: Mapping[str, Any], ask: Ask) -> dict[str, 
     needed = cast("list[object]", required) if isinstance(required, list) else []
     try:
         if not fields:
-            return {"action": "accept", "content": {}} if await _agreed(head, ask) else _DECLINED
+            return {"action": "accept", "content": {}} if await _ask_agreement(head, ask) else _DECLINED
         content: dict[str, Any] = {}
         for number, (name, field) in enumerate(fields.items(), 1):
             part = _Field(name, _fields(field), name in needed)
@@ -67,7 +67,7 @@ async def elicit(server: str, params: Mapping[str, Any], ask: Ask) -> dict[str, 
     return {"action": "accept", "content": content}
 
 
-async def _agreed(head: str, ask: Ask) -> bool:
+async def _ask_agreement(head: str, ask: Ask) -> bool:
     answer = await ask(head, ["Agree", DECLINE])
     if answer is None:
         raise _NoAnswer
@@ -116,13 +116,13 @@ class _Field:
         choices = list(self._options)[:_MOST_CHOICES] if not self._is_list else []
         if self._kind == "boolean":
             choices = ["yes", "no"]
-        default = self._shown_default()
+        default = self._default_text()
         if default:
             choices = [default, *(choice for choice in choices if choice != default)]
         empty = [] if self._is_needed or default else [EMPTY]
         return [*choices, *empty, DECLINE]
 
-    def _shown_default(self) -> str:
+    def _default_text(self) -> str:
         default: object = self._schema.get("default")
         if isinstance(default, bool):
             return "yes" if default else "no"
@@ -138,7 +138,7 @@ class _Field:
 
     def _value(self, answer: str) -> object:
         """Convert an answer to the form's type, or return None if it is empty. Raises ValueError."""
-        default = self._shown_default()
+        default = self._default_text()
         if (not answer or answer == default) and "default" in self._schema:
             return cast("object", self._schema["default"])
         if not answer or answer == EMPTY:
@@ -146,16 +146,16 @@ class _Field:
                 raise ValueError("it has to be answered")
             return None
         if self._is_list:
-            return [self._picked(part.strip()) for part in answer.split(",") if part.strip()]
+            return [self._pick_option(part.strip()) for part in answer.split(",") if part.strip()]
         match self._kind:
             case "boolean":
                 return _yes_or_no(answer)
             case "integer" | "number":
                 return self._number(answer)
             case _:
-                return self._picked(answer) if self._options else self._text(answer)
+                return self._pick_option(answer) if self._options else self._text(answer)
 
-    def _picked(self, answer: str) -> str:
+    def _pick_option(self, answer: str) -> str:
         if not self._options:
             return answer
         folded = answer.casefold()

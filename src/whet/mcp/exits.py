@@ -10,7 +10,7 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
-from whet.lanes import tell_loop
+from whet.lanes import call_in_loop
 from whet.tools.process import SYSTEM_PIDFD
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ChildExit:
                 os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
         else:  # macOS before Python 3.13; the remaining group is then not killed
             self._popen.wait()
-        tell_loop(self._loop, self.happened.set)
+        call_in_loop(self._loop, self.happened.set)
 
 
 def signal_group(group: int, number: int) -> None:

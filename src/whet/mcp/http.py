@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from whet.config.key_hosts import is_this_machine
+from whet.config.key_hosts import is_loopback
 from whet.contract.errors import WireError
 from whet.contract.texts import NOT_JSON
 from whet.log import mask
@@ -34,9 +34,9 @@ from whet.mcp.transport import (
     Received,
     ServerFailed,
     SessionLost,
-    is_private_way,
+    is_private_address,
 )
-from whet.trust import trusted
+from whet.trust import create_trusted_context
 from whet.vendors.http import LONGEST_IDLE_S
 
 _CONNECT_S = 10.0
@@ -67,8 +67,8 @@ class HttpTransport:
             timeout=limits,
             limits=httpx2.Limits(keepalive_expiry=LONGEST_IDLE_S),
             follow_redirects=False,
-            verify=trusted(),
-            trust_env=not is_this_machine(url),
+            verify=create_trusted_context(),
+            trust_env=not is_loopback(url),
         )
         self._login = Login(name, url, reach, self._http)
         self._streams = Streams(name, self._stream, self._take, reach.pause)
@@ -79,7 +79,7 @@ class HttpTransport:
         self._received = received
         if urlsplit(self._url).scheme not in ("http", "https") or not urlsplit(self._url).hostname:
             raise ServerFailed(f"the MCP server {self._name} has the url {self._url[:200]!r}, which is none")
-        if self._has_key and not is_private_way(self._url):
+        if self._has_key and not is_private_address(self._url):
             raise ServerFailed(
                 f"the headers of the MCP server {self._name} hold a key, and its url is not encrypted",
                 hint="use https; in a network that you trust, set allow_http: true in its entry",
@@ -87,7 +87,7 @@ class HttpTransport:
 
     def listen(self) -> None:
         """Open the stream for messages between calls; many servers have none."""
-        self._streams.stand()
+        self._streams.start_listening()
 
     def explain(self) -> str:
         """Return an empty string: each failure already says everything known."""
@@ -116,9 +116,9 @@ class HttpTransport:
                         await self._http.delete(self._url, headers=await self._all_headers())
 
     async def _post(
-        self, message: bytes, answer: Waiting | None, given: Mapping[str, str], *, is_second: bool
+        self, message: bytes, answer: Waiting | None, call_headers: Mapping[str, str], *, is_second: bool
     ) -> None:
-        headers = {**given, **await self._all_headers(), "content-type": "application/json"}
+        headers = {**call_headers, **await self._all_headers(), "content-type": "application/json"}
         limits = _UNTIL_ANSWERED if answer is not None else self._http.timeout
         request = self._http.stream("POST", self._url, content=message, headers=headers, timeout=limits)
         async with request as response:
@@ -126,13 +126,13 @@ class HttpTransport:
             if not again:
                 await self._read(response, answer)
         if again:
-            await self._post(message, answer, given, is_second=True)
+            await self._post(message, answer, call_headers, is_second=True)
 
     async def _has_other_login(self, status: int) -> bool:
         """Whether a newer login exists than the one refused with this status."""
         if status == 401:
-            return await self._login.renewed()
-        return status == 403 and self._login.taken_over()
+            return await self._login.renew()
+        return status == 403 and self._login.adopt_newer_login()
 
     @asynccontextmanager
     async def _stream(self, last_id: str) -> AsyncGenerator[httpx2.Response]:
@@ -219,7 +219,7 @@ class HttpTransport:
         challenge = response.headers.get("www-authenticate", "")
         if status == 401:
             return self._login.refused(challenge)
-        if status == 403 and (lacking := self._login.lacking(challenge)):
+        if status == 403 and (lacking := self._login.explain_missing_rights(challenge)):
             return lacking
         if 300 <= status < 400:
             location = response.headers.get("location", "")[:200]
@@ -227,7 +227,7 @@ class HttpTransport:
                 f"{server} sends on to {location or 'another address'}, which is not followed",
                 hint="set its url to that address if it is right",
             )
-        detail = _said(body)
+        detail = _read_error_text(body)
         hints = {
             403: "the login or key lacks the right to this",
             404: f"is {self._url} the address of its MCP endpoint?",
@@ -260,7 +260,7 @@ class HttpTransport:
         )
 
 
-def _said(body: bytes) -> str:
+def _read_error_text(body: bytes) -> str:
     """Return the message in an error's body, shortened. HTML is ignored."""
     try:
         decoded: object = msgspec.json.decode(body)

@@ -48,15 +48,15 @@ def config_digest(settings: McpServerSettings) -> str:
     return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:32]
 
 
-def folder(home: Home) -> Path:
+def servers_folder(home: Home) -> Path:
     """Return the folder that holds the lists and logins of servers."""
     return home.root / "mcp"
 
 
-def read_kept(home: Home, name: str, settings: McpServerSettings) -> KeptListing | None:
+def read_stored(home: Home, name: str, settings: McpServerSettings) -> KeptListing | None:
     """Return the stored listing of the server of these settings, or None."""
     try:
-        path = folder(home) / f"{name}.json"
+        path = servers_folder(home) / f"{name}.json"
         if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
             return None
         stored = from_json(path.read_bytes(), KeptListing)
@@ -65,20 +65,22 @@ def read_kept(home: Home, name: str, settings: McpServerSettings) -> KeptListing
     return stored if stored.config == config_digest(settings) else None
 
 
-def keep_failure(home: Home, name: str, settings: McpServerSettings, failure: str, now_ms: int) -> None:
+def store_failure(home: Home, name: str, settings: McpServerSettings, failure: str, now_ms: int) -> None:
     """Store why a server can't be reached, next to its existing list."""
-    before = read_kept(home, name, settings)
+    before = read_stored(home, name, settings)
     if before is None:
         before = KeptListing(config_digest(settings), now_ms)
-    write_kept(home, name, msgspec.structs.replace(before, at_ms=now_ms, failure=failure))
+    write_stored(home, name, msgspec.structs.replace(before, at_ms=now_ms, failure=failure))
 
 
-def write_kept(home: Home, name: str, kept: KeptListing) -> bool:
+def write_stored(home: Home, name: str, listing: KeptListing) -> bool:
     """Store a listing. Returns False if the home can't be written; then the next start contacts the server
     again."""
     try:
         home.ensure()
-        paths.replace(folder(home) / f"{name}.json", msgspec.json.encode(kept).decode(), mode=0o600)
+        paths.replace_file(
+            servers_folder(home) / f"{name}.json", msgspec.json.encode(listing).decode(), mode=0o600
+        )
     except WhetError:
         return False
     return True
@@ -86,11 +88,11 @@ def write_kept(home: Home, name: str, kept: KeptListing) -> bool:
 
 def challenge_path(home: Home, name: str) -> Path:
     """Return the path of a server's stored challenge."""
-    return folder(home) / f"{name}.challenge.json"
+    return servers_folder(home) / f"{name}.challenge.json"
 
 
-def forget_kept(home: Home, name: str) -> None:
+def delete_stored(home: Home, name: str) -> None:
     """Remove everything stored about a server, including its login."""
-    for path in (folder(home) / f"{name}.json", folder(home) / f"{name}.login.json"):
+    for path in (servers_folder(home) / f"{name}.json", servers_folder(home) / f"{name}.login.json"):
         path.unlink(missing_ok=True)
     challenge_path(home, name).unlink(missing_ok=True)

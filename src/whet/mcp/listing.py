@@ -17,8 +17,8 @@ import msgspec
 from whet.config.schema import McpServerSettings
 from whet.contract.tools import ToolSpec
 from whet.mcp.reading import READERS
-from whet.mcp.schemas import DESCRIPTION_CHARS, checked, texts_of
-from whet.mcp.words import clean, orders_in
+from whet.mcp.schemas import DESCRIPTION_CHARS, mend_schema, texts_of
+from whet.mcp.words import clean, find_orders
 
 LONGEST_NAME = 64
 SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")
@@ -89,17 +89,17 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     tools, room_chars = catalogue.tools, _FULL_LISTING_CHARS
     denied = 0
     for raw in tools[:_MOST_TOOLS]:
-        entry = _read(server, settings, raw)
+        entry = _read_tool(server, settings, raw)
         if entry is None:
             denied += 1
         elif isinstance(entry, LeftOut):
             left_out.append(entry)
         elif (existing := offered.get(entry.spec.name)) is not None:
             both = f"its name {entry.spec.name} is that of {existing.own_name!r} too"
-            left_out.append(LeftOut(_shown(entry.own_name), both))
+            left_out.append(LeftOut(_display_name(entry.own_name), both))
         elif (size := size_chars(entry.spec)) > room_chars:
             full = "the server's tools fill what one server may take up; choose some with allow"
-            left_out.append(LeftOut(_shown(entry.own_name), full))
+            left_out.append(LeftOut(_display_name(entry.own_name), full))
         else:
             offered[entry.spec.name] = entry
             room_chars -= size
@@ -108,7 +108,7 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     for own_name, part in READERS.items():
         spec = msgspec.structs.replace(part, name=full_name(server, own_name))
         if _READS[own_name] in catalogue.offers and spec.name not in offered:
-            if is_wanted(settings, own_name):
+            if is_enabled(settings, own_name):
                 offered[spec.name] = Offered(own_name, spec, Hints(read_only=True), reads=_READS[own_name])
             else:
                 denied += 1
@@ -120,46 +120,46 @@ def size_chars(spec: ToolSpec) -> int:
     return len(msgspec.json.encode(spec))
 
 
-def is_wanted(settings: McpServerSettings, tool: str) -> bool:
+def is_enabled(settings: McpServerSettings, tool: str) -> bool:
     """Whether the settings allow the model a tool. Deny rules come first."""
     if any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.deny):
         return False
     return not settings.allow or any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.allow)
 
 
-def _read(server: str, settings: McpServerSettings, raw: object) -> Offered | LeftOut | None:
+def _read_tool(server: str, settings: McpServerSettings, raw: object) -> Offered | LeftOut | None:
     fields = _fields(raw)
     name = fields.get("name")
     if not isinstance(name, str) or not name.strip():
         return LeftOut("(no name)", "it has no name")
-    if not is_wanted(settings, name):
+    if not is_enabled(settings, name):
         return None
     if _fields(fields.get("execution")).get("taskSupport") == "required":
-        return LeftOut(_shown(name), "it runs only as a task, which this host does not start")
-    schema = checked(fields.get("inputSchema"))
+        return LeftOut(_display_name(name), "it runs only as a task, which this host does not start")
+    schema = mend_schema(fields.get("inputSchema"))
     if isinstance(schema, str):
-        return LeftOut(_shown(name), schema)
-    description = _described(fields)
+        return LeftOut(_display_name(name), schema)
+    description = _description(fields)
     all_text = "\n".join((name, description, *texts_of(schema)))
-    if name not in settings.allow and (order := orders_in(all_text)):
-        return LeftOut(_shown(name), f"its description reads like orders to the assistant: {order!r}")
+    if name not in settings.allow and (order := find_orders(all_text)):
+        return LeftOut(_display_name(name), f"its description reads like orders to the assistant: {order!r}")
     spec = ToolSpec(full_name(server, name), description, schema)
-    return Offered(name, spec, _hints(fields.get("annotations")), _fields(fields.get("outputSchema")))
+    return Offered(name, spec, _read_hints(fields.get("annotations")), _fields(fields.get("outputSchema")))
 
 
-def _shown(name: str) -> str:
+def _display_name(name: str) -> str:
     return " ".join(clean(name).split())[:80]
 
 
-def _described(fields: dict[str, Any]) -> str:
+def _description(fields: dict[str, Any]) -> str:
     for key in ("description", "title"):
         if isinstance(text := fields.get(key), str) and (words := clean(text).strip()):
             return words if len(words) <= DESCRIPTION_CHARS else words[:DESCRIPTION_CHARS] + " [...]"
     return ""
 
 
-def _hints(given: object) -> Hints:
-    fields = _fields(given)
+def _read_hints(annotations: object) -> Hints:
+    fields = _fields(annotations)
     read_only, destructive = fields.get("readOnlyHint"), fields.get("destructiveHint")
     return Hints(
         read_only if isinstance(read_only, bool) else None,

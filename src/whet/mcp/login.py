@@ -24,10 +24,10 @@ from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
-from whet.mcp.challenge import Challenge, keep_challenge
-from whet.mcp.kept import challenge_path, folder
+from whet.mcp.challenge import Challenge, store_challenge
+from whet.mcp.kept import challenge_path, servers_folder
 from whet.mcp.remote import RemoteParts
-from whet.mcp.transport import LoginNeeded, ServerFailed, is_private_way
+from whet.mcp.transport import LoginNeeded, ServerFailed, is_private_address
 from whet.visible import visible
 
 BASIC, POST, NO_SECRET = "client_secret_basic", "client_secret_post", "none"
@@ -83,7 +83,7 @@ class AuthAnswer(msgspec.Struct, frozen=True):
 
 async def fetch(
     http: httpx2.AsyncClient,
-    place: str,
+    address: str,
     headers: Mapping[str, str],
     form: Mapping[str, str] | None = None,
     json: Mapping[str, object] | None = None,
@@ -94,7 +94,7 @@ async def fetch(
     try:
         async with (
             asyncio.timeout(_WHOLE_S),
-            http.stream(method, place, data=form, json=json, headers=headers) as response,
+            http.stream(method, address, data=form, json=json, headers=headers) as response,
         ):
             async for chunk in response.aiter_bytes():
                 body += chunk
@@ -105,7 +105,7 @@ async def fetch(
         raise httpx2.ReadTimeout(f"no whole answer within {_WHOLE_S:g} s") from error
 
 
-def authenticated(
+def add_credentials(
     form: Mapping[str, str], client_id: str, secret: str, method: str
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return a token request's form and headers with the client's credentials, according to `method` (RFC
@@ -121,7 +121,7 @@ def authenticated(
 
 def tokens_path(home: Home, name: str) -> Path:
     """Return the path of a server's login."""
-    return folder(home) / f"{name}.login.json"
+    return servers_folder(home) / f"{name}.login.json"
 
 
 def read_tokens(home: Home, name: str, url: str) -> Tokens | None:
@@ -142,7 +142,7 @@ def write_tokens(home: Home, name: str, tokens: Tokens) -> None:
     """Store a login, mode 0600. It is on disk on return. Raises ConfigError."""
     masking.protect((tokens.access_token, tokens.refresh_token, tokens.client_secret))
     home.ensure()
-    paths.replace(tokens_path(home, name), msgspec.json.encode(tokens).decode(), mode=0o600)
+    paths.replace_file(tokens_path(home, name), msgspec.json.encode(tokens).decode(), mode=0o600)
     challenge_path(home, name).unlink(missing_ok=True)
 
 
@@ -155,7 +155,7 @@ class Login:
         self._reach = reach
         self._http = http
         self._lock = asyncio.Lock()
-        self._tokens = read_tokens(reach.home, name, url) if is_private_way(url) else None
+        self._tokens = read_tokens(reach.home, name, url) if is_private_address(url) else None
 
     async def token(self) -> str:
         """Return the access token, renewed if it is about to expire, or an empty string without a login."""
@@ -164,18 +164,18 @@ class Login:
             return ""
         left_ms = tokens.expires_at_ms - self._reach.clock.unix_ms()
         if tokens.expires_at_ms and left_ms < _EARLY_MS:
-            await self.renewed()
+            await self.renew()
         return self._tokens.access_token if self._tokens else ""
 
     def refused(self, header: str) -> LoginNeeded:
         """Return the error that a login is needed, and store the server's challenge."""
         server = f"the MCP server {self._name}"
-        keep_challenge(self._reach.home, self._name, Challenge(self._url, header))
+        store_challenge(self._reach.home, self._name, Challenge(self._url, header))
         return LoginNeeded(
             f"{server} wants a login", hint=f"whet mcp login {self._name}, or a header with a key"
         )
 
-    def lacking(self, header: str) -> ServerFailed | None:
+    def explain_missing_rights(self, header: str) -> ServerFailed | None:
         """Return the error if a right is missing from the login, or None if the refusal has another cause.
 
         Rights that the login has already requested are not requested again.
@@ -190,27 +190,27 @@ class Login:
                 f"{server} refuses this although the login asked for the right to it ({scopes_text})",
                 hint="another login would get no more; ask those who run the server",
             )
-        keep_challenge(self._reach.home, self._name, challenge)
+        store_challenge(self._reach.home, self._name, challenge)
         return LoginNeeded(
             f"{server} wants more rights for this than the login has ({scopes_text})",
             hint=f"whet mcp login {self._name} asks for them",
         )
 
-    async def renewed(self) -> bool:
+    async def renew(self) -> bool:
         """Get a new access token. Returns False if that is impossible and a person must log in again.
 
         If another process has renewed it, or a person has logged in since, those tokens are used.
         """
         current = self._tokens
-        if not is_private_way(self._url):
+        if not is_private_address(self._url):
             return False
         async with self._lock:
             if self._tokens is not current:
                 return self._tokens is not None
-            async with _turn(folder(self._reach.home) / f"{self._name}.lock"):
-                return await self._renew(current)
+            async with _renewal_lock(servers_folder(self._reach.home) / f"{self._name}.lock"):
+                return await self._renew_locked(current)
 
-    def taken_over(self) -> bool:
+    def adopt_newer_login(self) -> bool:
         """Switch to the login that a person made since, which may have more rights. Returns False without
         one."""
         stored = read_tokens(self._reach.home, self._name, self._url)
@@ -220,8 +220,8 @@ class Login:
         self._tokens = stored
         return True
 
-    async def _renew(self, used: Tokens | None) -> bool:
-        if self.taken_over():
+    async def _renew_locked(self, used: Tokens | None) -> bool:
+        if self.adopt_newer_login():
             return True
         is_gone = read_tokens(self._reach.home, self._name, self._url) is None
         if used is None or is_gone or not used.refresh_token:
@@ -235,26 +235,26 @@ class Login:
 
     async def _refresh(self, used: Tokens) -> Tokens | None:
         form = {"grant_type": "refresh_token", "refresh_token": used.refresh_token, "resource": used.resource}
-        form, headers = authenticated(form, used.client_id, used.client_secret, used.auth_method)
+        form, headers = add_credentials(form, used.client_id, used.client_secret, used.auth_method)
         try:
             answer = await fetch(self._http, used.token_endpoint, headers, form)
             if answer.status == 429 or answer.status >= 500:
-                raise ServerFailed(_not_renewed(self._name, f"HTTP {answer.status}"))
+                raise ServerFailed(_renewal_problem(self._name, f"HTTP {answer.status}"))
             got = from_json(answer.body, TokenAnswer)
         except (httpx2.HTTPError, OSError) as error:
             why = masking.mask(str(error).partition("\n")[0])[:160] or type(error).__name__
-            raise ServerFailed(_not_renewed(self._name, why)) from error
+            raise ServerFailed(_renewal_problem(self._name, why)) from error
         except NOT_JSON:
             return None
-        return grown(used, got, self._reach.clock.unix_ms()) if answer.status == 200 else None
+        return update_tokens(used, got, self._reach.clock.unix_ms()) if answer.status == 200 else None
 
 
-def _not_renewed(name: str, why: str) -> str:
+def _renewal_problem(name: str, why: str) -> str:
     return f"the login at the MCP server {name} can't be renewed now ({why})"
 
 
 @asynccontextmanager
-async def _turn(path: Path) -> AsyncGenerator[None]:
+async def _renewal_lock(path: Path) -> AsyncGenerator[None]:
     """Wait until no other process renews this login. If no lock can be made, continue without it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -274,7 +274,7 @@ async def _turn(path: Path) -> AsyncGenerator[None]:
         os.close(handle)
 
 
-def grown(tokens: Tokens, answer: TokenAnswer, now_ms: int) -> Tokens:
+def update_tokens(tokens: Tokens, answer: TokenAnswer, now_ms: int) -> Tokens:
     """Return `tokens` updated by a token endpoint's answer. Without a new refresh token, the old one is
     kept."""
     expires = now_ms + int(min(answer.expires_in, _LONGEST_S) * 1000) if answer.expires_in else 0

@@ -18,11 +18,11 @@ from urllib.parse import urlencode
 import httpx2
 import msgspec
 
-from whet.config.key_hosts import is_this_machine
+from whet.config.key_hosts import is_loopback
 from whet.contract.texts import NOT_JSON, from_json
 from whet.mcp.callback import Listener, LoginFailed
 from whet.mcp.challenge import Challenge
-from whet.mcp.discovery import LoginPlace, as_object, checked, discover
+from whet.mcp.discovery import LoginServer, as_object, discover, require_safe_address
 from whet.mcp.login import (
     BASIC,
     NO_SECRET,
@@ -30,12 +30,12 @@ from whet.mcp.login import (
     AuthAnswer,
     TokenAnswer,
     Tokens,
-    authenticated,
+    add_credentials,
     fetch,
-    grown,
+    update_tokens,
 )
-from whet.mcp.transport import is_private_way
-from whet.trust import trusted
+from whet.mcp.transport import is_private_address
+from whet.trust import create_trusted_context
 from whet.visible import visible
 
 WAIT_S = 300.0
@@ -73,10 +73,10 @@ async def log_in(
 
     Returns None if the server needs no login. Raises LoginFailed.
     """
-    if not is_private_way(url):
+    if not is_private_address(url):
         raise LoginFailed(f"{url} is not encrypted, so no login is sent there", hint="use its https address")
     async with httpx2.AsyncClient(
-        timeout=30.0, follow_redirects=False, verify=trusted(), trust_env=not is_this_machine(url)
+        timeout=30.0, follow_redirects=False, verify=create_trusted_context(), trust_env=not is_loopback(url)
     ) as http:
         try:
             server = await discover(http, url, earlier.wanted, earlier.rights)
@@ -90,7 +90,7 @@ async def log_in(
 async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to the token
     http: httpx2.AsyncClient,
     url: str,
-    server: LoginPlace,
+    server: LoginServer,
     client: Client,
     show: Callable[[str], None],
     now_ms: Callable[[], int],
@@ -116,10 +116,10 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
             "resource": server.resource,
             **({"scope": server.scope} if server.scope else {}),
         }
-        authorization_address = checked(
+        authorization_address = require_safe_address(
             url, server.address("authorization_endpoint"), "authorization_endpoint"
         )
-        endpoint = checked(url, server.address("token_endpoint"), "token_endpoint")
+        endpoint = require_safe_address(url, server.address("token_endpoint"), "token_endpoint")
         show(f"{authorization_address}{'&' if '?' in authorization_address else '?'}{urlencode(query)}")
         code = await listener.code(wait_s)
         form = {
@@ -129,8 +129,8 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
             "code_verifier": verifier,
             "resource": server.resource,
         }
-        form, headers = authenticated(form, client.id, client.secret, method)
-        answer = _token(await fetch(http, endpoint, headers, form))
+        form, headers = add_credentials(form, client.id, client.secret, method)
+        answer = _read_token_answer(await fetch(http, endpoint, headers, form))
     bare = Tokens(
         url=url,
         access_token="",
@@ -144,10 +144,10 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
         auth_method=method,
         asked=server.scope,
     )
-    return grown(bare, answer, now_ms())
+    return update_tokens(bare, answer, now_ms())
 
 
-def _auth_method(server: LoginPlace, client: Client) -> str:
+def _auth_method(server: LoginServer, client: Client) -> str:
     """Choose how the client sends its secret: as registered, or else as the server specifies (Basic by
     default, RFC 8414).
 
@@ -167,7 +167,7 @@ def _auth_method(server: LoginPlace, client: Client) -> str:
     )
 
 
-def _token(answer: AuthAnswer) -> TokenAnswer:
+def _read_token_answer(answer: AuthAnswer) -> TokenAnswer:
     try:
         if answer.status == 200:
             token_answer = from_json(answer.body, TokenAnswer)
@@ -178,10 +178,12 @@ def _token(answer: AuthAnswer) -> TokenAnswer:
             )
     except NOT_JSON as error:
         raise LoginFailed("the authorization server's token answer can't be read") from error
-    raise LoginFailed(f"the authorization server refused the code (HTTP {answer.status}){_why(answer.body)}")
+    raise LoginFailed(
+        f"the authorization server refused the code (HTTP {answer.status}){_error_reason(answer.body)}"
+    )
 
 
-async def _register(http: httpx2.AsyncClient, url: str, server: LoginPlace, address: str) -> Client:
+async def _register(http: httpx2.AsyncClient, url: str, server: LoginServer, address: str) -> Client:
     endpoint = server.address("registration_endpoint")
     if not endpoint:
         raise LoginFailed(
@@ -198,11 +200,11 @@ async def _register(http: httpx2.AsyncClient, url: str, server: LoginPlace, addr
         ),
         **({"scope": server.scope} if server.scope else {}),
     }
-    registration_address = checked(url, endpoint, "registration_endpoint")
+    registration_address = require_safe_address(url, endpoint, "registration_endpoint")
     answer = await fetch(http, registration_address, {"accept": "application/json"}, json=registration)
     document = as_object(answer.body if answer.status in (200, 201) else b"{}")
     if not document.get("client_id"):
-        why = _why(answer.body)
+        why = _error_reason(answer.body)
         raise LoginFailed(f"the authorization server refused the registration (HTTP {answer.status}){why}")
     credentials = {
         key: str(document.get(key) or "") for key in ("client_secret", "token_endpoint_auth_method")
@@ -212,7 +214,7 @@ async def _register(http: httpx2.AsyncClient, url: str, server: LoginPlace, addr
     )
 
 
-def _why(body: bytes) -> str:
+def _error_reason(body: bytes) -> str:
     document = as_object(body)
     words = [str(document[key]) for key in ("error", "error_description") if document.get(key)]
     return ": " + visible(": ".join(words), 300) if words else ""

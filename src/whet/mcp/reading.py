@@ -54,7 +54,7 @@ class ServerCalls(Protocol):
         ...
 
 
-async def read(server: ServerCalls, reader: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+async def run_reader(server: ServerCalls, reader: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Run one of READERS and return a result in the form of tools/call. Raises BadInput, ToolError."""
     return await _RUN[reader](server, arguments)
 

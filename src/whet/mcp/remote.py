@@ -25,8 +25,8 @@ from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.config.secrets import is_secret_name
 from whet.contract.errors import ConfigError, ToolError
-from whet.mcp.connection import Connection, ConnectionListener, Progress, RpcFailed, late
-from whet.mcp.kept import KeptListing, config_digest, keep_failure, write_kept
+from whet.mcp.connection import Connection, ConnectionListener, Progress, RpcFailed, timeout_error
+from whet.mcp.kept import KeptListing, config_digest, store_failure, write_stored
 from whet.mcp.listing import Catalogue
 from whet.mcp.reading import LISTS
 from whet.mcp.server_requests import ELICITATION, CallPerson
@@ -73,15 +73,15 @@ class Remote:
         name: str,
         settings: McpServerSettings,
         reach: RemoteParts,
-        told: Callable[[str], None],
-        renewed: Callable[[Catalogue], None],
+        notify: Callable[[str], None],
+        on_catalogue: Callable[[Catalogue], None],
     ) -> None:
         self.name = name
         self.settings = settings
         self.connection: Connection | None = None
         self._reach = reach
-        self._told = told
-        self._renewed = renewed
+        self._told = notify
+        self._renewed = on_catalogue
         self._catalogue: Catalogue | None = None
         self._lock = asyncio.Lock()
         self.failures: int = 0
@@ -107,21 +107,24 @@ class Remote:
         Raises ToolError.
         """
         params = {"name": tool, "arguments": arguments}
-        return await self._within(
+        return await self._run_with_retry(
             lambda to, limit: to.request(
-                "tools/call", params, progress, patient(asker, limit, self.settings.timeout_s)
+                "tools/call",
+                params,
+                progress,
+                suspend_limit_while_asking(asker, limit, self.settings.timeout_s),
             )
         )
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call a method and return its result. Raises ToolError."""
-        return await self._within(lambda to, _: to.request(method, dict(params)))
+        return await self._run_with_retry(lambda to, _: to.request(method, dict(params)))
 
     async def listed(self, method: str, key: str) -> list[object]:
         """Return the server's list, all pages. Raises ToolError."""
-        return await self._within(lambda to, _: to.listed(method, key))
+        return await self._run_with_retry(lambda to, _: to.listed(method, key))
 
-    async def _within(self, work: Work[T]) -> T:
+    async def _run_with_retry(self, work: Work[T]) -> T:
         """Run an operation within the server's time limit, and repeat it once if the server had lost the
         session."""
         try:
@@ -138,7 +141,7 @@ class Remote:
             if not limit.expired():
                 raise
             self._later(self._check(connection))
-            failure = late(self.name, "answer", self.settings.timeout_s)
+            failure = timeout_error(self.name, "answer", self.settings.timeout_s)
             failure.hint = "whether it did what was asked is unknown; its setting is timeout_s"
             raise failure from error
         except SessionLost:
@@ -194,11 +197,11 @@ class Remote:
         try:
             async with limit:
                 await connection.open()
-                return await _catalogue(connection)
+                return await _fetch_catalogue(connection)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            failure = late(self.name, "get ready", limit_s)
+            failure = timeout_error(self.name, "get ready", limit_s)
             failure.hint = connection.transport.explain() or f"whet mcp test {self.name}"
             raise failure from error
         except ServerFailed as error:
@@ -234,7 +237,7 @@ class Remote:
 
     def _keep(self, error: ToolError) -> None:
         now_ms = self._reach.clock.unix_ms()
-        keep_failure(self._reach.home, self.name, self.settings, masking.mask(error.message), now_ms)
+        store_failure(self._reach.home, self.name, self.settings, masking.mask(error.message), now_ms)
 
     def _failed(self) -> None:
         self.failures += 1
@@ -258,7 +261,7 @@ class Remote:
         try:
             while (handled := self._news) and (connection := self.connection) and connection.failure is None:
                 async with asyncio.timeout(self.settings.timeout_s):
-                    self._take(await _catalogue(connection), connection)
+                    self._take(await _fetch_catalogue(connection), connection)
                 await self._reach.pause(_RELIST_PAUSE_S)
                 if handled == self._news:
                     return
@@ -277,7 +280,7 @@ class Remote:
         listing = KeptListing(
             digest, now_ms, catalogue.tools, catalogue.offers, server_name, connection.version
         )
-        write_kept(self._reach.home, self.name, listing)
+        write_stored(self._reach.home, self.name, listing)
         self._renewed(catalogue)
 
     async def _retire(self, connection: Connection) -> None:
@@ -302,10 +305,10 @@ def _build_transport(name: str, settings: McpServerSettings, reach: RemoteParts)
         # httpx2 takes 30 ms of CPU, and many homes have no server with a url.
         from whet.mcp.http import HttpTransport  # noqa: PLC0415
 
-        headers = _filled(name, reach.secrets, settings.headers, "headers")
+        headers = _fill_all(name, reach.secrets, settings.headers, "headers")
         has_key = not settings.allow_http and any(holds_key(*pair) for pair in settings.headers.items())
         return HttpTransport(name, settings.url, headers, reach, has_key=has_key)
-    variables = _filled(name, reach.secrets, settings.env, "env")
+    variables = _fill_all(name, reach.secrets, settings.env, "env")
     cwd = Path(settings.cwd).expanduser() if settings.cwd else None
     launch = Launch(
         os.path.expanduser(settings.command),
@@ -319,7 +322,9 @@ def _build_transport(name: str, settings: McpServerSettings, reach: RemoteParts)
     return StdioTransport(name, launch, reach.guardian, place)
 
 
-def patient(asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float) -> CallPerson | None:
+def suspend_limit_while_asking(
+    asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float
+) -> CallPerson | None:
     """Suspend a call's time limit while its person is asked."""
     if asker is None:
         return None
@@ -334,19 +339,21 @@ def patient(asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float) 
     return CallPerson(asker.owner, ask)
 
 
-def _filled(server: str, secrets: Mapping[str, str], values: Mapping[str, str], where: str) -> dict[str, str]:
-    filled = {key: fill(value, secrets) for key, value in values.items()}
+def _fill_all(
+    server: str, secrets: Mapping[str, str], values: Mapping[str, str], setting: str
+) -> dict[str, str]:
+    filled = {key: fill_variables(value, secrets) for key, value in values.items()}
     for key, value in filled.items():
         if value is None:
             missing = ", ".join(name for name in _VARIABLE.findall(values[key]) if not secrets.get(name))
             raise ServerFailed(
-                f"mcp.servers.{server}.{where}.{key} needs {missing}, which is not set",
+                f"mcp.servers.{server}.{setting}.{key} needs {missing}, which is not set",
                 hint=f"whet config set {missing.partition(',')[0]} stores it in .env",
             )
     return {key: value for key, value in filled.items() if value is not None}
 
 
-def fill(text: str, secrets: Mapping[str, str]) -> str | None:
+def fill_variables(text: str, secrets: Mapping[str, str]) -> str | None:
     """Replace ${NAME} by variables and mask their values from now on. Returns None if one is not set."""
     names = _VARIABLE.findall(text)
     if any(not secrets.get(name) for name in names):
@@ -362,18 +369,18 @@ def check_server(name: str, settings: McpServerSettings) -> None:
         raise ConfigError(f"mcp.servers.{name} {problem}", hint="command starts a server, url reaches one")
 
 
-async def _catalogue(connection: Connection) -> Catalogue:
+async def _fetch_catalogue(connection: Connection) -> Catalogue:
     try:
         tools = await connection.listed("tools/list", "tools")
     except RpcFailed as error:
         if error.code != METHOD_NOT_FOUND:
             raise
         tools = []  # a server with only resources or prompts
-    has = await asyncio.gather(*(_has(connection, part) for part in connection.offers))
+    has = await asyncio.gather(*(_has_offer(connection, part) for part in connection.offers))
     return Catalogue(tools, tuple(part for part, there in zip(connection.offers, has, strict=True) if there))
 
 
-async def _has(connection: Connection, part: str) -> bool:
+async def _has_offer(connection: Connection, part: str) -> bool:
     """Whether the server really has any of an offer; many only claim to."""
     for method, key in LISTS[part]:
         with contextlib.suppress(ToolError, TimeoutError):

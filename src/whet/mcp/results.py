@@ -48,7 +48,7 @@ def as_output(
     if output_schema and not is_error:
         if structured is None:
             lines.append("[the tool promises a structured result and gave none]")
-        elif wrong := mismatch(structured, output_schema):
+        elif wrong := find_mismatch(structured, output_schema):
             lines.append(f"[the result is not what the tool's own schema promises: {wrong}]")
     if not isinstance(content, list) and structured is None:
         texts.append("[the result has no content]")
@@ -62,8 +62,8 @@ def as_failure(server: str, error: ToolError) -> ToolOutput:
     return ToolOutput(f"{_mark(server, _DATA)}\n{clean(message)}", error_kind=error.kind)
 
 
-def _mark(server: str, what: str) -> str:
-    return f"[untrusted: from the MCP server {server}; {what}]"
+def _mark(server: str, label: str) -> str:
+    return f"[untrusted: from the MCP server {server}; {label}]"
 
 
 def _block(block: object, images: list[ImagePart]) -> str:
@@ -98,10 +98,10 @@ def _image(fields: Mapping[str, Any], images: list[ImagePart]) -> str:
     return f"[image {len(images)}, {image.media_type}]"
 
 
-def _resource(given: object, images: list[ImagePart]) -> str:
-    if not isinstance(given, dict):
+def _resource(resource: object, images: list[ImagePart]) -> str:
+    if not isinstance(resource, dict):
         return "[a resource without content]"
-    fields = cast("dict[str, Any]", given)
+    fields = cast("dict[str, Any]", resource)
     uri, kind = str(fields.get("uri") or "?")[:300], str(fields.get("mimeType") or "")
     if isinstance(text := fields.get("text"), str):
         return f"[resource {uri}]\n{text}"
@@ -110,7 +110,7 @@ def _resource(given: object, images: list[ImagePart]) -> str:
     return f"[resource {uri}, {kind or 'of unknown type'}: binary, not shown]"
 
 
-def mismatch(value: object, schema: Mapping[str, Any], path: str = "", depth: int = 0) -> str:
+def find_mismatch(value: object, schema: Mapping[str, Any], path: str = "", depth: int = 0) -> str:
     """Return where `value` first violates a JSON schema's types, required fields or choices, or an empty
     string.
 
@@ -133,7 +133,7 @@ def mismatch(value: object, schema: Mapping[str, Any], path: str = "", depth: in
     items: object = schema.get("items")
     if isinstance(value, list) and isinstance(items, dict):
         for index, item in enumerate(cast("list[object]", value)[:200]):
-            if wrong := mismatch(item, cast("dict[str, Any]", items), f"{path}[{index}]", depth + 1):
+            if wrong := find_mismatch(item, cast("dict[str, Any]", items), f"{path}[{index}]", depth + 1):
                 return wrong
     return ""
 
@@ -147,7 +147,7 @@ def _fields_mismatch(value: Mapping[str, object], schema: Mapping[str, Any], pat
     for name, part in cast("dict[str, object]", properties).items() if isinstance(properties, dict) else ():
         if name in value and isinstance(part, dict):
             inner = f"{path}.{name}" if path else name
-            if wrong := mismatch(value[name], cast("dict[str, Any]", part), inner, depth + 1):
+            if wrong := find_mismatch(value[name], cast("dict[str, Any]", part), inner, depth + 1):
                 return wrong
     return ""
 

@@ -79,16 +79,16 @@ _LIMITS: Mapping[str, Callable[[object], bool]] = {
 }
 
 
-def checked(given: object) -> dict[str, Any] | str:
+def mend_schema(raw: object) -> dict[str, Any] | str:
     """Return the schema as vendors accept it, or the reason why it can't be offered."""
-    if given is None:
+    if raw is None:
         return {"type": "object", "properties": {}}
-    if not isinstance(given, dict):
-        return f"its input schema is {type(given).__name__}, no object"
-    schema = dict(cast("dict[str, Any]", given))
+    if not isinstance(raw, dict):
+        return f"its input schema is {type(raw).__name__}, no object"
+    schema = dict(cast("dict[str, Any]", raw))
     try:
         _check_outside(schema)
-        mended = _mended(schema, schema)
+        mended = _mend(schema, schema)
     except _Unusable as reason:
         return str(reason)
     for key in _AT_THE_TOP:
@@ -123,39 +123,39 @@ def texts_of(value: object) -> list[str]:
     return []
 
 
-def _mended(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+def _mend(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     parts = cast("dict[str, object]", schema)
     for key, value in parts.items():
         if key in _DROPPED or (key in _LIMITS and not _LIMITS[key](value)):
             continue
         if key == "items" and isinstance(value, list):  # a tuple, as in drafts before 2020-12
-            result["prefixItems"] = [_inner(item, root) for item in cast("list[object]", value)]
+            result["prefixItems"] = [_mend_inner(item, root) for item in cast("list[object]", value)]
         elif key in _ONE:
-            result[key] = _inner(value, root)
+            result[key] = _mend_inner(value, root)
         elif key in _NAMED:
-            result[key] = _all_named(key, value, root)
+            result[key] = _mend_named(key, value, root)
         elif key in _SEVERAL:
             if _is_choice(value):
-                result[key] = [_inner(item, root) for item in cast("list[object]", value)]
+                result[key] = [_mend_inner(item, root) for item in cast("list[object]", value)]
         else:
             result[key] = _leaf(key, value, root)
     return result
 
 
-def _all_named(key: str, value: object, root: Mapping[str, Any]) -> dict[str, Any]:
+def _mend_named(key: str, value: object, root: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _Unusable(f"the {key} in its input schema are no object")
     parts = cast("dict[str, object]", value)
-    _no_hidden(list(parts))
-    return {name: _inner(inner, root) for name, inner in parts.items()}
+    _refuse_hidden(list(parts))
+    return {name: _mend_inner(inner, root) for name, inner in parts.items()}
 
 
-def _inner(value: object, root: Mapping[str, Any]) -> dict[str, Any] | bool:
+def _mend_inner(value: object, root: Mapping[str, Any]) -> dict[str, Any] | bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, dict):
-        return _mended(cast("dict[str, Any]", value), root)
+        return _mend(cast("dict[str, Any]", value), root)
     raise _Unusable(f"a part of its input schema is {str(value)[:40]!r}, no schema")
 
 
@@ -163,7 +163,7 @@ def _leaf(key: str, value: object, root: Mapping[str, Any]) -> object:
     """Return the value of any other keyword. Raises _Unusable."""
     if key in ("description", "title", "$comment"):
         return clean(str(value))[:DESCRIPTION_CHARS]
-    _no_hidden([key, *texts_of(value)])
+    _refuse_hidden([key, *texts_of(value)])
     if key == "type" and not _is_type(value):
         raise _Unusable(f"its input schema names the type {str(value)[:40]!r}, which there is none of")
     if key == "$ref" and not _leads_somewhere(value, root):
@@ -187,7 +187,7 @@ def _leads_somewhere(reference: object, root: Mapping[str, Any]) -> bool:
     return isinstance(at, dict | bool)
 
 
-def _no_hidden(texts: list[str]) -> None:
+def _refuse_hidden(texts: list[str]) -> None:
     for text in texts:
         if match := HIDDEN.search(text):
             raise _Unusable(f"its input schema holds the invisible character U+{ord(match[0]):04X}")

@@ -27,7 +27,7 @@ _REFUSED = {
     "sampling/createMessage": "this host does not let servers use its model (sampling)",
     "roots/list": "this host shows servers no folders (roots)",
 }
-_TOLD = ("sampling/createMessage",)
+_REPORTED_METHODS = ("sampling/createMessage",)
 _MOST_REPLIES = 32
 _MOST_QUESTIONS = 5
 
@@ -76,7 +76,7 @@ class ServerRequests:
             self._replies.add(task)
             task.add_done_callback(self._replies.discard)
 
-    async def elicited(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def ask_person(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the person whose call runs a question, one at a time, and return the answer for the server."""
         async with self._asking:
             owners = {asker.owner for asker in self._askers}
@@ -92,7 +92,7 @@ class ServerRequests:
     def refuse(self, methods: Sequence[str]) -> str:
         """Return why none of these methods is executed, and notify the person of those that concern them."""
         for method in methods:
-            if method in _TOLD:
+            if method in _REPORTED_METHODS:
                 self._tell(method)
         return "; ".join(_REFUSED.get(method, f"it asks for {method[:80]}") for method in methods)
 
@@ -111,7 +111,7 @@ class ServerRequests:
         if method == "ping":
             body["result"] = {}
         elif method == ELICITATION:
-            body["result"] = await self.elicited(params)
+            body["result"] = await self.ask_person(params)
         else:
             self.refuse([method])
             reason = _REFUSED.get(method, f"this host has no method {method[:80]}")

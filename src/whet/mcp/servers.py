@@ -22,7 +22,7 @@ from whet.contract.errors import BadInput, ConfigError, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.log import mask
 from whet.mcp.finding import ToolFinder
-from whet.mcp.kept import RETRY_AFTER_MS, read_kept
+from whet.mcp.kept import RETRY_AFTER_MS, read_stored
 from whet.mcp.listing import (
     CHARS_PER_TOKEN,
     SERVER_NAME,
@@ -32,7 +32,7 @@ from whet.mcp.listing import (
     read_listing,
     size_chars,
 )
-from whet.mcp.reading import read
+from whet.mcp.reading import run_reader
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.results import as_failure, as_output
 from whet.mcp.server_requests import CallPerson
@@ -95,7 +95,7 @@ class Servers:
 
         Never raises: an unreachable server has no tools, and its failure is reported.
         """
-        await asyncio.gather(*(self._learn(name, remote) for name, remote in self.remotes.items()))
+        await asyncio.gather(*(self._learn_server(name, remote) for name, remote in self.remotes.items()))
 
     def tools(self) -> list[Tool]:
         """Return the tools for a session that begins now, ordered as in the settings and then as the servers
@@ -108,7 +108,7 @@ class Servers:
         size = 0
         for name, listing in self.listings.items():
             tools_by_server[name] = [
-                self._tool(name, offered) for offered in listing.offered if self._has(offered)
+                self._tool(name, offered) for offered in listing.offered if self._is_enabled(offered)
             ]
             size += sum(size_chars(tool.spec) for tool in tools_by_server[name])
         if size <= self._search_above_chars:
@@ -122,7 +122,7 @@ class Servers:
         finder_tools = ToolFinder(deferred, TOOLSET, mark).tools()
         return [*finder_tools, *(tool for tools in deferred.values() for tool in tools)]
 
-    def _has(self, offered: Offered) -> bool:
+    def _is_enabled(self, offered: Offered) -> bool:
         return not any(fnmatch.fnmatchcase(offered.spec.name, pattern) for pattern in self._without)
 
     @property
@@ -133,7 +133,7 @@ class Servers:
         """Report server events to `board` while it exists, and now the changes since the session's `specs`
         were fixed."""
         self._boards.add(board)
-        board.notices += [*self._early, *self._changes(specs)]
+        board.notices += [*self._early, *self._describe_changes(specs)]
         self._early.clear()
 
     async def aclose(self) -> None:
@@ -141,8 +141,8 @@ class Servers:
         await asyncio.gather(*(remote.aclose() for remote in self.remotes.values()))
         self._reach.guardian.close()
 
-    async def _learn(self, name: str, remote: Remote) -> None:
-        stored = read_kept(self._reach.home, name, remote.settings)
+    async def _learn_server(self, name: str, remote: Remote) -> None:
+        stored = read_stored(self._reach.home, name, remote.settings)
         if stored is not None and (stored.tools or stored.offers or not stored.failure):
             self.listings[name] = read_listing(name, remote.settings, stored.catalogue)
             self._known.add(name)
@@ -170,7 +170,7 @@ class Servers:
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
             try:
                 if offered.reads:
-                    result = await read(remote, offered.own_name, arguments)
+                    result = await run_reader(remote, offered.own_name, arguments)
                     return as_output(server, result, {}, cap_chars, is_prompt=offered.reads == "prompts")
                 lines = ProgressLines(context.output, self._reach.clock)
                 asker = CallPerson(context.session_id, context.ask)
@@ -206,7 +206,7 @@ class Servers:
         if changed and name in self._known:
             self._tell(f"MCP server {name} has changed its tools ({changed}); new sessions see them")
 
-    def _changes(self, specs: Sequence[ToolSpec]) -> list[str]:
+    def _describe_changes(self, specs: Sequence[ToolSpec]) -> list[str]:
         lines: list[str] = []
         specs_by_name = {
             tool.spec.name: tool.spec for listing in self.listings.values() for tool in listing.offered
@@ -218,14 +218,14 @@ class Servers:
         changed = [
             name
             for name, spec in frozen.items()
-            if name in specs_by_name and not _same(spec, specs_by_name[name])
+            if name in specs_by_name and not _is_same(spec, specs_by_name[name])
         ]
         gone = [name for name in frozen if name not in specs_by_name]
         if changed:
-            names = _names(changed)
+            names = _format_names(changed)
             lines.append(f"MCP: {names} changed since this session began; it keeps what it began with")
         if gone:
-            lines.append(f"MCP: {_names(gone)} can't be called any more")
+            lines.append(f"MCP: {_format_names(gone)} can't be called any more")
         return lines
 
     def _tell(self, line: str) -> None:
@@ -240,16 +240,16 @@ def _difference(before: Mapping[str, ToolSpec], now: Mapping[str, ToolSpec]) -> 
     parts = {
         "new": [name for name in now if name not in before],
         "gone": [name for name in before if name not in now],
-        "changed": [name for name in now if name in before and not _same(now[name], before[name])],
+        "changed": [name for name in now if name in before and not _is_same(now[name], before[name])],
     }
-    return "; ".join(f"{word}: {_names(names)}" for word, names in parts.items() if names)
+    return "; ".join(f"{word}: {_format_names(names)}" for word, names in parts.items() if names)
 
 
-def _same(one: ToolSpec, other: ToolSpec) -> bool:
-    return msgspec.json.encode(one) == msgspec.json.encode(other)
+def _is_same(first: ToolSpec, second: ToolSpec) -> bool:
+    return msgspec.json.encode(first) == msgspec.json.encode(second)
 
 
-def _names(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     joined = ", ".join(names[:5])
     return f"{joined} and {len(names) - 5} more" if len(names) > 5 else joined
 
@@ -272,7 +272,7 @@ class ProgressLines:
 
     def __call__(self, params: dict[str, Any]) -> None:
         """Show one progress notification of the server."""
-        line, now_s = progress_line(params), self._clock.monotonic_s()
+        line, now_s = format_progress(params), self._clock.monotonic_s()
         if not line or line == self._last or self._count >= _MOST_LINES or now_s - self._shown_s < _EVERY_S:
             return
         self._last, self._shown_s = line, now_s
@@ -280,7 +280,7 @@ class ProgressLines:
         self._show(line + "\n")
 
 
-def progress_line(params: dict[str, Any]) -> str:
+def format_progress(params: dict[str, Any]) -> str:
     """Format progress as `3 of 10: message`, or return an empty string if it says nothing."""
     done, total, message = params.get("progress"), params.get("total"), params.get("message")
     numbers = f"{done:g}" if _is_number(done) else ""

@@ -28,13 +28,24 @@ if TYPE_CHECKING:
     from whet.sandbox.jail import Jail, Started
 
 log: logging.Logger = logging.getLogger("whet.mcp")
-_PASSED = ("HOME", "LOGNAME", "PATH", "SHELL", "USER", "TMPDIR", "TZ", "LANG", "LANGUAGE", "XDG_RUNTIME_DIR")
+_PASSED_VARIABLES = (
+    "HOME",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "USER",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LANGUAGE",
+    "XDG_RUNTIME_DIR",
+)
 _STDERR_BYTES = 4_000
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _GARBAGE_CHARS = 120
 _MOST_GARBAGE = 100_000
-_REST_S = 0.2
+_LAST_OUTPUT_S = 0.2
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -54,11 +65,11 @@ class ServerJail(msgspec.Struct, frozen=True):
     variables: Mapping[str, str] = {}
 
 
-def server_environment(source: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+def server_environment(source: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
     """Return a server's environment: the few variables of `source` that any program needs, and
     `additions`."""
-    passed = {k: v for k, v in source.items() if k in _PASSED or k.startswith("LC_")}
-    return {**passed, **given}
+    passed = {k: v for k, v in source.items() if k in _PASSED_VARIABLES or k.startswith("LC_")}
+    return {**passed, **additions}
 
 
 def _start_jailed(launch: Launch, place: ServerJail) -> Started:
@@ -68,10 +79,10 @@ def _start_jailed(launch: Launch, place: ServerJail) -> Started:
     own = {name: value for name, value in place.variables.items() if name not in launch.given}
     inside = {**jail.environment(launch.environment), **own}
     cwd = launch.cwd or jail.policy.workspace
-    return jail.spawn_piped(JailedCommand([launch.command, *launch.args], inside, cwd))
+    return jail.spawn_with_pipes(JailedCommand([launch.command, *launch.args], inside, cwd))
 
 
-class _Pipe(asyncio.Protocol):
+class _LineSplitter(asyncio.Protocol):
     """Splits a server's output into lines. Lines longer than `LARGEST_MESSAGE_BYTES` are only measured."""
 
     def __init__(self, line: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
@@ -135,7 +146,7 @@ class StdioTransport:
         self._guardian = guardian
         self._popen: Started | None = None
         self._exit: ChildExit | None = None
-        self._out: _Pipe | None = None
+        self._out: _LineSplitter | None = None
         self._tail = _Tail()
         self._readers: list[asyncio.BaseTransport] = []
         self._writer: asyncio.StreamWriter | None = None
@@ -156,7 +167,7 @@ class StdioTransport:
         self._exit = exit_ = ChildExit(popen)
         loop = asyncio.get_running_loop()
         assert popen.stdin and popen.stdout and popen.stderr
-        self._out = out = _Pipe(self._line, self._drop)
+        self._out = out = _LineSplitter(self._line, self._drop)
         stdout, _ = await loop.connect_read_pipe(lambda: out, popen.stdout)
         stderr, _ = await loop.connect_read_pipe(lambda: self._tail, popen.stderr)
         self._readers = [stdout, stderr]
@@ -221,9 +232,9 @@ class StdioTransport:
                 else f"{self._garbage:,} lines that are no messages, the first"
             )
             statements.append(f"it printed {lines}: {self._first_garbage!r}")
-        if (last := self._stderr_line()) and not self._has_quoted:
+        if (last := self._last_stderr_line()) and not self._has_quoted:
             statements.append(f"its last line on stderr: {last}")
-        if self._place is not None and (refused := self._place.jail.take_refused()):
+        if self._place is not None and (refused := self._place.jail.take_refused_hosts()):
             statements.append(f"the sandbox did not let it reach {', '.join(dict.fromkeys(refused))}")
         return "; ".join(statements)
 
@@ -246,12 +257,12 @@ class StdioTransport:
                 reader.close()
             self._guardian.drop(popen.pid)
 
-    async def _until_gone(self, out: _Pipe, exit_: ChildExit, ended: Ended) -> None:
+    async def _until_gone(self, out: _LineSplitter, exit_: ChildExit, ended: Ended) -> None:
         """Wait until the server ended or closed its output, end its remaining group, and report that."""
         ends = [asyncio.create_task(event.wait()) for event in (out.ended, exit_.happened)]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            both = asyncio.wait(ends, timeout=_REST_S if exit_.happened.is_set() else _EXIT_S)
+            both = asyncio.wait(ends, timeout=_LAST_OUTPUT_S if exit_.happened.is_set() else _EXIT_S)
             await both  # read its last output; a child of its own may hold the output open
         finally:
             for end in ends:
@@ -288,13 +299,13 @@ class StdioTransport:
         log.warning("the MCP server %s sent %s", self._name, problem)
         self._dropped(problem)
 
-    def _stderr_line(self) -> str:
+    def _last_stderr_line(self) -> str:
         lines = self._tail.kept.decode("utf-8", "replace").strip().splitlines()
         # our own errors end with a hint line
         useful = [line for line in lines if not line.startswith("hint:")] or lines
         return mask(useful[-1].strip())[:300] if useful else ""
 
     def _last_words(self) -> str:
-        last = self._stderr_line()
+        last = self._last_stderr_line()
         self._has_quoted = bool(last)
         return f" ({last})" if last else ""

@@ -27,7 +27,7 @@ _PAUSE_S = 0.5
 _SHORTEST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
 _LATER = (409, 429, 500, 502, 503, 504)
-Heard = Literal["something", "nothing", "failed", "refused"]
+_ReadResult = Literal["something", "nothing", "failed", "refused"]
 Open = Callable[[str], AbstractAsyncContextManager[httpx2.Response]]
 """Opens the server's stream after the event of that id, or from the start for an empty id."""
 
@@ -67,10 +67,10 @@ class Streams:
                 return
             failures = failures + 1 if result == "failed" else 0
 
-    def stand(self) -> None:
+    def start_listening(self) -> None:
         """Start reading the server's messages between calls, if it sends any."""
         if self._standing is None:
-            self._standing = asyncio.create_task(self._stand())
+            self._standing = asyncio.create_task(self._listen())
 
     async def aclose(self) -> None:
         """Stop reading."""
@@ -78,7 +78,7 @@ class Streams:
             self._standing.cancel()
             await asyncio.wait({self._standing})
 
-    async def _stand(self) -> None:
+    async def _listen(self) -> None:
         cursor, silences = StreamCursor(), 0
         while True:
             try:
@@ -91,16 +91,16 @@ class Streams:
             silences = 0 if result == "something" else min(silences + 1, 6)
             await self._pause(min(_LONGEST_PAUSE_S, max(cursor.pause_s, 2.0**silences - 1)))
 
-    async def _again(self, place: StreamCursor, is_done: Callable[[], bool]) -> Heard:
+    async def _again(self, cursor: StreamCursor, is_done: Callable[[], bool]) -> _ReadResult:
         """Open the stream after `cursor` and read it to its end."""
         try:
-            async with self._open(place.last_id) as response:
+            async with self._open(cursor.last_id) as response:
                 kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if response.status_code in _LATER:
                     return "failed"
                 if response.status_code != 200 or kind != EVENTS:
                     return "refused"
-                return "something" if await self._read(response, place, is_done) else "nothing"
+                return "something" if await self._read(response, cursor, is_done) else "nothing"
         except httpx2.ReadTimeout:  # a long silence is not a failure
             return "something"
         except (httpx2.HTTPError, OSError):

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from whet.config.key_hosts import is_this_machine
+from whet.config.key_hosts import is_loopback
 from whet.contract.errors import ToolError
 
 Received = Callable[[dict[str, Any]], None]
@@ -68,6 +68,6 @@ class Transport(Protocol):
         ...
 
 
-def is_private_way(url: str) -> bool:
+def is_private_address(url: str) -> bool:
     """Whether no one can read a message on the way to this address: https, or this machine."""
-    return url.lower().startswith("https://") or is_this_machine(url)
+    return url.lower().startswith("https://") or is_loopback(url)

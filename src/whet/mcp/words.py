@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whet.lookalike import latin
+from whet.lookalike import to_latin
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
@@ -28,8 +28,8 @@ def clean(text: str) -> str:
     return text if text.isascii() and text.isprintable() else HIDDEN.sub("", text)
 
 
-def orders_in(text: str) -> str:
+def find_orders(text: str) -> str:
     """Return a part that reads like an order to the assistant, or an empty string. Look-alike letters and
     spaces don't hide it."""
-    match = _ORDERS.search(re.sub(r"[ \t]+", " ", latin(clean(text))))
+    match = _ORDERS.search(re.sub(r"[ \t]+", " ", to_latin(clean(text))))
     return match[0][:80] if match else ""

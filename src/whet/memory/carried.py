@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable
 
 import apsw
 
-from whet.contract.texts import arguments_of, texts_of
+from whet.contract.texts import collect_texts, parse_arguments
 from whet.contract.tools import tags_of
 from whet.memory import provenance, units
 from whet.memory.folding import fold
 from whet.memory.sources import SourceText
-from whet.memory.transcript import Pointed, QuotableTranscript, load_key
-from whet.shell.fetches import fetched_packages, fetched_places
+from whet.memory.transcript import Passage, QuotableTranscript, load_by_key
+from whet.shell.fetches import find_fetch_sources, find_fetched_packages
 from whet.shell.programs import Kinds, program
 from whet.shell.reading import read
 from whet.store import calls, sessions
@@ -32,61 +32,65 @@ _USES = Kinds("pattern-then-files makes-text shell database sql")
 _LITERAL = re.compile(r"(['\"])(?:(?!\1)[^\n()])*\1")
 
 
-def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
+def fetches_only_known(ran: SourceText, transcript: QuotableTranscript) -> bool:
     """Return whether a command fetches only from known sources.
 
     Those are addresses and repositories that the person typed before, and packages that the person or a
     local tool named before.
     """
-    addresses, packages = fetched_places(ran.call), fetched_packages(ran.call)
+    addresses, packages = find_fetch_sources(ran.call), find_fetched_packages(ran.call)
     before = [s for s in transcript.sources if s.seq < ran.seq]
     typed = "\n".join(s.folded for s in before if s.tier == "user")
     if addresses and all(
         re.search(rf"(?<![\w./-]){re.escape(address)}(?![\w/-])", typed) for address in addresses
     ):
         return True
-    known_words = _worded(s.folded for s in before if s.tier in ("user", "observed")) if packages else ""
+    known_words = _join_words(s.folded for s in before if s.tier in ("user", "observed")) if packages else ""
     return packages is not None and all(f" {name} " in known_words for name in packages)
 
 
-def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
+def why_not_own(ran: SourceText, transcript: QuotableTranscript) -> str:
     """Return why a call is not the assistant's own: it contains talk, or it repeats earlier untrusted text.
 
     Returns an empty string if neither is so.
     """
-    if any(map(units.is_talk, kept(ran).splitlines())):
+    if any(map(units.is_talk, strip_talk(ran).splitlines())):
         return "its command holds sentences of the assistant's own"
-    return _carried(ran.call if ran.is_command else ran.about, ran, transcript)
+    return _why_repeats(ran.call if ran.is_command else ran.about, ran, transcript)
 
 
-def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str:
+def why_foreign_line(connection: apsw.Connection, session_id: str, passage: Passage) -> str:
     """Return why a line does not originate in this workspace, or an empty string.
 
     Either a file that it names (as a search hit does) came from elsewhere, or another session wrote the
     line into the file: copied from untrusted text, or in the assistant's own words.
     """
     session, own_key = sessions.get(connection, session_id), sessions.key_of(connection, session_id)
-    ran = one.source
-    hits = _HIT.findall(one.unit) if ran.is_command or "search" in tags_of(ran.tool) else []
+    ran = passage.source
+    hits = _HIT.findall(passage.unit) if ran.is_command or "search" in tags_of(ran.tool) else []
     if why := provenance.FileOrigins(connection, session.workspace).why_any_foreign(hits):
         return why
     for path in (*hits, *(read(ran.call).files if ran.is_command else [ran.call])):
         name = path.rpartition("/")[2]
-        for past in calls.naming(connection, session.workspace, name) if len(name) >= _CARRIED_WORDS else ():
+        for past in (
+            calls.find_calls_naming(connection, session.workspace, name)
+            if len(name) >= _CARRIED_WORDS
+            else ()
+        ):
             if past.key == own_key or "edits" not in tags_of(past.name):
                 continue
-            texts = texts_of(arguments_of(past.arguments))
-            lines = [line for line in one.unit.splitlines() if any(fold(line) in fold(x) for x in texts)]
-            other = load_key(connection, past.key) if lines else None
+            texts = collect_texts(parse_arguments(past.arguments))
+            lines = [line for line in passage.unit.splitlines() if any(fold(line) in fold(x) for x in texts)]
+            other = load_by_key(connection, past.key) if lines else None
             source = next((s for s in other.sources if s.seq == past.seq), None) if other else None
-            if other and source and any(_carried(line, source, other) for line in lines):
+            if other and source and any(_why_repeats(line, source, other) for line in lines):
                 return f"another session wrote into {path} what untrusted text said"
-            if any(map(units.speaks, lines)):
+            if any(map(units.has_prose, lines)):
                 return f"the assistant wrote it into {path} in another session"
     return ""
 
 
-def kept(ran: SourceText) -> str:
+def strip_talk(ran: SourceText) -> str:
     """Return the call as it is kept: without lines that it only prints and text that it only writes into a
     file."""
     if not ran.is_command:
@@ -94,12 +98,12 @@ def kept(ran: SourceText) -> str:
     printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
     call = ran.call
     for start, end, is_document in reversed(read(call).strings):
-        call = call[:start] + _said(call, start, end, printed, is_document=is_document) + call[end:]
+        call = call[:start] + _strip_string(call, start, end, printed, is_document=is_document) + call[end:]
     call = _LITERAL.sub(lambda one: f"{one[1]}…{one[1]}" if fold(one[0][1:-1]) in printed else one[0], call)
     parts = read(call).parts
     used = {word for part in parts if part.code or program(part.name).kinds & _USES for word in part.words}
     for word in {word for part in parts for word in part.words if re.search(r"\s", word)} - used:
-        if units.speaks(word):
+        if units.has_prose(word):
             call = re.sub(rf"(['\"]){re.escape(word)}\1", lambda one: f"{one[1]}…{one[1]}", call)
     for part in read(call).parts:
         if fold(" ".join(part.words[1:])) in printed:
@@ -107,11 +111,11 @@ def kept(ran: SourceText) -> str:
     return call
 
 
-def _said(call: str, start: int, end: int, printed: Collection[str], *, is_document: bool) -> str:
+def _strip_string(call: str, start: int, end: int, printed: Collection[str], *, is_document: bool) -> str:
     """Return a string or here-document of a call without the lines that only speak. A string's first line is
     kept."""
     before, lines = call[:start].rstrip("\n").rpartition("\n")[2], call[start:end].split("\n")
-    if is_document and _TO_FILE.search(before) and any(map(units.speaks, lines)):
+    if is_document and _TO_FILE.search(before) and any(map(units.has_prose, lines)):
         return f"…\n{lines[-1]}"
     for at, line in enumerate(lines):
         is_last = at == len(lines) - 1
@@ -122,24 +126,24 @@ def _said(call: str, start: int, end: int, printed: Collection[str], *, is_docum
     return "\n".join(lines)
 
 
-def _carried(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
+def _why_repeats(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
     """Return which words of a text repeat untrusted text that came before the call, or an empty string.
 
     Words that the person typed or a local tool printed before are not counted.
     """
     before = [s for s in transcript.sources if s.seq < ran.seq]
-    foreign = _worded(s.folded for s in before if s.tier == "untrusted")
+    foreign = _join_words(s.folded for s in before if s.tier == "untrusted")
     each: list[tuple[str, str]] = []
     for run in _runs(text, is_command=ran.is_command):
         if run in foreign:
-            each = each or [(s.tier, _worded([s.folded])) for s in before]
+            each = each or [(s.tier, _join_words([s.folded])) for s in before]
             tiers = [tier for tier, words in each if run in words]
             if tiers[:1] == ["untrusted"] and {"user", "observed"}.isdisjoint(tiers):
                 return f"the command repeats what untrusted text said: {run.strip()[:60]}"
     return ""
 
 
-def _worded(texts: Iterable[str]) -> str:
+def _join_words(texts: Iterable[str]) -> str:
     """Return the words of the texts separated by single spaces, each text followed by its values."""
     words = ([*_WORDS.findall(text), *units.values(text)] for text in texts)
     return f" {' '.join(word for each in words for word in each)} "

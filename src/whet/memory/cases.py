@@ -37,24 +37,24 @@ class Replay(msgspec.Struct, frozen=True):
     failed: tuple[str, ...]
 
 
-def steps_of(text: str) -> list[str]:
+def parse_steps(text: str) -> list[str]:
     """Return the commands of a procedure's numbered steps, in order."""
     return [match[2] for match in _STEP.finditer(text)]
 
 
 def is_new_procedure(before: str, after: str) -> bool:
     """Return whether a change alters the steps, or their order, of a skill that already had steps."""
-    return bool(steps_of(before)) and steps_of(before) != steps_of(after)
+    return bool(parse_steps(before)) and parse_steps(before) != parse_steps(after)
 
 
-def cases_of(
+def load_cases(
     connection: apsw.Connection, profile: str, name: str, trusted_tools: Collection[str] = ()
 ) -> list[SkillCase]:
     """Return the cases of a skill, oldest first: the sessions that its active changes cite as evidence.
 
     Private and deleted sessions are skipped.
     """
-    from whet.memory.carried import carried_over, kept  # noqa: PLC0415 - settling needs the steps of a text only
+    from whet.memory.carried import strip_talk, why_not_own  # noqa: PLC0415 - settling needs the steps of a text only
 
     rows = ledger.select(connection, profile=profile, kind="skill", item=name, states=("active",))
     ids = dict.fromkeys(quote.session_id for row in reversed(rows) for quote in row.evidence)
@@ -63,7 +63,7 @@ def cases_of(
         try:
             if sessions.get(connection, session_id).private:
                 continue
-            session = transcript.load(connection, session_id, trusted_tools)
+            session = transcript.load_transcript(connection, session_id, trusted_tools)
         except NotFound:
             continue
         # A call that repeats untrusted text may have worked, but is not a step of a procedure.
@@ -71,9 +71,9 @@ def cases_of(
         results = [
             source
             for source in done
-            if source.failed or (source.ran_well and not carried_over(source, session))
+            if source.failed or (source.ran_well and not why_not_own(source, session))
         ]
-        ran = tuple((" ".join(kept(source).split()), source.failed) for source in results)
+        ran = tuple((" ".join(strip_talk(source).split()), source.failed) for source in results)
         request = next((source.text for source in session.sources if source.tier == "user"), "")
         cases.append(SkillCase(session_id, units.sentences(request)[0] if request else "", ran))
     return cases
@@ -85,7 +85,11 @@ def replay(steps: Sequence[str], case: SkillCase) -> Replay:
     failed: list[str] = []
     at = 0
     for step in steps:
-        fits = [n for n, (ran, _) in enumerate(case.commands) if ran == step or entries.filled(step, ran)]
+        fits = [
+            n
+            for n, (ran, _) in enumerate(case.commands)
+            if ran == step or entries.restore_placeholders(step, ran)
+        ]
         good = [n for n in fits if not case.commands[n][1] and n >= at]
         if good:
             succeeded.append(step)

@@ -23,7 +23,7 @@ from whet.memory.reader import MemoryReader
 from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, Repeated, SkillRequest
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
-from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
+from whet.store.ledger import FileChange, LedgerRow, NewRow, State, hash_text
 
 Judge = Callable[[Claim, Origin], GateVerdict]
 """Judges a claim. Raises Refused if it may not be kept."""
@@ -61,7 +61,7 @@ class Changes:
             return self._entered(lambda: self._note(request, origin), "the notes")
         self._check_name(request)
         self._reader.bring_into_step([request.name])
-        return self._entered(lambda: self._skill(request, origin), f"the skill {request.name}")
+        return self._entered(lambda: self._plan_skill(request, origin), f"the skill {request.name}")
 
     def keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
         """Store a refused change of a review, so that the person can look at it and accept a note by hand."""
@@ -77,27 +77,27 @@ class Changes:
         )
         self._entered(lambda: _Planned(row), "the ledger")
 
-    def _entered(self, plan: Callable[[], _Planned], what: str) -> LedgerRow:
+    def _entered(self, plan: Callable[[], _Planned], item_name: str) -> LedgerRow:
         """Enter the planned row in one transaction. If the same call already made a row, return that one."""
         for _ in range(_TRIES):
             planned = plan()
 
             def work(connection: apsw.Connection, planned: _Planned = planned) -> LedgerRow | None:
                 by = planned.row.origin
-                if existing := ledger.by_call(connection, by.session_id, by.tool_call_id):
+                if existing := ledger.find_by_call(connection, by.session_id, by.tool_call_id):
                     return existing
                 if planned.there and planned.there(connection) != planned.base:
                     return None  # it changed between being read and being written
                 for content in planned.texts:
-                    learned.keep_text(connection, content)
-                row = ledger.insert(connection, planned.row, self._reader.now())
+                    learned.store_text(connection, content)
+                row = ledger.insert_row(connection, planned.row, self._reader.now())
                 if row.state == "active":
                     settling.enforce(connection, row)
                 return row
 
             if row := self._database.write_now(work):
                 return row
-        raise StoreBusy(f"others keep changing {what}", hint="try again")
+        raise StoreBusy(f"others keep changing {item_name}", hint="try again")
 
     def _row(
         self,
@@ -117,8 +117,8 @@ class Changes:
             origin=origin,
             before=edit.before,
             after=edit.after,
-            base_hash=digest(edit.before) if edit.before else "",
-            hash=digest(edit.after) if edit.after else "",
+            base_hash=hash_text(edit.before) if edit.before else "",
+            hash=hash_text(edit.after) if edit.after else "",
             evidence=verdict.evidence,
             trust=verdict.trust,
             reason=request.reason or verdict.why,
@@ -127,18 +127,18 @@ class Changes:
         )
 
     def _note(self, request: MemoryRequest, origin: Origin) -> _Planned:
-        def there(connection: apsw.Connection) -> str:
-            return settling.note_text(connection, self._profile, request.target, origin.task_id)
+        def read_base(connection: apsw.Connection) -> str:
+            return settling.read_note_text(connection, self._profile, request.target, origin.task_id)
 
-        base = self._database.read_now(there)
-        existing = tuple(entry.said for entry in notes.entries(base))
-        request = self._named_by_remark(request, existing)
-        verdict = self._note_verdict(request, origin, existing)
+        base = self._database.read_now(read_base)
+        existing = tuple(entry.said for entry in notes.parse_entries(base))
+        request = self._resolve_remark(request, existing)
+        verdict = self._judge_note(request, origin, existing)
         limit = self._reader.room_chars(request.target)
-        _, edit = notes.change(base, _written(request, verdict, existing), limit)
-        return _Planned(self._row(request, origin, verdict, edit), base, there)
+        _, edit = notes.plan_change(base, _apply_verdict(request, verdict, existing), limit)
+        return _Planned(self._row(request, origin, verdict, edit), base, read_base)
 
-    def _named_by_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
+    def _resolve_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
         """Return the request with the entry's real text, if the model named the entry by its own earlier
         wording."""
         part = notes.fold(request.old_text)
@@ -150,7 +150,7 @@ class Changes:
         matches = (row.after for row in rows if part in notes.fold(row.remark) and row.after in existing)
         return msgspec.structs.replace(request, old_text=next(matches, request.old_text))
 
-    def _note_verdict(self, request: MemoryRequest, origin: Origin, existing: tuple[str, ...]) -> GateVerdict:
+    def _judge_note(self, request: MemoryRequest, origin: Origin, existing: tuple[str, ...]) -> GateVerdict:
         if request.action == "remove":
             return GateVerdict("user")
         if request.action == "replace":
@@ -159,31 +159,35 @@ class Changes:
         claim = Claim("memory", request.content, request.evidence, existing=existing, target=request.target)
         return self._judge(claim, origin)
 
-    def _skill(self, request: SkillRequest, origin: Origin) -> _Planned:
-        def there(connection: apsw.Connection) -> dict[str, str]:
-            return settling.skill_hashes(connection, self._profile, request.name, origin.task_id)
+    def _plan_skill(self, request: SkillRequest, origin: Origin) -> _Planned:
+        def read_base(connection: apsw.Connection) -> dict[str, str]:
+            return settling.read_skill_hashes(connection, self._profile, request.name, origin.task_id)
 
-        hashes, files = self._database.read_now(lambda db: (there(db), settling.texts(db, there(db))))
+        hashes, files = self._database.read_now(
+            lambda db: (read_base(db), settling.read_texts(db, read_base(db)))
+        )
         by_hand = origin.write_origin in ("user", "import")
         plan = skill_changes.plan(files, request, by_hand=by_hand)
         self._check_owner(request, origin)
-        verdict = self._skill_verdict(request, origin, plan)
+        verdict = self._judge_skill(request, origin, plan)
         if verdict.text:
-            plan = skill_changes.from_sources(files, plan, request.name, (verdict.text, verdict.about))
-        after = {path: "" if content is None else digest(content) for path, content in plan.files.items()}
+            plan = skill_changes.replace_with_sources(
+                files, plan, request.name, (verdict.text, verdict.about)
+            )
+        after = {path: "" if content is None else hash_text(content) for path, content in plan.files.items()}
         root = f"skills/{request.name}/"
         row = msgspec.structs.replace(
             self._row(request, origin, verdict, plan),
             changes=tuple(FileChange(root + path, hashes.get(path, ""), key) for path, key in after.items()),
-            base_hash=skill_changes.tree_hash(hashes),
-            hash=skill_changes.tree_hash({**hashes, **after}),
+            base_hash=skill_changes.hash_tree(hashes),
+            hash=skill_changes.hash_tree({**hashes, **after}),
         )
         texts = [content for content in plan.files.values() if content is not None]
-        return _Planned(row, hashes, there, texts)
+        return _Planned(row, hashes, read_base, texts)
 
-    def _skill_verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
-        parts = (made.learned, request.evidence)
-        return self._judge(Claim("skill", *parts, known=made.before, is_verbatim=made.is_file), origin)
+    def _judge_skill(self, request: SkillRequest, origin: Origin, plan: SkillPlan) -> GateVerdict:
+        parts = (plan.learned, request.evidence)
+        return self._judge(Claim("skill", *parts, known=plan.before, is_verbatim=plan.is_file), origin)
 
     def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:
         if self.instead is not None:
@@ -192,12 +196,12 @@ class Changes:
             return GateVerdict("user")
         # Imported at the first change: the gate takes longer to import than all other modules used here
         # together.
-        from whet.memory.gate import judge_given, judge_stored  # noqa: PLC0415
+        from whet.memory.gate import judge_direct, judge_from_sessions  # noqa: PLC0415
 
         if origin.write_origin in ("user", "import"):
-            return judge_given(claim, is_brought=origin.write_origin == "import")
+            return judge_direct(claim, is_brought=origin.write_origin == "import")
         foreground = origin.write_origin == "foreground"
-        return judge_stored(
+        return judge_from_sessions(
             self._database, origin.evidence_session_ids, self.trusted_tools, claim, foreground=foreground
         )
 
@@ -208,7 +212,7 @@ class Changes:
             raise Refused(f"{request.name} is a skill of {info.source}; it is not changed here", hint=hint)
 
     def _check_owner(self, request: SkillRequest, origin: Origin) -> None:
-        mark = self._database.read_now(lambda db: learned.mark(db, self._profile, request.name))
+        mark = self._database.read_now(lambda db: learned.get_mark(db, self._profile, request.name))
         if origin.write_origin in ("user", "import") or request.action == "create":
             return
         if mark.pinned:
@@ -217,17 +221,17 @@ class Changes:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
 
 
-def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
+def _apply_verdict(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
     """Return the request with the text that the gate wrote from the sources.
 
     An addition replaces the existing entry if there is exactly one about the same subject.
     """
     if not verdict.text:
         return request
-    from whet.memory.entries import subject  # noqa: PLC0415 - the gate is there by now
+    from whet.memory.entries import find_subject  # noqa: PLC0415 - the gate is there by now
 
     updated = msgspec.structs.replace(request, content=verdict.text)
-    older = [entry for entry in existing if subject(entry) == subject(verdict.text)]
+    older = [entry for entry in existing if find_subject(entry) == find_subject(verdict.text)]
     if request.action != "add" or len(older) != 1:
         return updated
     return msgspec.structs.replace(updated, action="replace", old_text=older[0])

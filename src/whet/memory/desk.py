@@ -19,7 +19,15 @@ from whet.memory import notes, settling, undo
 from whet.memory.changes import Changes
 from whet.memory.library import Library
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import MemoryRequest, NeedsYes, Refused, SkillRequest, WriteOutcome, target_of, told
+from whet.memory.requests import (
+    MemoryRequest,
+    NeedsYes,
+    Refused,
+    SkillRequest,
+    WriteOutcome,
+    describe_outcome,
+    target_of,
+)
 from whet.memory.skill_store import SkillStore
 from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger
@@ -80,7 +88,7 @@ class LearningService:
 
     def discard(self, connection: apsw.Connection, task_id: str) -> None:
         """Drop the staged rows of an abandoned review, inside the caller's transaction."""
-        for row in ledger.of_task(connection, task_id, ("staged",)):
+        for row in ledger.list_task_rows(connection, task_id, ("staged",)):
             ledger.set_state(connection, row.id, "rejected", reason="its review was given up")
 
     async def apply(self, rows: Sequence[LedgerRow] = ()) -> None:
@@ -109,7 +117,7 @@ class LearningService:
         steps."""
         if dry_run:
             await asyncio.to_thread(self.reader.bring_into_step)
-            return await self.database.read(lambda db: undo.forget_steps(db, self.profile, session_id))
+            return await self.database.read(lambda db: undo.plan_forgetting(db, self.profile, session_id))
 
         def work(connection: apsw.Connection) -> list[ForgetStep]:
             return undo.forget(connection, self.profile, session_id, origin, self.reader.now())
@@ -139,25 +147,27 @@ class LearningService:
 
     def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         by = (origin.session_id, origin.tool_call_id)
-        earlier = self.database.read_now(lambda db: ledger.by_call(db, *by))
+        earlier = self.database.read_now(lambda db: ledger.find_by_call(db, *by))
         if earlier is not None and earlier.state == "refused" and not earlier.changes:
             return WriteOutcome(False, "refused", earlier.reason)
         if earlier is not None:
-            return told(earlier, self._room_used(earlier, origin))
+            return describe_outcome(earlier, self._describe_room(earlier, origin))
         if origin.write_origin == "review" and self.reader.review.writes == "off":
             raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
         row = self.changes.enter(request, origin)
         if row.state == "active":
             self.reader.bring_into_step()
             self._tell([row])
-        return told(row, self._room_used(row, origin), self.reader.troubles)
+        return describe_outcome(row, self._describe_room(row, origin), self.reader.troubles)
 
-    def _room_used(self, row: LedgerRow, origin: Origin) -> str:
+    def _describe_room(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":
             return ""
         target = target_of(row.item)
-        text = self.database.read_now(lambda db: settling.note_text(db, self.profile, target, origin.task_id))
-        return notes.used(text, self.reader.room_chars(target))
+        text = self.database.read_now(
+            lambda db: settling.read_note_text(db, self.profile, target, origin.task_id)
+        )
+        return notes.describe_use(text, self.reader.room_chars(target))
 
     def _tell(self, rows: Sequence[LedgerRow]) -> None:
         for row in rows:

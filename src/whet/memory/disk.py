@@ -14,7 +14,7 @@ from pathlib import Path
 
 from whet.config import paths
 from whet.contract.errors import StoreUnwritable
-from whet.store.ledger import digest
+from whet.store.ledger import hash_text
 
 LARGEST_BYTES = 1_000_000
 
@@ -28,13 +28,13 @@ def read(path: Path, limit_bytes: int = LARGEST_BYTES) -> bytes | None:
 
     Raises ConfigError for a folder, a symlink, a file over the limit, or missing permission.
     """
-    return paths.read_whole(path, limit_bytes, through_links=False)
+    return paths.read_file_bytes(path, limit_bytes, through_links=False)
 
 
 def read_text(path: Path, limit_bytes: int = LARGEST_BYTES) -> str | None:
     """Return a file's text, as `read` does. Raises ConfigError also if it is not UTF-8."""
     raw = read(path, limit_bytes)
-    return None if raw is None else paths.as_text(raw, path)
+    return None if raw is None else paths.decode_text(raw, path)
 
 
 def swap(path: Path, expected: str, content: bytes | None) -> None:
@@ -51,13 +51,13 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
             read(path)
         fresh.unlink(missing_ok=True)
         if content is not None:
-            paths.fill(fresh, content, 0o600)
+            paths.write_new_file(fresh, content, 0o600)
         try:
             _set_aside(path, aside, expected)
             if content is not None:
                 if expected:
                     fresh.chmod(stat.S_IMODE(aside.stat().st_mode))
-                _take_place(fresh, path, aside)
+                _install(fresh, path, aside)
         finally:
             fresh.unlink(missing_ok=True)
         aside.unlink(missing_ok=True)
@@ -97,12 +97,12 @@ def _set_aside(path: Path, aside: Path, expected: str) -> None:
             raise Moved from None
         return
     content = read(aside)
-    if content is None or digest(content) != expected:
+    if content is None or hash_text(content) != expected:
         restore_aside(path)
         raise Moved
 
 
-def _take_place(fresh: Path, path: Path, aside: Path) -> None:
+def _install(fresh: Path, path: Path, aside: Path) -> None:
     try:
         os.link(fresh, path)
     except FileExistsError:

@@ -56,7 +56,7 @@ class Effect(msgspec.Struct, frozen=True):
     current: bool
 
 
-def by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:
+def sum_by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:
     """Sum up each session's turns."""
     sums: dict[str, Sums] = {}
     for turn in turns:
@@ -66,7 +66,7 @@ def by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:
     return sums
 
 
-def effects(
+def compare_items(
     uses: Sequence[ItemUse],
     ended: Mapping[str, Sums],
     *,
@@ -85,39 +85,39 @@ def effects(
             by_item.setdefault((use.item.kind, use.item.name, use.item.hash), []).append(use)
     confidence = 1 - 0.05 / max(len(by_item), 1)
     results = [
-        _effect(group, ended, confidence, (loaded or {}).get(key[1:], 0), current is None or key in current)
+        _compare(group, ended, confidence, (loaded or {}).get(key[1:], 0), current is None or key in current)
         for key, group in by_item.items()
     ]
     order = {"hurts": 0, "helps": 1, "no evidence": 2}
     return sorted(results, key=lambda one: (order[one.finding], -one.shown.sessions, one.item.name))
 
 
-async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
+async def measure_effects(learning: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
     """Compare a profile's items of these kinds, from the store's records. Raises StoreError."""
-    part = await desk.reader.prompt_part(None)
+    part = await learning.reader.prompt_part(None)
     now = frozenset((item.kind, item.name, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:
-        turns = outcomes.turn_outcomes(connection, desk.profile)
-        uses = outcomes.item_uses(connection, kinds, desk.profile)
-        loads = outcomes.loading_sessions(connection, desk.profile)
-        return effects(uses, by_session(turns), current=now, loaded=loads)
+        turns = outcomes.list_turn_outcomes(connection, learning.profile)
+        uses = outcomes.list_item_uses(connection, kinds, learning.profile)
+        loads = outcomes.count_loading_sessions(connection, learning.profile)
+        return compare_items(uses, sum_by_session(turns), current=now, loaded=loads)
 
-    return await desk.database.read(read)
+    return await learning.database.read(read)
 
 
-def _effect(
+def _compare(
     uses: list[ItemUse], ended: Mapping[str, Sums], confidence: float, loaded: int, current: bool
 ) -> Effect:
-    with_item = _sums(ended[use.session_id] for use in uses if not use.held_out)
+    with_item = _add_up(ended[use.session_id] for use in uses if not use.held_out)
     by_chance = [use for use in uses if use.randomised]
-    control = _sums(ended[use.session_id] for use in by_chance if use.held_out)
+    control = _add_up(ended[use.session_id] for use in by_chance if use.held_out)
     if control.sessions:
-        treated = _sums(ended[use.session_id] for use in by_chance if not use.held_out)
+        treated = _add_up(ended[use.session_id] for use in by_chance if not use.held_out)
         basis, a, b = "hold-out", treated, control
     else:
         session_ids = {use.session_id for use in uses}
-        b = _sums(outcome for session, outcome in ended.items() if session not in session_ids)
+        b = _add_up(outcome for session, outcome in ended.items() if session not in session_ids)
         basis, a = ("observed", with_item) if b.sessions else ("none", with_item)
     gap = rate_difference(a.troubled, a.sessions, b.troubled, b.sessions, confidence)
     enough = min(a.sessions, b.sessions) >= LEAST_SESSIONS
@@ -127,6 +127,6 @@ def _effect(
     return Effect(uses[0].item, with_item, b, basis, gap, finding, loaded, current)
 
 
-def _sums(ended: Iterable[Sums]) -> Sums:
+def _add_up(ended: Iterable[Sums]) -> Sums:
     rows = list(map(msgspec.structs.astuple, ended))
     return Sums(*map(sum, zip(*rows, strict=True))) if rows else Sums()

@@ -40,10 +40,10 @@ def fold(text: str) -> str:
     return " ".join(text.split()).lower()
 
 
-def decoded(text: str) -> str:
+def decode_values(text: str) -> str:
     """Return the text with its encoded values decoded in every way a program might: base64, hexadecimal,
     escapes, reversed letters, ROT13."""
-    texts = [text[::-1], codecs.encode(text, "rot13"), _ESCAPED.sub(_unescaped, text)]
+    texts = [text[::-1], codecs.encode(text, "rot13"), _ESCAPED.sub(_unescape, text)]
     for code in set(_ENCODED.findall(text)):
         with suppress(ValueError):
             texts.append(bytes.fromhex(code).decode())
@@ -53,16 +53,16 @@ def decoded(text: str) -> str:
     return "\n".join(texts)
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return chr(int(found[1] or found[2], 16) if not found[3] else int(found[3], 8))
+def _unescape(match: re.Match[str]) -> str:
+    return chr(int(match[1] or match[2], 16) if not match[3] else int(match[3], 8))
 
 
-def unmarked(text: str) -> str:
+def strip_marks(text: str) -> str:
     """Return the text without combining marks, which occur inside the words of many scripts."""
     return text if text.isascii() else "".join(char for char in text if unicodedata.category(char)[0] != "M")
 
 
-def worded(text: str) -> str:
+def join_words(text: str) -> str:
     """Return the text's words separated by single spaces, so that a phrase can be searched across
     punctuation."""
     return " ".join(["", *re.findall(r"\w+", fold(text)), ""])
@@ -70,19 +70,19 @@ def worded(text: str) -> str:
 
 def content_words(text: str) -> list[str]:
     """Return the stems of the words that carry content, in order and without duplicates."""
-    folded = unmarked(fold(text))
-    stems = dict.fromkeys(_begin(word) for word in _WORD.findall(folded) if word not in _NO_CONTENT)
+    folded = strip_marks(fold(text))
+    stems = dict.fromkeys(_stem(word) for word in _WORD.findall(folded) if word not in _NO_CONTENT)
     for run in _PACKED.findall(folded):
-        stems.pop(_begin(run), None)
+        stems.pop(_stem(run), None)
         stems.update(dict.fromkeys(run[i : i + 2] for i in range(len(run) - 1)))
     return [word for word in stems if len(word) > 1 or word.isdigit()]
 
 
-def _begin(word: str) -> str:
+def _stem(word: str) -> str:
     return word if not word.isalpha() else word[: max(4, len(word) - 3)][:6]
 
 
-def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
+def find_span(text: str, words: str) -> tuple[int, int] | None:
     """Return the start and end, in the original text, of the first occurrence of folded words, or None.
 
     `words` must not be empty.
@@ -98,5 +98,5 @@ def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
             if put != " " or (chars and chars[-1] != " "):
                 chars.append(put)
                 offsets.append(at)
-    start = "".join(chars).find(wanted)
-    return None if start < 0 else (offsets[start], offsets[start + len(wanted) - 1] + 1)
+    start = "".join(chars).find(words)
+    return None if start < 0 else (offsets[start], offsets[start + len(words) - 1] + 1)

@@ -15,14 +15,14 @@ import msgspec
 from whet.contract.texts import short
 from whet.log import mask
 from whet.memory import entries, units
-from whet.memory.carried import carried_over, kept, laundered, names_own
+from whet.memory.carried import fetches_only_known, strip_talk, why_foreign_line, why_not_own
 from whet.memory.folding import content_words, fold
 from whet.memory.provenance import got_bytes
 from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.memory.scan import scan
 from whet.memory.sources import SourceText
-from whet.memory.transcript import Pointed, QuotableTranscript, load
-from whet.shell.fetches import outside
+from whet.memory.transcript import Passage, QuotableTranscript, load_transcript
+from whet.shell.fetches import find_outside_host
 from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import Quote, Trust
@@ -36,7 +36,7 @@ _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
 
-def judge_given(claim: Claim, *, is_brought: bool) -> GateVerdict:
+def judge_direct(claim: Claim, *, is_brought: bool) -> GateVerdict:
     """Judge a text of the person's own, or one `is_brought` from another program's memory.
 
     Brought text waits for the person if it names an outside address. Raises Refused for text that may not
@@ -48,13 +48,13 @@ def judge_given(claim: Claim, *, is_brought: bool) -> GateVerdict:
         fold(text).removeprefix("pitfall: ").rstrip(".") for text in (claim.text, *claim.existing)
     )
     if mine and mine in known_texts:
-        raise _known(claim.existing[known_texts.index(mine)])
-    if is_brought and (host := outside(claim.text)):
+        raise _repeat_error(claim.existing[known_texts.index(mine)])
+    if is_brought and (host := find_outside_host(claim.text)):
         return GateVerdict("untrusted", why=f"it was written elsewhere and names {host}")
     return GateVerdict("user")
 
 
-def judge_stored(
+def judge_from_sessions(
     database: StateDatabase,
     session_ids: Sequence[str],
     trusted_tools: Collection[str],
@@ -71,15 +71,19 @@ def judge_stored(
     for session_id in session_ids:
         if database.read_now(lambda db, one=session_id: sessions.get(db, one)).private:
             raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
-        one = database.read_now(lambda db, one=session_id: load(db, one, trusted_tools))
-        matches = tuple(quote for quote in claim.quotes if one.point(quote, is_step=claim.kind == "skill"))
+        candidate = database.read_now(lambda db, one=session_id: load_transcript(db, one, trusted_tools))
+        matches = tuple(
+            quote for quote in claim.quotes if candidate.find_passage(quote, is_step=claim.kind == "skill")
+        )
         if best is None or len(matches) > len(best[0]):
-            best = matches, one
+            best = matches, candidate
         if matches == claim.quotes:
             break
     assert best is not None  # a lesson always belongs to a session
     matches, transcript = best
-    transcript.laundered = lambda one: database.read_now(lambda db: laundered(db, transcript.session_id, one))
+    transcript.laundered = lambda one: database.read_now(
+        lambda db: why_foreign_line(db, transcript.session_id, one)
+    )
     if matches and len(session_ids) > 1:
         claim = msgspec.structs.replace(claim, quotes=matches)
     return judge(claim, transcript, foreground=foreground)
@@ -89,21 +93,25 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     """Return the verdict with the text to store for a claim. Raises Refused with a hint on how to make it
     acceptable."""
     if claim.is_verbatim:
-        return _verbatim(claim, transcript)
-    passages = _pointed(claim, transcript, foreground=foreground)
+        return _judge_file(claim, transcript)
+    passages = _find_passages(claim, transcript, foreground=foreground)
     if claim.kind == "skill":
-        passages += _named_calls(claim.text, passages, transcript)
-    passages += filter(None, map(transcript.replied, passages))
-    usable = _with_remedy([_usable(item, claim, transcript) for item in passages], transcript)
+        passages += _find_named_calls(claim.text, passages, transcript)
+    passages += filter(None, map(transcript.find_reply, passages))
+    usable = _add_remedy([_check_passage(item, claim, transcript) for item in passages], transcript)
     is_pitfall = any(item.source.failed for item in usable)
-    passages = [_without_prose(item, claim, transcript, is_pitfall=is_pitfall) for item in usable]
-    passages += _named_by_errors(passages, transcript)
-    _refuse_elsewhere(claim, passages, transcript)
-    _refuse_repeated(claim, passages)
+    passages = [_drop_prose(item, claim, transcript, is_pitfall=is_pitfall) for item in usable]
+    passages += _find_suggested_calls(passages, transcript)
+    _refuse_off_topic(claim, passages, transcript)
+    _refuse_repeats(claim, passages)
     # Show commands with the placeholders that error messages of local programs use.
     errors = (item for item in transcript.results() if item.failed and item.tier == "observed")
-    forms = [form for item in errors for form in units.forms(item.text)]
-    lines = [entries.entry(passages, forms)] if claim.kind == "memory" else entries.steps(passages, forms)
+    forms = [form for item in errors for form in units.find_quoted_commands(item.text)]
+    lines = (
+        [entries.write_note(passages, forms)]
+        if claim.kind == "memory"
+        else entries.write_steps(passages, forms)
+    )
     text = "\n".join(lines)
     if finding := scan(text):
         raise Refused(f"Not kept: {finding}", hint="Point at another statement.")
@@ -111,23 +119,23 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
         raise Refused(
             "About the person only their own typed words are kept", hint="Quote them, or use target memory."
         )
-    evidence = tuple(_quote(item, transcript.session_id) for item in passages)
-    request = _about(passages, transcript) if claim.kind == "skill" else ""
+    evidence = tuple(_build_quote(item, transcript.session_id) for item in passages)
+    request = _find_request(passages, transcript) if claim.kind == "skill" else ""
     foreign = next((item.why for item in passages if item.tier == "untrusted"), "")
-    if why := foreign or _unwitnessed(passages, transcript):
+    if why := foreign or _why_unconfirmed(passages, transcript):
         return GateVerdict("untrusted", evidence, why=why, text=text, about=request)
     trust: Trust = "user" if any(item.tier == "user" for item in passages) else "observed"
     return GateVerdict(trust, evidence, text=text, about=request)
 
 
-def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
+def _judge_file(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
     """Accept a file if the person typed each of its lines or a local tool printed it. Raises Refused
     otherwise."""
-    quoted: dict[int, Pointed] = {}
+    quoted: dict[int, Passage] = {}
     for line in filter(str.strip, claim.text.splitlines()):
-        passage = transcript.point(line)
+        passage = transcript.find_passage(line)
         is_good = passage is not None and passage.tier in ("user", "observed") and not passage.source.failed
-        if passage is None or not is_good or _unwitnessed([passage], transcript):
+        if passage is None or not is_good or _why_unconfirmed([passage], transcript):
             raise Refused(
                 f"Nobody typed this line, and no local tool showed it: {_short(line)}",
                 hint="A file keeps what stands in the session; SKILL.md is written for you.",
@@ -136,26 +144,26 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out.")
     return GateVerdict(
-        "observed", tuple(_quote(passage, transcript.session_id) for passage in quoted.values())
+        "observed", tuple(_build_quote(passage, transcript.session_id) for passage in quoted.values())
     )
 
 
-def _about(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
+def _find_request(passages: Sequence[Passage], transcript: QuotableTranscript) -> str:
     """Return the first sentence of the person's request for the work that the passages belong to."""
-    turn = min(item.source.turn for item in pointed)
+    turn = min(item.source.turn for item in passages)
     messages = (item for item in transcript.sources if item.tier == item.role == "user" and item.turn >= turn)
     return next((units.sentences(item.text)[0] for item in messages), "")
 
 
-def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Pointed]:
+def _find_passages(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Passage]:
     """Return the passages that the quotes point at. In a conversation without quotes, return the sentences
     typed this turn."""
     if not claim.quotes and foreground:
-        return _typed_now(claim, transcript)
+        return _find_turn_passages(claim, transcript)
     quotes = list(dict.fromkeys(claim.quotes[:_MOST_QUOTES])) or [claim.text]
-    passages: list[Pointed] = []
+    passages: list[Passage] = []
     for quote in quotes:
-        passage = transcript.point(quote, is_step=claim.kind == "skill")
+        passage = transcript.find_passage(quote, is_step=claim.kind == "skill")
         if passage is None and not claim.quotes:
             raise Refused(
                 "There is no evidence",
@@ -179,14 +187,16 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
     return usable
 
 
-def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
+def _find_turn_passages(claim: Claim, transcript: QuotableTranscript) -> list[Passage]:
     """Return the sentences typed this turn that share words with the claim, or all of them if none does."""
     words = set(content_words(claim.text))
     messages = [item for item in transcript.sources if item.turn == transcript.turn and item.tier == "user"]
     sentences = [sentence for item in messages for sentence in units.sentences(item.text)]
     near = [sentence for sentence in sentences if words & set(content_words(sentence))]
     passages = [
-        item for item in map(transcript.point, near or sentences) if item is not None and item.tier == "user"
+        item
+        for item in map(transcript.find_passage, near or sentences)
+        if item is not None and item.tier == "user"
     ]
     if not passages:
         hint = "Quote a result or an earlier message of theirs."
@@ -194,68 +204,69 @@ def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
     return [item for item in passages if not units.is_question(item.unit)] or passages
 
 
-def _means_something(quote: str, one: Pointed) -> bool:
+def _means_something(quote: str, passage: Passage) -> bool:
     folded = fold(quote)
-    if folded == fold(one.unit) or not one.unit or _PACKED.search(folded):
+    if folded == fold(passage.unit) or not passage.unit or _PACKED.search(folded):
         return len(folded) >= 2
     return len(folded.replace(" ", "")) >= _LEAST_CHARS
 
 
-def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Pointed:
+def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscript) -> Passage:
     """Return the passage, marked untrusted if it repeats untrusted text.
 
     Raises Refused for a question, a statement that was taken back later, and a text that is too long. A
     command that fetches only sources that the project names may be a step or a failure, but without its
     output.
     """
-    if one.tier == "user" and _asks(one):
+    if passage.tier == "user" and _is_question(passage):
         raise Refused(
-            f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
+            f"That is a question, not a rule or a fact: {_short(passage.unit)}",
+            hint="Quote what was decided.",
         )
-    if one.tier != "untrusted" and (later := transcript.taken_back(one)):
+    if passage.tier != "untrusted" and (later := transcript.taken_back(passage)):
         problem = "A later look shows something else"
-        if one.tier == "user":
+        if passage.tier == "user":
             problem = "The person took that back later in the session"
         raise Refused(f"{problem}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
-    ran = one.source
-    if claim.kind == "skill" and ran.is_done and one.unit:
-        is_look = not ran.is_command and one.tier == "observed"
-        if len(one.unit) > _MOST_LINE_CHARS or (is_look and not _is_witnessed(one, transcript)):
+    ran = passage.source
+    if claim.kind == "skill" and ran.is_done and passage.unit:
+        is_look = not ran.is_command and passage.tier == "observed"
+        if len(passage.unit) > _MOST_LINE_CHARS or (is_look and not _has_witness(passage, transcript)):
             # the call is a step because it ran; its output does not matter
-            one = msgspec.structs.replace(one, unit="")
-    if len(one.unit) > _MOST_LINE_CHARS:
+            passage = msgspec.structs.replace(passage, unit="")
+    if len(passage.unit) > _MOST_LINE_CHARS:
         raise Refused(
-            f"What this quote stands in is too long to be kept whole: {_short(one.quote)}",
+            f"What this quote stands in is too long to be kept whole: {_short(passage.quote)}",
             hint="Point at a shorter line.",
         )
     is_step = ran.is_command and (claim.kind == "skill" or ran.failed) and got_bytes(ran.call, ran.received)
-    if one.tier == "untrusted" and is_step and names_own(ran, transcript):
-        one = msgspec.structs.replace(one, tier="observed", unit="", why="")
-    is_call = ran.is_command or not one.unit
-    why = carried_over(ran, transcript) if one.tier == "observed" and is_call else ""
-    if not why and one.tier == "observed" and one.unit and not ran.failed:
-        why = transcript.laundered(one)
-    return msgspec.structs.replace(one, tier="untrusted", why=why) if why else one
+    if passage.tier == "untrusted" and is_step and fetches_only_known(ran, transcript):
+        passage = msgspec.structs.replace(passage, tier="observed", unit="", why="")
+    is_call = ran.is_command or not passage.unit
+    why = why_not_own(ran, transcript) if passage.tier == "observed" and is_call else ""
+    if not why and passage.tier == "observed" and passage.unit and not ran.failed:
+        why = transcript.laundered(passage)
+    return msgspec.structs.replace(passage, tier="untrusted", why=why) if why else passage
 
 
-def _asks(one: Pointed) -> bool:
+def _is_question(passage: Passage) -> bool:
     """Return whether the passage is a question. A statement followed by a short question is not."""
-    stated = (part for part in units.sentences(one.unit) if not units.is_question(part))
-    return units.is_question(one.unit) and not any(fold(one.quote) in fold(part) for part in stated)
+    stated = (part for part in units.sentences(passage.unit) if not units.is_question(part))
+    return units.is_question(passage.unit) and not any(fold(passage.quote) in fold(part) for part in stated)
 
 
-def _without_prose(
-    one: Pointed, claim: Claim, transcript: QuotableTranscript, *, is_pitfall: bool
-) -> Pointed:
+def _drop_prose(
+    passage: Passage, claim: Claim, transcript: QuotableTranscript, *, is_pitfall: bool
+) -> Passage:
     """Drop a command's output in words if the claim is about the command, or if it failed and its words were
     not tried."""
-    if one.tier != "observed" or not one.source.is_command:
-        return one
-    if one.source.failed:
-        return one if _is_witnessed(one, transcript) else msgspec.structs.replace(one, unit="")
-    about_call = is_pitfall or claim.kind == "skill" or _names_call(claim.text, one.source.call)
-    is_prose = units.is_prose(one.unit) or not _is_witnessed(one, transcript)
-    return msgspec.structs.replace(one, unit="") if about_call and is_prose else one
+    if passage.tier != "observed" or not passage.source.is_command:
+        return passage
+    if passage.source.failed:
+        return passage if _has_witness(passage, transcript) else msgspec.structs.replace(passage, unit="")
+    about_call = is_pitfall or claim.kind == "skill" or _names_call(claim.text, passage.source.call)
+    is_prose = units.is_prose(passage.unit) or not _has_witness(passage, transcript)
+    return msgspec.structs.replace(passage, unit="") if about_call and is_prose else passage
 
 
 def _names_call(text: str, call: str) -> bool:
@@ -263,25 +274,27 @@ def _names_call(text: str, call: str) -> bool:
     return bool(words) and all(word in fold(text) for word in words)
 
 
-def _named_calls(text: str, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
+def _find_named_calls(
+    text: str, passages: Sequence[Passage], transcript: QuotableTranscript
+) -> list[Passage]:
     """Return the successful calls whose commands the claim spells out exactly."""
     folded = fold(text)
-    source_ids = {id(item.source) for item in pointed}
-    turns = {item.source.turn for item in pointed}
+    source_ids = {id(item.source) for item in passages}
+    turns = {item.source.turn for item in passages}
     ran = (
         item
         for item in transcript.results()
         if item.turn in turns and not item.failed and id(item) not in source_ids
     )
     by_call = {item.call: item for item in ran if len(item.call) >= 4 and fold(item.call) in folded}
-    return [Pointed(item.call, item, "", item.tier, item.why) for item in by_call.values()]
+    return [Passage(item.call, item, "", item.tier, item.why) for item in by_call.values()]
 
 
-def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
+def _add_remedy(passages: list[Passage], transcript: QuotableTranscript) -> list[Passage]:
     """Add the call that worked to passages that failed. Raises Refused if no call worked."""
-    failed = [one for one in pointed if one.source.failed]
-    if not failed or any(one.source.seq > failed[-1].source.seq for one in pointed):
-        return pointed
+    failed = [one for one in passages if one.source.failed]
+    if not failed or any(one.source.seq > failed[-1].source.seq for one in passages):
+        return passages
     last = failed[-1].source
     mine = set(last.call.split())
     later = [one for one in transcript.results() if one.seq > last.seq and one.ran_well]
@@ -290,23 +303,23 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
         shared = len(mine & set(nearest.call.split())) * 2
         # Half of a long command is often only its item.
         if shared > len(mine) or shared == len(mine) <= 2:
-            return [*pointed, _as_call(nearest, transcript)]
-    steps = _named_by_errors(failed, transcript)
+            return [*passages, _point_at_call(nearest, transcript)]
+    steps = _find_suggested_calls(failed, transcript)
     if any(_is_settled(failed[-1], step.source, transcript) for step in steps):
-        return pointed
+        return passages
     raise Refused(
         "The quotes are from failed results, and nothing shows what worked instead",
         hint="Quote the result that worked then, or the person's word for it.",
     )
 
 
-def _as_call(ran: SourceText, transcript: QuotableTranscript) -> Pointed:
+def _point_at_call(ran: SourceText, transcript: QuotableTranscript) -> Passage:
     """Return the passage for a call that worked. It is untrusted if the call repeats untrusted text."""
-    why = carried_over(ran, transcript)
-    return Pointed(ran.call, ran, "", "untrusted" if why else "observed", why)
+    why = why_not_own(ran, transcript)
+    return Passage(ran.call, ran, "", "untrusted" if why else "observed", why)
 
 
-def _is_settled(failed: Pointed, step: SourceText, transcript: QuotableTranscript) -> bool:
+def _is_settled(failed: Passage, step: SourceText, transcript: QuotableTranscript) -> bool:
     """Return whether the failed call was run again after the step its error asks for, without the same
     error."""
     error, mine = fold(failed.unit), set(failed.source.call.split())
@@ -317,58 +330,60 @@ def _is_settled(failed: Pointed, step: SourceText, transcript: QuotableTranscrip
     )
 
 
-def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
+def _find_suggested_calls(passages: Sequence[Passage], transcript: QuotableTranscript) -> list[Passage]:
     """Return the successful calls that the errors themselves ask for, such as "run `prep ITEM` first"."""
-    known_calls = {item.source.call for item in pointed}
-    by_call: dict[str, Pointed] = {}
-    for failed in (item for item in pointed if item.source.failed):
-        for form in units.forms(failed.unit):
+    known_calls = {item.source.call for item in passages}
+    by_call: dict[str, Passage] = {}
+    for failed in (item for item in passages if item.source.failed):
+        for form in units.find_quoted_commands(failed.unit):
             for item in transcript.results():
                 is_later = item.ran_well and item.seq > failed.source.seq and item.call not in known_calls
-                if is_later and (form == item.call or entries.filled(form, item.call)):
-                    by_call[item.call] = _as_call(item, transcript)
+                if is_later and (form == item.call or entries.restore_placeholders(form, item.call)):
+                    by_call[item.call] = _point_at_call(item, transcript)
     return list(by_call.values())
 
 
-def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
+def _why_unconfirmed(passages: Sequence[Passage], transcript: QuotableTranscript) -> str:
     """Return why words of a file or a program are unconfirmed, or an empty string.
 
     Words are confirmed if the person typed one of their values or a call tried one.
     """
-    for passage in pointed:
-        if passage.tier == "observed" and passage.unit and not _is_witnessed(passage, transcript):
+    for passage in passages:
+        if passage.tier == "observed" and passage.unit and not _has_witness(passage, transcript):
             label = passage.source.call[:60] or "a result"
             return f"only the text of {label} says it, and nobody said or tried it"
     return ""
 
 
-def _is_witnessed(one: Pointed, transcript: QuotableTranscript) -> bool:
+def _has_witness(passage: Passage, transcript: QuotableTranscript) -> bool:
     """Return whether the passage is not prose, or one of its values was typed by the person or used by a
     later call.
 
     An error is also confirmed if a later call that worked uses one of its words that the failed call
     lacks.
     """
-    if not any(map(units.speaks, one.unit.splitlines())) or _answers(one, transcript):
+    if not any(map(units.has_prose, passage.unit.splitlines())) or _answers_question(passage, transcript):
         return True
-    key_words = {value for value in units.values(one.unit) if len(value) >= 4}
-    if one.source.failed:
-        key_words |= set(content_words(one.unit)) - set(content_words(one.source.call))
-    others = [s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)]
+    key_words = {value for value in units.values(passage.unit) if len(value) >= 4}
+    if passage.source.failed:
+        key_words |= set(content_words(passage.unit)) - set(content_words(passage.source.call))
+    others = [
+        s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > passage.source.seq)
+    ]
     texts = [fold(s.call) if s.tier == "observed" else s.folded for s in others]
     return any(value in text for value in key_words for text in texts)
 
 
-def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
+def _answers_question(passage: Passage, transcript: QuotableTranscript) -> bool:
     """Return whether a statement answers the person's question: it has at least half of the question's
     words."""
-    words = set(content_words(one.unit))
-    before = (s.text for s in transcript.sources if s.tier == "user" and s.seq < one.source.seq)
+    words = set(content_words(passage.unit))
+    before = (s.text for s in transcript.sources if s.tier == "user" and s.seq < passage.source.seq)
     questions = (part for text in before for part in units.sentences(text) if units.is_question(part))
     return any(len(words & each) >= max(2, len(each) / 2) for each in map(set, map(content_words, questions)))
 
 
-def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> None:
+def _refuse_off_topic(claim: Claim, passages: Sequence[Passage], transcript: QuotableTranscript) -> None:
     """Refuse quotes that contain none of the values that the claim is about.
 
     Words are not compared, because the claim may be in another language. Two words joined by a dash or a
@@ -377,7 +392,7 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: Quot
     """
     values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
     subjects = {value for value in values if not _TWO_WORDS.fullmatch(value)}
-    there = fold(" ".join(f"{item.unit} {item.source.call} {item.source.text[:4_000]}" for item in pointed))
+    there = fold(" ".join(f"{item.unit} {item.source.call} {item.source.text[:4_000]}" for item in passages))
     if claim.kind == "skill":
         there = " ".join(item.folded for item in transcript.sources if item.tier != "untrusted")
     parts = {part for value in subjects for part in re.findall(r"\w{3,}|\d+", value)}
@@ -388,25 +403,25 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: Quot
         )
 
 
-def _known(text: str) -> Repeated:
+def _repeat_error(text: str) -> Repeated:
     return Repeated(
         f"That is remembered already: {_short(text)}", hint="Nothing has to be saved; or replace it."
     )
 
 
-def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
+def _refuse_repeats(claim: Claim, passages: Sequence[Passage]) -> None:
     """Refuse a claim if one existing entry already contains all its lines and calls."""
-    lines = [fold(line) for passage in pointed for line in passage.unit.splitlines()]
-    calls = [fold(kept(passage.source)) for passage in pointed if not passage.unit]
+    lines = [fold(line) for passage in passages for line in passage.unit.splitlines()]
+    calls = [fold(strip_talk(passage.source)) for passage in passages if not passage.unit]
     for existing in claim.existing if lines else ():
         if all(part in fold(existing) for part in (*lines, *calls)):
-            raise _known(existing)
+            raise _repeat_error(existing)
 
 
-def _quote(one: Pointed, session_id: str) -> Quote:
-    source = one.source
-    text = mask((one.unit or one.quote)[:_KEPT_QUOTE_CHARS])
-    return Quote(text, session_id, source.seq, source.role, source.tool, one.tier, source.failed)
+def _build_quote(passage: Passage, session_id: str) -> Quote:
+    source = passage.source
+    text = mask((passage.unit or passage.quote)[:_KEPT_QUOTE_CHARS])
+    return Quote(text, session_id, source.seq, source.role, source.tool, passage.tier, source.failed)
 
 
 def _short(text: str) -> str:

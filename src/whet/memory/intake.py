@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from whet.config.paths import as_text
+from whet.config.paths import decode_text
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import skill_changes, skill_format
@@ -48,10 +48,10 @@ def read_folder(folder: Path) -> SkillIntake:
     files = skill_format.read(folder)
     if skill_changes.MAIN not in files:
         raise WhetError(f"{folder} holds no SKILL.md", hint="a skill is a folder with a SKILL.md in it")
-    main = as_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
+    main = decode_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
     name, description = skill_format.name_and_description(main)
-    skill_format.good_name(name)
-    return SkillIntake(name, description, files, tuple(_findings(files)))
+    skill_format.check_name(name)
+    return SkillIntake(name, description, files, tuple(_find_problems(files)))
 
 
 def enter(
@@ -60,14 +60,14 @@ def enter(
     """Enter a skill inside the caller's transaction; its files are written later. Raises Refused if the name
     is in use."""
     root = f"skills/{intake.name}/"
-    if any(state.wanted for state in learned.states(connection, profile, root)):
+    if any(state.wanted for state in learned.list_file_states(connection, profile, root)):
         hint = f"to install it again: whet undo, or rm -r the folder skills/{intake.name}"
         raise Refused(f"there is a skill {intake.name} already", hint=hint)
     changes = tuple(
-        FileChange(root + path, "", learned.keep_text(connection, content))
+        FileChange(root + path, "", learned.store_text(connection, content))
         for path, content in intake.files.items()
     )
-    row = ledger.insert(
+    row = ledger.insert_row(
         connection,
         NewRow(
             kind="skill",
@@ -77,7 +77,7 @@ def enter(
             origin=Origin("import", execution_context=source),
             after=intake.files[skill_changes.MAIN].decode("utf-8", "replace"),
             changes=changes,
-            hash=skill_changes.of(intake.files),
+            hash=skill_changes.hash_files(intake.files),
             trust="untrusted" if intake.findings else "user",
             reason="; ".join(intake.findings)[:1_000] or f"installed from {source}",
             profile=profile,
@@ -90,7 +90,7 @@ def enter(
     return row
 
 
-def _findings(files: dict[str, bytes]) -> list[str]:
+def _find_problems(files: dict[str, bytes]) -> list[str]:
     problems: list[str] = []
     for path, content in files.items():
         try:

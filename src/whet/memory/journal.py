@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
-from whet.config.paths import as_text, locked
+from whet.config.paths import decode_text, lock_folder
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.memory import disk, notes
@@ -22,10 +22,10 @@ from whet.memory.disk import Moved
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Target
-from whet.memory.skill_format import BadSkill, files_of
+from whet.memory.skill_format import BadSkill, list_files
 from whet.store import learned, ledger
 from whet.store.learned import FileState
-from whet.store.ledger import FileChange, NewRow, digest
+from whet.store.ledger import FileChange, NewRow, hash_text
 
 _MOST_ROWS = 10
 _TRIES = 5
@@ -44,15 +44,15 @@ class Journal:
         self._database, self._now, self._folder = reader.database, reader.now, reader.folder
         self._profile, self._seen, self._troubles = reader.profile, reader.seen, reader.troubles
 
-    def settle(self, waiting: Sequence[str], skills: Sequence[str]) -> None:
+    def settle(self, pending_paths: Sequence[str], skills: Sequence[str]) -> None:
         """Bring both notes, the `pending_paths` and these skills into step with the ledger.
 
         Raises StoreError for the database only.
         """
-        with locked(self._folder / "memories"):
-            for path in dict.fromkeys([*notes.FILES.values(), *waiting]):
+        with lock_folder(self._folder / "memories"):
+            for path in dict.fromkeys([*notes.FILES.values(), *pending_paths]):
                 self._settle_file(path)
-            for path in (path for name in skills for path in self._skill_paths(name)):
+            for path in (path for name in skills for path in self._list_skill_paths(name)):
                 self._settle_file(path)
 
     def _settle_file(self, path: str) -> None:
@@ -73,54 +73,54 @@ class Journal:
         full_path = self._folder / path
         disk.restore_aside(full_path)
         content_now = disk.read(full_path)
-        current_hash = "" if content_now is None else digest(content_now)
+        current_hash = "" if content_now is None else hash_text(content_now)
         state = self._seen.state(path, current_hash)
         if current_hash == state.wanted:
             if state.written != current_hash:
-                self._seen.saw(path, content_now)
+                self._seen.record_seen(path, content_now)
             return True
         if current_hash == state.written:
-            stored = self._database.read_now(lambda db: learned.text(db, state.wanted))
+            stored = self._database.read_now(lambda db: learned.read_text(db, state.wanted))
             content = stored if state.wanted else None
-            self._seen.will_hold(path, content)
+            self._seen.record_intent(path, content)
             disk.swap(full_path, current_hash, content)
             if content is None:
                 disk.drop_empty(full_path.parent, self._folder / "skills")
-            self._seen.saw(path, content)
+            self._seen.record_seen(path, content)
             return True
         if content_now is not None and path in notes.FILES.values():
-            as_text(content_now, full_path)
+            decode_text(content_now, full_path)
         base = self._seen.base(state)
         if self._database.write_now(lambda db: self._enter(db, state, content_now, base)):
-            self._seen.saw(path, content_now)
+            self._seen.record_seen(path, content_now)
         return False
 
-    def _enter(self, connection: apsw.Connection, seen: FileState, there: bytes | None, base: bytes) -> bool:
+    def _enter(self, connection: apsw.Connection, state: FileState, there: bytes | None, base: bytes) -> bool:
         """Enter an edit by hand. Returns False if another process was faster and nothing was done."""
-        if learned.state(connection, self._profile, seen.path).wanted != seen.wanted:
+        if learned.get_file_state(connection, self._profile, state.path).wanted != state.wanted:
             return False
-        key = learned.keep_text(connection, there) if there is not None else ""
-        target: Target | None = next((name for name, file in notes.FILES.items() if file == seen.path), None)
+        key = learned.store_text(connection, there) if there is not None else ""
+        target: Target | None = next((name for name, file in notes.FILES.items() if file == state.path), None)
         if target is not None:
-            new_hash = self._enter_notes(connection, seen, target, (notes.decoded(base), there))
+            new_hash = self._enter_notes(connection, state, target, (notes.decode_notes(base), there))
         else:
             new_hash = key
-            self._enter_skill(connection, seen, key)
-        learned.want(connection, self._profile, seen.path, new_hash)
+            self._enter_skill(connection, state, key)
+        learned.set_expected_hash(connection, self._profile, state.path, new_hash)
         return True
 
     def _enter_notes(
-        self, connection: apsw.Connection, seen: FileState, target: Target, edit: tuple[str, bytes | None]
+        self, connection: apsw.Connection, state: FileState, target: Target, edit: tuple[str, bytes | None]
     ) -> str:
         before, there = edit
-        after = notes.decoded(there or b"")
-        ours = notes.decoded(learned.text(connection, seen.wanted))
-        others = notes.changes(before, ours) if seen.wanted != seen.written else []
+        after = notes.decode_notes(there or b"")
+        ours = notes.decode_notes(learned.read_text(connection, state.wanted))
+        others = notes.diff_entries(before, ours) if state.wanted != state.written else []
         # A change that the pending ones already contain was entered before a crash, or is a duplicate.
-        existing = {entry.said for entry in notes.entries(ours)} if others else set[str]()
+        existing = {entry.said for entry in notes.parse_entries(ours)} if others else set[str]()
         rows = [
             row
-            for row in notes.changes(before, after)
+            for row in notes.diff_entries(before, after)
             if row not in others and (row.after not in existing or row.before in existing)
         ]
         is_whole = len(rows) > _MOST_ROWS or (there is None and rows)
@@ -128,27 +128,29 @@ class Journal:
             action = "hand_edit" if is_whole else row.action
             new = NewRow("memory", target, action, "active", _HAND, row.before, row.after)
             self._insert(connection, new)
-        merged, lost = notes.carry(after, target, others)
+        merged, lost = notes.apply_changes(after, target, others)
         for change in lost:
-            if not self._overtaken(connection, target, change.after):
-                merged = notes.put(merged, target, change.after)
+            if not self._undo_learned_version(connection, target, change.after):
+                merged = notes.append_entry(merged, target, change.after)
         if merged == after:
-            return digest(there) if there is not None else ""
-        return learned.keep_text(connection, merged.encode())
+            return hash_text(there) if there is not None else ""
+        return learned.store_text(connection, merged.encode())
 
-    def _enter_skill(self, connection: apsw.Connection, seen: FileState, key: str) -> None:
-        if not seen.wanted and not seen.written:
+    def _enter_skill(self, connection: apsw.Connection, state: FileState, key: str) -> None:
+        if not state.wanted and not state.written:
             return  # seen for the first time: a person's own skill, kept as it is
-        name = seen.path.split("/")[1]
-        change = FileChange(seen.path, seen.wanted, key)
-        before, after = (learned.text(connection, k).decode("utf-8", "replace") for k in (seen.wanted, key))
+        name = state.path.split("/")[1]
+        change = FileChange(state.path, state.wanted, key)
+        before, after = (
+            learned.read_text(connection, k).decode("utf-8", "replace") for k in (state.wanted, key)
+        )
         new = NewRow("skill", name, "hand_edit", "active", _HAND, before, after, changes=(change,))
-        if seen.wanted != seen.written:
+        if state.wanted != state.written:
             rows = ledger.select(connection, 1, profile=self._profile, kind="skill", item=name)
             new = msgspec.structs.replace(new, reason="; ".join(_OVER.format(row.id) for row in rows))
         self._insert(connection, new)
 
-    def _overtaken(self, connection: apsw.Connection, target: Target, after: str) -> bool:
+    def _undo_learned_version(self, connection: apsw.Connection, target: Target, after: str) -> bool:
         """Undo the learned version of an entry that was edited by hand at the same time.
 
         Returns False if the other version may be an edit by hand, too.
@@ -162,16 +164,22 @@ class Journal:
 
     def _insert(self, connection: apsw.Connection, new: NewRow) -> None:
         full = msgspec.structs.replace(
-            new, base_hash=digest(new.before), hash=digest(new.after), trust="user", profile=self._profile
+            new,
+            base_hash=hash_text(new.before),
+            hash=hash_text(new.after),
+            trust="user",
+            profile=self._profile,
         )
-        ledger.insert(connection, full, self._now())
+        ledger.insert_row(connection, full, self._now())
 
-    def _skill_paths(self, name: str) -> list[str]:
-        states = self._database.read_now(lambda db: learned.states(db, self._profile, f"skills/{name}/"))
+    def _list_skill_paths(self, name: str) -> list[str]:
+        states = self._database.read_now(
+            lambda db: learned.list_file_states(db, self._profile, f"skills/{name}/")
+        )
         paths = dict.fromkeys(state.path for state in states)
         root = self._folder / "skills" / name
         try:
-            files = files_of(root) if root.is_dir() and not root.is_symlink() else []
+            files = list_files(root) if root.is_dir() and not root.is_symlink() else []
         except BadSkill as error:
             self._troubles[f"skills/{name}"] = f"{error.message}; {error.hint}"
             return []

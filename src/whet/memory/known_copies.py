@@ -13,7 +13,7 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from whet.config.paths import Home, replace
+from whet.config.paths import Home, replace_file
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
 from whet.memory import disk, notes
@@ -23,13 +23,13 @@ from whet.memory.skill_format import NAME
 from whet.store import learned, ledger
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
-from whet.store.ledger import digest
+from whet.store.ledger import hash_text
 
 _LARGEST_BYTES = 8_000_000
 _FILE = ".seen.json"
 
 
-class _Seen(NamedTuple):
+class _SeenVersion(NamedTuple):
     """A version that was seen: its hash and, for notes, also the text."""
 
     hash: str
@@ -63,7 +63,7 @@ class KnownCopies(KnownFiles):
         return next((version.text.encode() for version in versions if version.hash == state.written), b"")
 
     def waiting(self) -> list[str]:
-        states = self._database.read_now(lambda db: learned.states(db, self._profile))
+        states = self._database.read_now(lambda db: learned.list_file_states(db, self._profile))
         versions = {
             path: texts for top in ("memories/", "skills/") for path, texts in self._read(top).items()
         }
@@ -71,7 +71,7 @@ class KnownCopies(KnownFiles):
         return [
             path
             for path, key in wanted_hashes.items()
-            if [key] != [version.hash for version in versions.get(path, [_Seen("")])]
+            if [key] != [version.hash for version in versions.get(path, [_SeenVersion("")])]
         ]
 
     def changed_skills(self) -> list[str]:
@@ -79,12 +79,12 @@ class KnownCopies(KnownFiles):
         names = {path.split("/")[1] for path in versions} | {child.name for child in folder.glob("*/")}
         return sorted(name for name in names if self._is_changed(folder / name, versions))
 
-    def will_hold(self, path: str, content: bytes | None) -> None:
-        before = self._read(path).get(path) or [_Seen("")]
-        self._write(path, [before[0], _seen(path, content)])
+    def record_intent(self, path: str, content: bytes | None) -> None:
+        before = self._read(path).get(path) or [_SeenVersion("")]
+        self._write(path, [before[0], _make_version(path, content)])
 
-    def saw(self, path: str, content: bytes | None) -> None:
-        self._write(path, [] if content is None else [_seen(path, content)])
+    def record_seen(self, path: str, content: bytes | None) -> None:
+        self._write(path, [] if content is None else [_make_version(path, content)])
 
     def _is_older(self, path: str, key: str) -> bool:
         top, _, name = path.partition("/")
@@ -99,55 +99,63 @@ class KnownCopies(KnownFiles):
             for change in row.changes
         )
 
-    def _is_changed(self, folder: Path, seen: dict[str, list[_Seen]]) -> bool:
+    def _is_changed(self, folder: Path, versions: dict[str, list[_SeenVersion]]) -> bool:
         if not NAME.fullmatch(folder.name) or folder.is_symlink():
             return False
         try:
             there = disk.read(folder / "SKILL.md", LARGEST_MAIN_BYTES)
         except WhetError:
             return False  # the library reports the reason
-        key = digest(there) if there is not None else ""
-        known_versions = seen.get(f"skills/{folder.name}/SKILL.md", [_Seen("")])
+        key = hash_text(there) if there is not None else ""
+        known_versions = versions.get(f"skills/{folder.name}/SKILL.md", [_SeenVersion("")])
         return key not in {version.hash for version in known_versions}
 
-    def _read(self, path: str) -> dict[str, list[_Seen]]:
+    def _read(self, path: str) -> dict[str, list[_SeenVersion]]:
         """Return the record that a file belongs to. An unreadable record counts as empty."""
         try:
-            raw = disk.read(self._list_of(path), _LARGEST_BYTES)
-            return from_json(raw or b"{}", dict[str, list[_Seen]])
+            raw = disk.read(self._record_path(path), _LARGEST_BYTES)
+            return from_json(raw or b"{}", dict[str, list[_SeenVersion]])
         except (WhetError, *NOT_JSON, msgspec.ValidationError):
             return {}
 
-    def _write(self, path: str, seen: Sequence[_Seen]) -> None:
+    def _write(self, path: str, versions: Sequence[_SeenVersion]) -> None:
         lists = self._read(path)
-        lists[path] = [*seen]
-        if not seen:
+        lists[path] = [*versions]
+        if not versions:
             del lists[path]
-        replace(self._list_of(path), msgspec.json.encode(lists).decode(), mode=0o600)
+        replace_file(self._record_path(path), msgspec.json.encode(lists).decode(), mode=0o600)
 
-    def _list_of(self, path: str) -> Path:
+    def _record_path(self, path: str) -> Path:
         return self._folder / path.split("/")[0] / _FILE
 
 
-def _seen(path: str, content: bytes | None) -> _Seen:
+def _make_version(path: str, content: bytes | None) -> _SeenVersion:
     if content is None:
-        return _Seen("")
-    return _Seen(digest(content), notes.decoded(content) if path in notes.FILES.values() else "")
+        return _SeenVersion("")
+    return _SeenVersion(
+        hash_text(content), notes.decode_notes(content) if path in notes.FILES.values() else ""
+    )
 
 
-def hand_over(own: StateDatabase, team: StateDatabase, home: Home, *, to_team: bool) -> None:
+def copy_seen_files(home_database: StateDatabase, team: StateDatabase, home: Home, *, to_team: bool) -> None:
     """Copy the record of seen files from a home's own store to the files beside them, or the other way round.
 
     Files known before the copy are then known after it. It is safe to repeat.
     """
 
-    def seen(connection: apsw.Connection) -> list[tuple[str, str, str]]:
+    def read_rows(connection: apsw.Connection) -> list[tuple[str, str, str]]:
         cursor = connection.execute("SELECT profile, path, written FROM learned_files")
         return [(profile, path, written) for profile, path, written in cursor.fetchall()]
 
-    for profile, path, written in own.read_now(seen):
+    for profile, path, written in home_database.read_now(read_rows):
         copies = KnownCopies(team, profile, home.people / profile if profile else home.root)
         if to_team and written:
-            copies.saw(path, own.read_now(lambda db, key=written: learned.text(db, key)))
+            copies.record_seen(
+                path, home_database.read_now(lambda db, key=written: learned.read_text(db, key))
+            )
         elif not to_team and (state := copies.state(path)).written:
-            own.write_now(lambda db, state=state, of=profile: learned.saw(db, of, state.path, state.written))
+            home_database.write_now(
+                lambda db, state=state, of=profile: learned.set_written_hash(
+                    db, of, state.path, state.written
+                )
+            )

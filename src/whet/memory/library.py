@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from whet.contract.errors import WhetError
 from whet.memory import disk, skill_format
 from whet.memory.skill_format import NAME
-from whet.store.ledger import digest
+from whet.store.ledger import hash_text
 
 LARGEST_MAIN_BYTES = 200_000
 BUILT_IN = Path(__file__).with_name("builtin_skills")
@@ -95,4 +95,4 @@ class Library:
             return replace(info, problem=error.message)
         if name != folder.name:
             return replace(info, problem=f"its front matter names it {name!r}")
-        return replace(info, description=description, hash=digest(text)[:12])
+        return replace(info, description=description, hash=hash_text(text)[:12])

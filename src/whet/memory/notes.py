@@ -20,7 +20,7 @@ from whet.memory.requests import MemoryRequest, Refused, Target
 PITFALLS = "pitfalls"
 _TITLES: dict[Target, str] = {"memory": "# Memory", "user": "# User"}
 _PITFALLS_LINE = "## Pitfalls"
-SAID_PITFALL = "Pitfall: "
+PITFALL_PREFIX = "Pitfall: "
 _PITFALL = re.compile(r"\s*(?:[-*]\s+)?pitfall\s*:\s*", re.IGNORECASE)
 _BULLET = re.compile(r"^[-*+]\s+")
 _LONGEST_ENTRY = 700
@@ -43,7 +43,7 @@ class NoteEntry(msgspec.Struct, frozen=True):
     @property
     def said(self) -> str:
         """The entry as `add` takes it: a pitfall begins with the prefix "Pitfall: "."""
-        return f"{SAID_PITFALL}{self.text}" if self.is_pitfall else self.text
+        return f"{PITFALL_PREFIX}{self.text}" if self.is_pitfall else self.text
 
 
 class EntryChange(msgspec.Struct, frozen=True):
@@ -58,12 +58,12 @@ class EntryChange(msgspec.Struct, frozen=True):
         return "add" if not self.before else "replace" if self.after else "remove"
 
 
-def decoded(raw: bytes) -> str:
+def decode_notes(raw: bytes) -> str:
     """Return the text of a notes file, without a byte order mark."""
     return raw.decode("utf-8-sig", "replace")
 
 
-def entries(text: str) -> list[NoteEntry]:
+def parse_entries(text: str) -> list[NoteEntry]:
     """Return the entries of a file, in order."""
     parsed: list[NoteEntry] = []
     lines = text.split("\n")
@@ -93,9 +93,9 @@ def entries(text: str) -> list[NoteEntry]:
     return parsed
 
 
-def change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[str, EntryChange]:
+def plan_change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[str, EntryChange]:
     """Return the text after the requested change, and the change itself. Raises Refused."""
-    entry = None if request.action == "add" else only(text, request.old_text)
+    entry = None if request.action == "add" else find_entry(text, request.old_text)
     edit = EntryChange(entry.said if entry else "", "")
     if request.action != "remove":
         content = request.content
@@ -103,42 +103,42 @@ def change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[str, En
             entry.is_pitfall if entry else request.target == "memory" and bool(_PITFALL.match(content))
         )
         content = (
-            f"{SAID_PITFALL}{clean(_PITFALL.sub('', content, count=1))}" if is_pitfall else clean(content)
+            f"{PITFALL_PREFIX}{clean(_PITFALL.sub('', content, count=1))}" if is_pitfall else clean(content)
         )
         edit = EntryChange(edit.before, content)
         if fold(edit.before) == fold(content):
             raise Refused("That is what the entry says already", hint="Nothing has to be saved.")
-    after = step(text, request.target, edit)
+    after = apply_change(text, request.target, edit)
     if edit.after:
         check_room(text, after, request.target, limit_chars)
     return after, edit
 
 
-def step(text: str, target: Target, change: EntryChange) -> str:
+def apply_change(text: str, target: Target, change: EntryChange) -> str:
     """Apply one change to the text, word for word. A change that is already applied does nothing. Raises
     Refused."""
-    existing = {entry.said: entry for entry in entries(text)}
+    existing = {entry.said: entry for entry in parse_entries(text)}
     entry = existing.get(change.before) if change.before else None
     if change.after in existing and entry is None:
         return text
     if entry is None:
         if change.before and change.after:
             raise Refused("The entry has changed since", hint="Look at it again.")
-        return put(text, target, change.after) if change.after else text
+        return append_entry(text, target, change.after) if change.after else text
     if not change.after or change.after in existing:
-        return _without(text, entry)
-    if entry.is_pitfall and not change.after.startswith(SAID_PITFALL):
-        return put(_without(text, entry), target, change.after)
+        return _remove_entry(text, entry)
+    if entry.is_pitfall and not change.after.startswith(PITFALL_PREFIX):
+        return append_entry(_remove_entry(text, entry), target, change.after)
     lines = text.split("\n")
-    new = change.after.removeprefix(SAID_PITFALL) if entry.is_pitfall else change.after
-    return _joined([*lines[: entry.first], *_written(new), *lines[entry.last + 1 :]])
+    new = change.after.removeprefix(PITFALL_PREFIX) if entry.is_pitfall else change.after
+    return _join([*lines[: entry.first], *_format_entry(new), *lines[entry.last + 1 :]])
 
 
-def changes(before: str, after: str) -> list[EntryChange]:
+def diff_entries(before: str, after: str) -> list[EntryChange]:
     """Return how the entries of `after` differ from those of `before`, in order. Moved entries count as
     unchanged."""
-    old = [entry.said for entry in entries(before)]
-    new = [entry.said for entry in entries(after)]
+    old = [entry.said for entry in parse_entries(before)]
+    new = [entry.said for entry in parse_entries(after)]
     edits: list[EntryChange] = []
     for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
@@ -149,12 +149,12 @@ def changes(before: str, after: str) -> list[EntryChange]:
     return edits
 
 
-def carry(text: str, target: Target, wanted: Sequence[EntryChange]) -> tuple[str, list[EntryChange]]:
+def apply_changes(text: str, target: Target, edits: Sequence[EntryChange]) -> tuple[str, list[EntryChange]]:
     """Apply the changes to the text too. Returns the new text and the changes that no longer fit."""
     lost: list[EntryChange] = []
-    for edit in wanted:
+    for edit in edits:
         try:
-            text = step(text, target, edit)
+            text = apply_change(text, target, edit)
         except Refused:
             lost.append(edit)
     return text, lost
@@ -165,65 +165,65 @@ def check_room(text: str, after: str, target: Target, limit_chars: int) -> None:
     size = len(after.strip())
     if size <= limit_chars or size <= len(text.strip()):
         return
-    spare = droppable(text, size - limit_chars)
+    spare = find_droppable(text, size - limit_chars)
     offer = " | ".join(" ".join(entry.split())[:120] for entry in spare)
     raise Refused(
-        f"{FILES[target].rpartition('/')[2]} is full: {used(text, limit_chars)} "
+        f"{FILES[target].rpartition('/')[2]} is full: {describe_use(text, limit_chars)} "
         f"({limit_chars:,} characters), and this needs {size - limit_chars} more",
         hint=f"Replace or remove first what is out of date or in a skill. The longest entries: {offer}",
     )
 
 
-def put(text: str, target: Target, said: str) -> str:
+def append_entry(text: str, target: Target, statement: str) -> str:
     """Return the text with exactly this entry added at the end of its section.
 
     The entry is not checked: a restored entry was in the file before, and a person's own entries have no
     limits.
     """
-    is_pitfall = target == "memory" and said.startswith(SAID_PITFALL)
-    entry = said.removeprefix(SAID_PITFALL) if is_pitfall else said
+    is_pitfall = target == "memory" and statement.startswith(PITFALL_PREFIX)
+    entry = statement.removeprefix(PITFALL_PREFIX) if is_pitfall else statement
     lines = (text.rstrip("\n") or f"{_TITLES[target]}\n").split("\n")
     if is_pitfall and not any(_is_pitfalls(line) for line in lines):
         lines += ["", _PITFALLS_LINE, ""]
-    index = _end_of(lines, is_pitfall=is_pitfall)
-    bullet = _written(entry)
+    index = _find_end(lines, is_pitfall=is_pitfall)
+    bullet = _format_entry(entry)
     if index and lines[index - 1].startswith("#"):
         bullet = ["", *bullet]
     if index < len(lines) and lines[index].strip():
         bullet = [*bullet, ""]
-    return _joined([*lines[:index], *bullet, *lines[index:]])
+    return _join([*lines[:index], *bullet, *lines[index:]])
 
 
-def _without(text: str, entry: NoteEntry) -> str:
+def _remove_entry(text: str, entry: NoteEntry) -> str:
     """Return the text without this entry. The heading of the pitfalls is removed with the last pitfall."""
     lines = text.split("\n")
     head, tail = lines[: entry.first], lines[entry.last + 1 :]
     if entry.is_pitfall:
-        head = _without_empty_heading(head, tail)
-    return _joined([*head, *tail])
+        head = _remove_empty_heading(head, tail)
+    return _join([*head, *tail])
 
 
-def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
+def _remove_empty_heading(head: list[str], tail: list[str]) -> list[str]:
     """Remove the heading that `append_entry` writes from the end of `head` if its section is now empty."""
     next_line = next((line for line in tail if line.strip()), "")
-    above = _stripped(head)
+    above = _strip_end(head)
     if above[-1:] != [_PITFALLS_LINE] or (next_line and not re.match(r"#+\s", next_line)):
         return head
-    return [*_stripped(above[:-1]), *([""] if tail and tail[0].strip() else [])]
+    return [*_strip_end(above[:-1]), *([""] if tail and tail[0].strip() else [])]
 
 
-def _stripped(lines: Sequence[str]) -> list[str]:
+def _strip_end(lines: Sequence[str]) -> list[str]:
     """Return the lines without the blank ones at their end."""
     return [*dropwhile(lambda line: not line.strip(), reversed(lines))][::-1]
 
 
-def only(text: str, part: str) -> NoteEntry:
+def find_entry(text: str, part: str) -> NoteEntry:
     """Return the only entry that contains `part` (white space folded). Raises Refused if none or several
     do."""
     folded = fold(part)
     if not folded:
         raise Refused("old_text is empty", hint="Give a unique part of the entry.")
-    all_entries = entries(text)
+    all_entries = parse_entries(text)
     matches = [entry for entry in all_entries if folded in fold(entry.said)]
     exact = [entry for entry in matches if folded in (fold(entry.text), fold(entry.said))]
     if len(matches) == 1 or len(exact) == 1:
@@ -259,33 +259,33 @@ def clean(content: str) -> str:
     return text
 
 
-def used(text: str, limit_chars: int) -> str:
+def describe_use(text: str, limit_chars: int) -> str:
     """Return how full a file is, as in `37% used`."""
     return f"{round(100 * len(text.strip()) / limit_chars)}% used"
 
 
-def droppable(text: str, wanted_chars: int) -> list[str]:
+def find_droppable(text: str, wanted_chars: int) -> list[str]:
     """Return the longest entries, as few as are needed to free `wanted_chars`."""
-    longest = sorted((entry.text for entry in entries(text)), key=len, reverse=True)[:4]
+    longest = sorted((entry.text for entry in parse_entries(text)), key=len, reverse=True)[:4]
     before = accumulate((len(entry) + 3 for entry in longest), initial=0)
     return [entry for entry, chars in zip(longest, before, strict=False) if chars < wanted_chars]
 
 
-def _end_of(lines: Sequence[str], *, is_pitfall: bool) -> int:
+def _find_end(lines: Sequence[str], *, is_pitfall: bool) -> int:
     """Return the index of the line before which a new entry is inserted."""
     if is_pitfall:
         start = next(number for number, line in enumerate(lines) if _is_pitfalls(line)) + 1
     else:
         start = 1 if lines and lines[0].startswith("# ") else 0
     end = next((n for n in range(start, len(lines)) if re.match(r"#+\s", lines[n])), len(lines))
-    return max(start, len(_stripped(lines[:end])))
+    return max(start, len(_strip_end(lines[:end])))
 
 
 def _is_pitfalls(line: str) -> bool:
     return re.match(r"##+\s+pitfalls\s*$", line, re.IGNORECASE) is not None
 
 
-def _written(entry: str) -> list[str]:
+def _format_entry(entry: str) -> list[str]:
     first, *more = entry.split("\n")
     return [f"- {first}", *(f"  {line}" for line in more)]
 
@@ -295,12 +295,12 @@ def _entry_text(lines: Sequence[str]) -> str:
     return "\n".join(line.strip() for line in (first, *lines[1:])).strip()
 
 
-def _joined(lines: Sequence[str]) -> str:
+def _join(lines: Sequence[str]) -> str:
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
     return text + "\n" if text.strip() else ""
 
 
-def _nearest(wanted: str, texts: Sequence[str]) -> str:
-    words = set(wanted.split())
+def _nearest(part: str, texts: Sequence[str]) -> str:
+    words = set(part.split())
     best = max(texts, key=lambda text: len(words & set(fold(text).split())), default="")
     return best if words & set(fold(best).split()) else ""

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import apsw
 
-from whet.contract.texts import arguments_of
+from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
 from whet.regular import read_regular_text
 from whet.shell.fetches import reaches_out
-from whet.shell.reading import names, read
+from whet.shell.reading import file_names, read
 from whet.store import calls
 from whet.store.calls import PastCall
 
@@ -46,7 +46,7 @@ def is_installed(path: str) -> bool:
     return _INSTALLED.search(path) is not None
 
 
-def reads_installed(command: str) -> bool:
+def names_installed_path(command: str) -> bool:
     """Return whether a command names a path of other people's code or downloads.
 
     Programs that it runs from a `bin` folder, and options that set a cache folder, are not counted.
@@ -94,7 +94,7 @@ class FileOrigins:
         try:
             info = os.stat(full_path)
         except (OSError, ValueError):
-            self._known[key] = self._why_before(path, key, depth) or None
+            self._known[key] = self._why_by_name(path, key, depth) or None
             return self._known[key]
         target = os.path.realpath(full_path)
         within = os.path.relpath(target, os.path.realpath(self._workspace))
@@ -102,36 +102,38 @@ class FileOrigins:
             self._known[key] = f"{path} leads to {target[-80:]}, which is installed or downloaded"
         for at_ns in {info.st_mtime_ns, info.st_ctime_ns}:  # moving a file keeps its mtime
             for call in self._running_at(at_ns // 1_000_000):
-                names_it = any(str(self._place(word)) == key for word in _words_of(call))
-                why = self._why_made(call, path, key, depth)
+                names_it = any(str(self._place(word)) == key for word in _list_words(call))
+                why = self._why_output_foreign(call, path, key, depth)
                 self._known[key] = (
-                    self._known[key] or why or (names_it and self._why_before(path, key, depth)) or ""
+                    self._known[key] or why or (names_it and self._why_by_name(path, key, depth)) or ""
                 )
         return self._known[key]
 
     def _running_at(self, at_ms: int) -> list[PastCall]:
         if at_ms not in self._running:  # files that arrived together share one time
-            self._running[at_ms] = list(calls.running_at(self._connection, at_ms))
+            self._running[at_ms] = list(calls.find_running_calls(self._connection, at_ms))
         return self._running[at_ms]
 
     def _place(self, path: str) -> Path:
         return self._workspace / os.path.expanduser(path)
 
-    def _why_made(self, call: PastCall, path: str, key: str, depth: int) -> str:
+    def _why_output_foreign(self, call: PastCall, path: str, key: str, depth: int) -> str:
         """Return why the output of a call is from elsewhere: it received bytes, or read a foreign file."""
         if "command" not in tags_of(call.name):
             return ""
-        words = [] if depth >= _DEEPEST else [w for w in _words_of(call) if w and str(self._place(w)) != key]
-        inside = () if depth else (w for word in words for w in self._named_in(word))
+        words = (
+            [] if depth >= _DEEPEST else [w for w in _list_words(call) if w and str(self._place(w)) != key]
+        )
+        inside = () if depth else (w for word in words for w in self._paths_in_script(word))
         input_why = next(
             (why for word in (*words, *inside) if (why := self.why_foreign(word, depth + 1))), ""
         )
-        command = str(arguments_of(call.arguments).get("command", ""))
+        command = str(parse_arguments(call.arguments).get("command", ""))
         if not input_why and not got_bytes(command, call.effects.received):
             return ""
         return f"{path} came with `{' '.join(command.split())[:80]}`"
 
-    def _named_in(self, path: str) -> list[str]:
+    def _paths_in_script(self, path: str) -> list[str]:
         """Return the paths inside a file that a call may have run: a script opens files that its command does
         not name."""
         if path not in self._inside:
@@ -139,26 +141,26 @@ class FileOrigins:
             with suppress(OSError, ValueError):
                 text = read_regular_text(self._place(path), _SCRIPT_BYTES)
             is_shell = path.endswith("sh") or re.match(r"#!.*sh\b", text)
-            paths = read(text).files if is_shell else names([f" {text}"])
+            paths = read(text).files if is_shell else file_names([f" {text}"])
             words = (word for word in paths if re.search(r"\w[./]\w", word))
             self._inside[path] = list(islice(words, _MOST_IN_SCRIPT))
         return self._inside[path]
 
-    def _why_before(self, path: str, key: str, depth: int) -> str:
+    def _why_by_name(self, path: str, key: str, depth: int) -> str:
         """Return why a file that was deleted or changed since is from elsewhere, judged by the earlier calls
         that name it."""
-        for call in calls.naming(self._connection, self._named_workspace, os.path.basename(path)):
+        for call in calls.find_calls_naming(self._connection, self._named_workspace, os.path.basename(path)):
             changed = (*call.effects.edits, *call.effects.touched)
-            names = (*(change.path for change in changed), *_words_of(call))
+            names = (*(change.path for change in changed), *_list_words(call))
             is_named = any(str(self._place(name)) == key for name in names)
-            if is_named and (why := self._why_made(call, path, key, depth)):
+            if is_named and (why := self._why_output_foreign(call, path, key, depth)):
                 return why
         return ""
 
 
-def _words_of(call: PastCall) -> Sequence[str]:
+def _list_words(call: PastCall) -> Sequence[str]:
     """Return the words of a call that may name files."""
-    arguments = arguments_of(call.arguments)
+    arguments = parse_arguments(call.arguments)
     return (
         read(str(arguments["command"])).files
         if arguments.get("command")

@@ -28,7 +28,7 @@ from whet.memory.requests import Target
 from whet.store import learned
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
-from whet.store.ledger import digest
+from whet.store.ledger import hash_text
 from whet.store.starts import ContextItem
 
 if TYPE_CHECKING:
@@ -70,15 +70,15 @@ class KnownFiles:
 
     def state(self, path: str, there: str | None = None) -> FileState:
         """Return a file's wanted and last seen hashes. `there` is the hash of its current content."""
-        return self._database.read_now(lambda db: learned.state(db, self._profile, path))
+        return self._database.read_now(lambda db: learned.get_file_state(db, self._profile, path))
 
     def base(self, state: FileState) -> bytes:
         """Return the text of notes as last seen."""
-        return self._database.read_now(lambda db: learned.text(db, state.written))
+        return self._database.read_now(lambda db: learned.read_text(db, state.written))
 
     def waiting(self) -> list[str]:
         """Return the files that are behind the ledger."""
-        states = self._database.read_now(lambda db: learned.unapplied(db, self._profile))
+        states = self._database.read_now(lambda db: learned.list_pending_files(db, self._profile))
         return [state.path for state in states]
 
     def changed_skills(self) -> list[str]:
@@ -86,13 +86,13 @@ class KnownFiles:
         skill is used."""
         return []
 
-    def will_hold(self, path: str, content: bytes | None) -> None:
+    def record_intent(self, path: str, content: bytes | None) -> None:
         """Record the content that is about to be written to a file (None: it is deleted)."""
 
-    def saw(self, path: str, content: bytes | None) -> None:
+    def record_seen(self, path: str, content: bytes | None) -> None:
         """Record the content of a file (None: there is no file)."""
-        key = digest(content) if content is not None else ""
-        self._database.write_now(lambda db: learned.saw(db, self._profile, path, key))
+        key = hash_text(content) if content is not None else ""
+        self._database.write_now(lambda db: learned.set_written_hash(db, self._profile, path, key))
 
 
 class MemoryReader:
@@ -140,7 +140,7 @@ class MemoryReader:
         def work() -> PromptPart:
             self.bring_into_step(self.seen.changed_skills())
             texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
-            uses = self.database.read_now(lambda db: learned.use_counts(db, self.profile))
+            uses = self.database.read_now(lambda db: learned.count_uses(db, self.profile))
             notes_section = notes_part(texts, without)
             index = index_part(self.library.all(), uses, self.limits.skill_index_chars, offered, without)
             text = "\n\n".join(filter(None, (notes_section.text, index.text)))
@@ -153,8 +153,8 @@ class MemoryReader:
 
         def state(target: Target, path: str) -> NotesState:
             text, full_path = self.text(path), str(self.folder / path)
-            used, trouble = notes.used(text, self.room_chars(target)), self.troubles.get(path, "")
-            return NotesState(target, full_path, text, len(notes.entries(text)), used, trouble)
+            used, trouble = notes.describe_use(text, self.room_chars(target)), self.troubles.get(path, "")
+            return NotesState(target, full_path, text, len(notes.parse_entries(text)), used, trouble)
 
         await asyncio.to_thread(self.bring_into_step)
         return [await asyncio.to_thread(state, target, path) for target, path in notes.FILES.items()]
@@ -166,7 +166,7 @@ class MemoryReader:
         StoreError for the database only.
         """
         waits = self.seen.waiting()
-        if waits or skills or self._notes_changed():
+        if waits or skills or self._has_changed_notes():
             self.journal.settle(waits, skills)
 
     def change(self, work: Callable[[apsw.Connection], T], skills: Sequence[str] = ()) -> T:
@@ -178,7 +178,7 @@ class MemoryReader:
 
     def text(self, path: str) -> str:
         """Return the text that a notes file should hold, from the ledger."""
-        return self.database.read_now(lambda db: in_force(db, self.profile, path))
+        return self.database.read_now(lambda db: read_notes(db, self.profile, path))
 
     def now(self) -> str:
         """Return the current time in the ledger's format."""
@@ -188,7 +188,7 @@ class MemoryReader:
         """Return the maximum size of a notes file, in characters."""
         return self.limits.memory_chars if target == "memory" else self.limits.user_chars
 
-    def _notes_changed(self) -> bool:
+    def _has_changed_notes(self) -> bool:
         """Return whether a notes file has changed since it was last seen. Cheap enough for the start of every
         session."""
         for path in notes.FILES.values():
@@ -198,15 +198,17 @@ class MemoryReader:
                 self.troubles[path] = f"{error.message}; {error.hint}"
                 continue
             self.troubles.pop(path, None)
-            key = digest(there) if there is not None else ""
+            key = hash_text(there) if there is not None else ""
             if key != self.seen.state(path, key).written:
                 return True
         return False
 
 
-def in_force(connection: apsw.Connection, profile: str, path: str) -> str:
+def read_notes(connection: apsw.Connection, profile: str, path: str) -> str:
     """Return the text that a notes file should hold, inside a transaction."""
-    return notes.decoded(learned.text(connection, learned.state(connection, profile, path).wanted))
+    return notes.decode_notes(
+        learned.read_text(connection, learned.get_file_state(connection, profile, path).wanted)
+    )
 
 
 def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = ()) -> PromptPart:
@@ -216,7 +218,7 @@ def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = (
     sections: list[str] = []
     for target, title in _SECTIONS:
         entries = [
-            note for note in notes.entries(texts.get(target, "")) if _item(target, note) not in without
+            note for note in notes.parse_entries(texts.get(target, "")) if _item(target, note) not in without
         ]
         for head, pitfalls in ((title, False), ("Pitfalls", True)):
             chosen = [entry for entry in entries if entry.is_pitfall is pitfalls]
@@ -261,7 +263,7 @@ def index_part(
 
 def entry_id(entry: NoteEntry) -> str:
     """Return the id under which an entry is counted and found. It is derived from the entry's text."""
-    return digest(entry.said)[:12]
+    return hash_text(entry.said)[:12]
 
 
 def _item(target: Target, entry: NoteEntry) -> ContextItem:

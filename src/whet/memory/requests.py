@@ -121,7 +121,9 @@ class NeedsYes(WhetError):
     """The change is to an item of the person's own. The message is the question for them."""
 
 
-def told(row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = None) -> WriteOutcome:
+def describe_outcome(
+    row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = None
+) -> WriteOutcome:
     """Return the outcome of a row."""
     if row.state not in _STATES:
         return WriteOutcome(False, row.state, f"This change is {row.state}: {row.reason}".strip(), row.id)

@@ -20,16 +20,16 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def scan(text: str) -> str:
     """Return why a text must not be kept, or an empty string."""
-    if char := hidden(text):
+    if char := find_hidden(text):
         return f"it holds the invisible character U+{ord(char):04X}; write it in plain visible text"
-    if secret := redact.secret_said(text):
+    if secret := redact.describe_secret(text):
         return f"it holds {secret}; say where it is kept (a variable's name, a vault), never what it is"
     if "<!--" in text:
         return "it holds an HTML comment, which people don't see; write it in plain text"
     return ""
 
 
-def hidden(text: str) -> str:
+def find_hidden(text: str) -> str:
     """Return the first character that people can't see, or an empty string."""
     match = _HIDDEN.search(_SPELT.sub("", text)) or _CONTROL.search(text)
     return match[0] if match else ""

@@ -14,7 +14,7 @@ import msgspec
 
 from whet.memory import notes
 from whet.memory.notes import EntryChange
-from whet.memory.reader import MemoryReader, in_force
+from whet.memory.reader import MemoryReader, read_notes
 from whet.memory.requests import Refused, Target, target_of
 from whet.memory.skill_changes import Files
 from whet.store import learned, ledger
@@ -29,9 +29,9 @@ def settle(
     Rows that `doubts` has a reason against wait for the person.
     """
     blocked: dict[tuple[str, str], State] = {}
-    for row in ledger.of_task(connection, task_id, ("staged",)):
+    for row in ledger.list_task_rows(connection, task_id, ("staged",)):
         key = (row.kind, row.item)
-        state, reason = _state_of(connection, reader, row)
+        state, reason = _decide_state(connection, reader, row)
         if state == "active" and row.id in doubts:
             state, reason = "inbox", doubts[row.id]
         if row.kind == "skill" and key in blocked:
@@ -44,17 +44,17 @@ def settle(
         elif row.kind == "skill":
             blocked[key] = state
         ledger.set_state(connection, row.id, state, reason=reason)
-    return ledger.of_task(connection, task_id)
+    return ledger.list_task_rows(connection, task_id)
 
 
-def _state_of(connection: apsw.Connection, reader: MemoryReader, row: LedgerRow) -> tuple[State, str]:
+def _decide_state(connection: apsw.Connection, reader: MemoryReader, row: LedgerRow) -> tuple[State, str]:
     if row.trust == "untrusted":
         return "quarantined", ""
     if reader.review.writes == "ask":
         return "inbox", "review.writes is ask"
     if row.kind == "skill" and _has_no_case(row):
         return "inbox", "it changes the steps, and no call of a session shows the new ones"
-    if is_persons(connection, row):
+    if belongs_to_person(connection, row):
         return "inbox", "it changes something of your own"
     return "active", ""
 
@@ -67,19 +67,19 @@ def enforce(connection: apsw.Connection, row: LedgerRow, room_chars: int = 0) ->
     """
     if row.kind == "memory":
         target = target_of(row.item)
-        before = in_force(connection, row.profile, notes.FILES[target])
-        after = notes.step(before, target, EntryChange(row.before, row.after))
+        before = read_notes(connection, row.profile, notes.FILES[target])
+        after = notes.apply_change(before, target, EntryChange(row.before, row.after))
         if row.after and room_chars:
             notes.check_room(before, after, target, room_chars)
-        want_note(connection, row.profile, target, after)
+        set_wanted_note(connection, row.profile, target, after)
     for change in row.changes:
-        if learned.state(connection, row.profile, change.path).wanted != change.before:
+        if learned.get_file_state(connection, row.profile, change.path).wanted != change.before:
             raise Refused(f"{change.path} has changed since")
     for change in row.changes:
-        learned.want(connection, row.profile, change.path, change.after)
+        learned.set_expected_hash(connection, row.profile, change.path, change.after)
     if row.action == "create":
         owner = "person" if row.origin.write_origin in ("user", "import") else "agent"
-        mark = learned.mark(connection, row.profile, row.item)
+        mark = learned.get_mark(connection, row.profile, row.item)
         learned.set_mark(connection, row.profile, msgspec.structs.replace(mark, owner=owner))
 
 
@@ -92,10 +92,10 @@ def _has_no_case(row: LedgerRow) -> bool:
     return changes and not calls and is_new_procedure(row.before, row.after)
 
 
-def is_persons(connection: apsw.Connection, row: LedgerRow) -> bool:
+def belongs_to_person(connection: apsw.Connection, row: LedgerRow) -> bool:
     """Return whether a change touches an entry or a skill that a person wrote."""
     if row.kind == "skill":
-        mark = learned.mark(connection, row.profile, row.item)
+        mark = learned.get_mark(connection, row.profile, row.item)
         return row.action != "create" and (mark.owner == "person" or mark.pinned)
     if not row.before:
         return False
@@ -105,32 +105,34 @@ def is_persons(connection: apsw.Connection, row: LedgerRow) -> bool:
     return True  # of unknown origin: it was there before the ledger
 
 
-def want_note(connection: apsw.Connection, profile: str, target: Target, text: str) -> None:
+def set_wanted_note(connection: apsw.Connection, profile: str, target: Target, text: str) -> None:
     """Record the text that a notes file should hold. An empty text means no file."""
-    key = learned.keep_text(connection, text.encode()) if text else ""
-    learned.want(connection, profile, notes.FILES[target], key)
+    key = learned.store_text(connection, text.encode()) if text else ""
+    learned.set_expected_hash(connection, profile, notes.FILES[target], key)
 
 
-def note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
+def read_note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
     """Return a notes file as the writer sees it."""
-    staged = ledger.of_task(connection, task_id, ("staged",))
+    staged = ledger.list_task_rows(connection, task_id, ("staged",))
     mine = [row for row in staged if (row.kind, row.item, row.profile) == ("memory", target, profile)]
     edits = [EntryChange(row.before, row.after) for row in mine]
     # Changes that no longer fit are reported when the review is settled.
-    return notes.carry(in_force(connection, profile, notes.FILES[target]), target, edits)[0]
+    return notes.apply_changes(read_notes(connection, profile, notes.FILES[target]), target, edits)[0]
 
 
-def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> dict[str, str]:
+def read_skill_hashes(
+    connection: apsw.Connection, profile: str, name: str, task_id: str = ""
+) -> dict[str, str]:
     """Return a skill's files as the writer sees them: hash by path within the skill, or an empty dict."""
     root = f"skills/{name}/"
-    there = learned.states(connection, profile, root)
+    there = learned.list_file_states(connection, profile, root)
     hashes = {state.path.removeprefix(root): state.wanted for state in there}
-    for row in ledger.of_task(connection, task_id, ("staged",)):
+    for row in ledger.list_task_rows(connection, task_id, ("staged",)):
         if (row.kind, row.item, row.profile) == ("skill", name, profile):
             hashes.update((change.path.removeprefix(root), change.after) for change in row.changes)
     return {path: key for path, key in hashes.items() if key}
 
 
-def texts(connection: apsw.Connection, hashes: Mapping[str, str]) -> Files:
+def read_texts(connection: apsw.Connection, hashes: Mapping[str, str]) -> Files:
     """Return the bytes of files, by their hashes."""
-    return {path: learned.text(connection, key) for path, key in hashes.items()}
+    return {path: learned.read_text(connection, key) for path, key in hashes.items()}

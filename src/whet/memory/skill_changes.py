@@ -15,8 +15,8 @@ import msgspec
 from whet.contract.texts import flat, short
 from whet.memory import skill_format
 from whet.memory.requests import Refused, SkillRequest
-from whet.memory.skill_format import good_name, good_path
-from whet.store.ledger import digest
+from whet.memory.skill_format import check_name, check_path
+from whet.store.ledger import hash_text
 
 MAIN = "SKILL.md"
 MOST_FILE_CHARS = 60_000
@@ -54,10 +54,10 @@ def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> Skill
 
     `by_hand`: the person asks, so no base hash is needed.
     """
-    good_name(request.name)
-    skill_plan = _planned(files, request, by_hand=by_hand)
+    check_name(request.name)
+    skill_plan = _build_plan(files, request, by_hand=by_hand)
     if (main := skill_plan.files.get(MAIN)) is not None:
-        declared, _ = skill_format.name_and_description(_decoded(main, MAIN))
+        declared, _ = skill_format.name_and_description(_decode(main, MAIN))
         if declared != request.name:
             raise Refused(
                 f"The front matter names the skill {declared!r}, not {request.name!r}",
@@ -66,29 +66,29 @@ def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> Skill
     return skill_plan
 
 
-def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, str]) -> SkillPlan:
+def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: tuple[str, str]) -> SkillPlan:
     """Return the plan with every new line of SKILL.md replaced by the text that the gate wrote.
 
     `texts` are those lines and the request that they are about. They replace the first new line; old lines
     stay.
     """
-    if made.files.get(MAIN) is None:
-        return made
-    lines, purpose = written
-    old = _decoded(files[MAIN], MAIN) if MAIN in files else ""
-    head, body = skill_format.split(old) if old else (_head(name, purpose), "")
+    if skill_plan.files.get(MAIN) is None:
+        return skill_plan
+    lines, purpose = texts
+    old = _decode(files[MAIN], MAIN) if MAIN in files else ""
+    head, body = skill_format.split(old) if old else (_write_head(name, purpose), "")
     old_lines = set(body.splitlines())
-    new = skill_format.split(made.after)[1].splitlines()
+    new = skill_format.split(skill_plan.after)[1].splitlines()
     kept_lines = [line for line in new if line in old_lines or not line.strip()]
     at = next((n for n, line in enumerate(new) if line.strip() and line not in old_lines), len(kept_lines))
     fresh = [line for line in lines.splitlines() if line not in kept_lines]
-    text = "\n".join(_numbered([*kept_lines[:at], *fresh, *kept_lines[at:]]))
+    text = "\n".join(_renumber([*kept_lines[:at], *fresh, *kept_lines[at:]]))
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
-    text = _text(f"---\n{head}\n---\n\n{text}\n", "the skill")
-    return SkillPlan({**made.files, MAIN: text.encode()}, made.before, text)
+    text = _check_text(f"---\n{head}\n---\n\n{text}\n", "the skill")
+    return SkillPlan({**skill_plan.files, MAIN: text.encode()}, skill_plan.before, text)
 
 
-def _numbered(lines: Sequence[str]) -> list[str]:
+def _renumber(lines: Sequence[str]) -> list[str]:
     """Renumber the steps, starting again below each heading."""
     count, numbered = 0, list[str]()
     for line in lines:
@@ -98,56 +98,60 @@ def _numbered(lines: Sequence[str]) -> list[str]:
     return numbered
 
 
-def _head(name: str, about: str) -> str:
-    request = re.sub(r":\s", " - ", flat(about).replace("#", ""))
+def _write_head(name: str, purpose: str) -> str:
+    request = re.sub(r":\s", " - ", flat(purpose).replace("#", ""))
     return f"name: {name}\ndescription: What worked for “{short(request, _MOST_ABOUT) or name}”"
 
 
-def tree_hash(files: Mapping[str, str]) -> str:
+def hash_tree(files: Mapping[str, str]) -> str:
     """Return a skill's hash from its files' hashes, or an empty string if there are no files.
 
     The hash is short because models repeat it.
     """
     lines = "\n".join(f"{path} {key}" for path, key in sorted(files.items()) if key)
-    return digest(lines)[:12] if lines else ""
+    return hash_text(lines)[:12] if lines else ""
 
 
-def of(files: Files) -> str:
+def hash_files(files: Files) -> str:
     """Return a skill's hash from its files."""
-    return tree_hash({path: digest(content) for path, content in files.items()})
+    return hash_tree({path: hash_text(content) for path, content in files.items()})
 
 
-def _planned(files: Files, request: SkillRequest, *, by_hand: bool) -> SkillPlan:
+def _build_plan(files: Files, request: SkillRequest, *, by_hand: bool) -> SkillPlan:
     action = request.action
     if action == "create":
         if files:
             raise Refused(
                 f"There is a skill {request.name} already", hint="Look at it (skill_view), then patch it."
             )
-        content = _text(request.content, "content")
+        content = _check_text(request.content, "content")
         return SkillPlan({MAIN: content.encode()}, "", content)
-    path = _place(request.file_path) if action in ("write_file", "remove_file") else MAIN
+    path = _check_folder(request.file_path) if action in ("write_file", "remove_file") else MAIN
     if action == "patch" and request.file_path:
-        path = good_path(request.file_path)
+        path = check_path(request.file_path)
     if action == "delete" and MAIN not in files:
         path = next(iter(files), MAIN)
     is_new = action == "write_file" and path not in files
-    before = _existing(files, request, MAIN if is_new else path)
-    _same_base(files, request, needed=not (by_hand or is_new or action == "patch"))
+    before = _read_existing(files, request, MAIN if is_new else path)
+    _check_base(files, request, needed=not (by_hand or is_new or action == "patch"))
     if action in ("delete", "remove_file"):
         return SkillPlan(dict.fromkeys(files if action == "delete" else [path]), before, "")
     if action == "patch":
-        after = _patched(before, path, request)
+        after = _patch(before, path, request)
     else:
         is_main = action == "edit"
-        after = _text(request.content, "content") if is_main else _text(request.file_content, "file_content")
+        after = (
+            _check_text(request.content, "content")
+            if is_main
+            else _check_text(request.file_content, "file_content")
+        )
         before = "" if is_new else before
         if after == before:
             raise Refused(f"That is what {path} says already", hint="Nothing has to be saved.")
     return SkillPlan({path: after.encode()}, before, after)
 
 
-def _patched(before: str, path: str, request: SkillRequest) -> str:
+def _patch(before: str, path: str, request: SkillRequest) -> str:
     old, new = request.old_string, request.new_string
     if not old:
         raise Refused("old_string is empty", hint="Give the exact text to change, with enough around it.")
@@ -164,36 +168,36 @@ def _patched(before: str, path: str, request: SkillRequest) -> str:
     if old == new:
         raise Refused("old_string and new_string are the same", hint="Nothing has to be saved.")
     after = before[:at] + new + before[at + len(old) :]
-    _text(after, "the patched file")
+    _check_text(after, "the patched file")
     return after
 
 
-def _place(path: str) -> str:
-    path = good_path(path)
+def _check_folder(path: str) -> str:
+    path = check_path(path)
     if not path.startswith(_PLACES):
         raise Refused(f"{path} is not below {', '.join(_PLACES)}", hint="SKILL.md itself: edit or patch.")
     return path
 
 
-def _existing(files: Files, request: SkillRequest, path: str) -> str:
+def _read_existing(files: Files, request: SkillRequest, path: str) -> str:
     if not files:
         raise Refused(
             f"There is no skill {request.name} of yours", hint="skills_list shows them; create makes one."
         )
     if path not in files:
         raise Refused(f"The skill {request.name} has no {path}", hint=f"It has: {', '.join(sorted(files))}")
-    return _decoded(files[path], path)
+    return _decode(files[path], path)
 
 
-def _decoded(content: bytes, path: str) -> str:
+def _decode(content: bytes, path: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Refused(f"{path} is not text", hint="Only text files can be changed here.") from None
 
 
-def _same_base(files: Files, request: SkillRequest, *, needed: bool) -> None:
-    current = of(files)
+def _check_base(files: Files, request: SkillRequest, *, needed: bool) -> None:
+    current = hash_files(files)
     if request.base_hash and request.base_hash != current:
         raise Refused(
             f"The skill {request.name} has changed since: its hash is {current}, not {request.base_hash}",
@@ -206,20 +210,20 @@ def _same_base(files: Files, request: SkillRequest, *, needed: bool) -> None:
         )
 
 
-def _text(content: str, what: str) -> str:
+def _check_text(content: str, label: str) -> str:
     if not content.strip():
-        raise Refused(f"{what} is empty", hint="Give the whole text.")
+        raise Refused(f"{label} is empty", hint="Give the whole text.")
     if len(content) > MOST_FILE_CHARS:
         raise Refused(
-            f"{what} has more than {MOST_FILE_CHARS:,} characters", hint="Split it into references/."
+            f"{label} has more than {MOST_FILE_CHARS:,} characters", hint="Split it into references/."
         )
     return content if content.endswith("\n") else content + "\n"
 
 
-def _nearest(text: str, wanted: str) -> str:
-    lines, size = text.splitlines(), len(wanted.splitlines())
+def _nearest(text: str, part: str) -> str:
+    lines, size = text.splitlines(), len(part.splitlines())
     spans = ["\n".join(lines[i : i + size]) for i in range(len(lines))][:2_000]
-    near = difflib.get_close_matches(wanted, spans, 1, 0.3)
+    near = difflib.get_close_matches(part, spans, 1, 0.3)
     if not near:
         return "Nothing like it is there; skill_view shows it."
     return f"The nearest text there is:\n{near[0][:1_500]}"

@@ -30,7 +30,7 @@ class BadSkill(Refused):
     """A folder or a SKILL.md that is not a valid skill. The message is the reason."""
 
 
-def files_of(root: Path) -> list[str]:
+def list_files(root: Path) -> list[str]:
     """Return the files of a skill's folder as relative paths, SKILL.md first.
 
     Raises BadSkill if the folder is too large or contains a link.
@@ -57,17 +57,17 @@ def files_of(root: Path) -> list[str]:
 
 def read(root: Path) -> dict[str, bytes]:
     """Return a skill's files by path, SKILL.md first. Raises BadSkill, ConfigError."""
-    return {path: disk.read(root / path, MOST_BYTES) or b"" for path in files_of(root)}
+    return {path: disk.read(root / path, MOST_BYTES) or b"" for path in list_files(root)}
 
 
-def _refuse_strange(path: Path, shown: str) -> None:
+def _refuse_strange(path: Path, label: str) -> None:
     if path.is_symlink():
-        raise BadSkill(f"{shown} is a symbolic link", hint="put the file or folder itself there")
+        raise BadSkill(f"{label} is a symbolic link", hint="put the file or folder itself there")
     if not path.is_file() and not path.is_dir():
-        raise BadSkill(f"{shown} is not a plain file")
+        raise BadSkill(f"{label} is not a plain file")
 
 
-def good_path(path: str) -> str:
+def check_path(path: str) -> str:
     """Return a file's path within a skill, normalised. Raises BadSkill if it leads out of the skill."""
     parts = path.replace("\\", "/").split("/")
     if not path or path.startswith(("/", "~")) or ".." in parts or "\0" in path or len(path) > 200:
@@ -80,7 +80,7 @@ def good_path(path: str) -> str:
     return "/".join(clean_parts)
 
 
-def good_name(name: str) -> str:
+def check_name(name: str) -> str:
     """Return a skill's name unchanged. Raises BadSkill if it is not valid."""
     if not NAME.fullmatch(name):
         raise BadSkill(
@@ -91,13 +91,13 @@ def good_name(name: str) -> str:
 
 def split(text: str) -> tuple[str, str]:
     """Return the front matter of a SKILL.md and its body. Raises BadSkill."""
-    return _refused(lambda: front_matter.split(text, "SKILL.md"))
+    return _convert_errors(lambda: front_matter.split_front_matter(text, "SKILL.md"))
 
 
 def name_and_description(text: str) -> tuple[str, str]:
     """Return a SKILL.md's name and description, checked. Raises BadSkill."""
     head, body = split(text)
-    values = _refused(lambda: front_matter.fields(head))
+    values = _convert_errors(lambda: front_matter.read_fields(head))
     name, description = values.get("name"), values.get("description")
     if not isinstance(name, str) or not name.strip():
         raise BadSkill("the front matter has no name", hint="name: deploy-site")
@@ -115,8 +115,8 @@ def name_and_description(text: str) -> tuple[str, str]:
     return name, description
 
 
-def _refused(read: Callable[[], T]) -> T:
+def _convert_errors(parse: Callable[[], T]) -> T:
     try:
-        return read()
+        return parse()
     except ConfigError as error:
         raise BadSkill(error.message, hint=error.hint) from None

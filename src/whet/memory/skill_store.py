@@ -17,10 +17,10 @@ from whet.memory.library import Library, SkillInfo
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Refused, WriteOutcome
 from whet.memory.skill_changes import Files
-from whet.memory.skill_format import good_path
+from whet.memory.skill_format import check_path
 from whet.store import learned, ledger
 from whet.store.learned import Use
-from whet.store.ledger import LedgerRow, digest
+from whet.store.ledger import LedgerRow, hash_text
 
 if TYPE_CHECKING:
     from whet.memory.intake import SkillIntake
@@ -51,15 +51,15 @@ class SkillStore:
 
     async def listed(self, query: str = "") -> str:
         """Return the names and descriptions of all skills, or of those that match the words of `query`."""
-        return await asyncio.to_thread(lambda: listed(self._reader.library.all(), query))
+        return await asyncio.to_thread(lambda: format_list(self._reader.library.all(), query))
 
     async def view(self, name: str, file_path: str, origin: Origin, how: str = "view") -> WriteOutcome:
         """Return a skill's text, or one of its files, with its hash. The load is recorded."""
 
         def work() -> WriteOutcome:
             self._reader.bring_into_step([name])
-            if (files := self._staged(name, origin.task_id)) is not None:
-                staged = shown(name, files, file_path, "not in force yet")
+            if (files := self._staged_files(name, origin.task_id)) is not None:
+                staged = format_file(name, files, file_path, "not in force yet")
                 return WriteOutcome(True, "staged", staged.text, hash=staged.hash)
             skill_load = load(self._reader.library, name, file_path)
             ids = (origin.session_id, origin.turn_id, origin.tool_call_id)
@@ -91,7 +91,7 @@ class SkillStore:
         """Pin or unpin a skill; only the person can change a pinned one. Raises NotFound."""
 
         def work(connection: apsw.Connection) -> None:
-            mark = learned.mark(connection, self._profile, name)
+            mark = learned.get_mark(connection, self._profile, name)
             learned.set_mark(connection, self._profile, msgspec.structs.replace(mark, pinned=pinned))
 
         info = self._reader.library.find(name)
@@ -99,19 +99,19 @@ class SkillStore:
             raise NotFound(f"there is no skill {name} of yours", hint="whet skills list")
         await self._database.write(work)
 
-    def _staged(self, name: str, task_id: str) -> Files | None:
+    def _staged_files(self, name: str, task_id: str) -> Files | None:
         """Return a skill's files including the changes that this review staged, or None if it staged none."""
 
         def work(connection: apsw.Connection) -> Files | None:
-            staged = ledger.of_task(connection, task_id, ("staged",))
+            staged = ledger.list_task_rows(connection, task_id, ("staged",))
             is_staged = any((row.kind, row.item) == ("skill", name) for row in staged)
-            hashes = settling.skill_hashes(connection, self._profile, name, task_id)
-            return settling.texts(connection, hashes) if is_staged else None
+            hashes = settling.read_skill_hashes(connection, self._profile, name, task_id)
+            return settling.read_texts(connection, hashes) if is_staged else None
 
         return self._database.read_now(work) if task_id else None
 
 
-def listed(skills: Sequence[SkillInfo], query: str) -> str:
+def format_list(skills: Sequence[SkillInfo], query: str) -> str:
     """Return the list of names and descriptions, best match first if there is a query."""
     matches = search(skills, query) if query.strip() else list(skills)
     if not skills:
@@ -154,12 +154,12 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
         files = skill_format.read(info.folder)
     except WhetError as error:
         raise Refused(f"The skill {name} can't be used: {error.message}", hint=error.hint) from error
-    return shown(name, files, file_path, str(info.folder))
+    return format_file(name, files, file_path, str(info.folder))
 
 
-def shown(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> Load:
+def format_file(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> Load:
     """Return a file of a skill as the model reads it. Raises Refused."""
-    path = good_path(file_path) if file_path else skill_changes.MAIN
+    path = check_path(file_path) if file_path else skill_changes.MAIN
     if path not in files:
         raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
     try:
@@ -167,6 +167,6 @@ def shown(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> 
     except UnicodeDecodeError:
         raise Refused(f"{path} of the skill {name} is not text", hint="It can be used by its path.") from None
     others = [other for other in files if other != path]
-    head = f"[skill {name}, {path}, hash {skill_changes.of(files)}, folder {where}]"
+    head = f"[skill {name}, {path}, hash {skill_changes.hash_files(files)}, folder {where}]"
     tail = f"\n[its files: {', '.join(others[:40])}]" if others and path == skill_changes.MAIN else ""
-    return Load(f"{head}\n{text.rstrip()}{tail}", path, digest(text)[:12])
+    return Load(f"{head}\n{text.rstrip()}{tail}", path, hash_text(text)[:12])

@@ -16,12 +16,12 @@ import msgspec
 
 from whet.contract.delegation import HELPER
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import arguments_of, subject_of, texts_of
+from whet.contract.texts import collect_texts, parse_arguments, subject_of
 from whet.contract.tools import tags_of
 from whet.memory import provenance, typed
-from whet.memory.folding import decoded, fold, worded
+from whet.memory.folding import decode_values, fold, join_words
 from whet.memory.provenance import FileOrigins
-from whet.shell.fetches import left_names
+from whet.shell.fetches import find_left_names
 from whet.shell.reading import read
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
@@ -89,12 +89,12 @@ class SourceText(msgspec.Struct, frozen=True):
         return ("local" in tags and "aside" not in tags) or "loads-skills" in tags
 
     @property
-    def puts(self) -> bool:
+    def has_effect(self) -> bool:
         """Whether it is an assistant's call with an effect, such as a command or a file, and not a look."""
         return self.tier == "own" and self.tool != "" and "looks" not in tags_of(self.tool)
 
 
-def sources(
+def read_sources(
     stored: Sequence[StoredText],
     *,
     has_person: bool = True,
@@ -134,10 +134,10 @@ class _Reader:
             self._add(row, "own", message.text)
             for call in message.tool_calls:
                 self._calls[call.id] = call
-                arguments = arguments_of(call.arguments)
-                texts = "\n".join(texts_of(arguments))
+                arguments = parse_arguments(call.arguments)
+                texts = "\n".join(collect_texts(arguments))
                 parts = read(str(arguments["command"])).parts if arguments.get("command") else ()
-                words = worded("\n".join([texts, decoded(texts), *(part.line for part in parts)]))
+                words = join_words("\n".join([texts, decode_values(texts), *(part.line for part in parts)]))
                 self._add(row, "own", texts, tool=call.name, call_id=call.id, made=words)
         else:
             self._result(row)
@@ -159,11 +159,11 @@ class _Reader:
         message = row.message
         call = self._calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")
-        arguments = arguments_of(call.arguments if call else "")
+        arguments = parse_arguments(call.arguments if call else "")
         tier, why = self._tier(name, arguments, row)
         text, tags = message.text, tags_of(name)
         if "local" in tags and "looks" in tags:
-            text = unnumbered(text, "  " if "search" in tags else "")
+            text = strip_line_numbers(text, "  " if "search" in tags else "")
         label = next(
             (
                 str(arguments[key])
@@ -185,7 +185,7 @@ class _Reader:
             about=subject_of(arguments),
         )
 
-    def _tier(self, name: str, given: dict[str, Any], row: StoredText) -> tuple[Tier, str]:
+    def _tier(self, name: str, arguments: dict[str, Any], row: StoredText) -> tuple[Tier, str]:
         tags, message = tags_of(name), row.message
         if "own" in tags or "edits" in tags:
             return "own", f"{name} gives back what was written before"
@@ -195,61 +195,63 @@ class _Reader:
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
         if row.received and "command" not in tags:
             return "untrusted", f"{name} gives what came from the network"
-        if "background" in tags and str(given.get("id", "")).startswith(HELPER):
+        if "background" in tags and str(arguments.get("id", "")).startswith(HELPER):
             return "untrusted", "a helper says it"
         if "background" in tags:
             return ("untrusted", self._background) if self._background else ("observed", "")
         if "search" in tags and message.text.startswith("[no matches"):
             return "own", ""
-        words = str(given.get("command") or "") if "command" in tags else ""
-        why = self._why(words, given, row)
+        words = str(arguments.get("command") or "") if "command" in tags else ""
+        why = self._why(words, arguments, row)
         if why and words:
             self._mark(words, why)
         return ("untrusted", why) if why else ("observed", "")
 
-    def _why(self, command: str, given: dict[str, Any], row: StoredText) -> str:
+    def _why(self, command: str, arguments: dict[str, Any], row: StoredText) -> str:
         """Return why a result is not this machine's own, or an empty string."""
         message = row.message
         if command and provenance.got_bytes(command, row.received):
             why = f"`{command[:80]}` reaches out to the network"
-            if given.get("background"):
+            if arguments.get("background"):
                 self._background = why
             if "$" in command:
                 self._unnamed = (len(self.found), why)
             for path in _STAT_LINE.findall(message.text):
                 self._foreign[path] = f"{path} came with `{command[:60]}`"
             return why
-        paths = [str(given[key]) for key in ("path", "file_path", "workdir", "glob") if given.get(key)]
+        paths = [
+            str(arguments[key]) for key in ("path", "file_path", "workdir", "glob") if arguments.get(key)
+        ]
         all_paths = [*paths, *read(command).files]
-        if any(map(provenance.is_installed, paths)) or provenance.reads_installed(command):
+        if any(map(provenance.is_installed, paths)) or provenance.names_installed_path(command):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
         is_search = "search" in tags_of(message.tool_name)
         if self._origins is not None and (why := self._origins.why_any_foreign(all_paths)):
             return why
-        return self._foreign_among(all_paths, message.text if is_search else "")
+        return self._why_among(all_paths, message.text if is_search else "")
 
-    def _foreign_among(self, named: Sequence[str], hits: str) -> str:
-        parts = {part for word in named for part in (word, *word.strip("./").split("/"))}
-        takes_all = not {".", "./"}.isdisjoint(named)
+    def _why_among(self, paths: Sequence[str], hits: str) -> str:
+        parts = {part for word in paths for part in (word, *word.strip("./").split("/"))}
+        takes_all = not {".", "./"}.isdisjoint(paths)
         for path, why in self._foreign.items():
             if takes_all or path in hits or any(path == part or fnmatch(path, part) for part in parts):
                 return why
         since, why = self._unnamed
         before = [text.folded for text in self.found[:since]]
-        if not why or not named or any(word and fold(word) in text for word in named for text in before):
+        if not why or not paths or any(word and fold(word) in text for word in paths for text in before):
             return ""
-        return f"{named[-1][:60]} may have come with {why}"
+        return f"{paths[-1][:60]} may have come with {why}"
 
     def _mark(self, command: str, why: str) -> None:
         """Record the names under which a command may have stored foreign bytes."""
         heads = read(command).programs
-        for word in left_names(command):
+        for word in find_left_names(command):
             name = re.sub(r"^\w+://|(?:\.git)?/*$", "", word.partition("?")[0]).rpartition("/")[2]
             if word not in heads and re.match(r"[\w.~/-]", word) and name.strip("."):
                 reason = f"{name} came with `{command[:60]}`" if "network" in why else why
                 self._foreign.setdefault(name, reason)
 
 
-def unnumbered(text: str, instead: str = "") -> str:
+def strip_line_numbers(text: str, instead: str = "") -> str:
     """Return the output of a file tool without the line numbers."""
     return _LINE_NUMBER.sub(instead, text)

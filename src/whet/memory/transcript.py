@@ -15,9 +15,9 @@ import apsw
 import msgspec
 
 from whet.memory import typed, units
-from whet.memory.folding import content_words, find_folded, fold, worded
+from whet.memory.folding import content_words, find_span, fold, join_words
 from whet.memory.provenance import FileOrigins
-from whet.memory.sources import SourceText, StoredText, Tier, sources, unnumbered
+from whet.memory.sources import SourceText, StoredText, Tier, read_sources, strip_line_numbers
 from whet.shell.reading import read
 from whet.store import calls, rows, sessions
 
@@ -29,7 +29,7 @@ _NO = re.compile(
 )
 
 
-class Pointed(msgspec.Struct, frozen=True):
+class Passage(msgspec.Struct, frozen=True):
     """The statement that a quote points at: its whole text (`unit`, empty for a call itself), its source and
     its tier."""
 
@@ -47,27 +47,29 @@ class QuotableTranscript:
     another session wrote it from untrusted text.
     """
 
-    def __init__(self, session_id: str, found: Sequence[SourceText]) -> None:
+    def __init__(self, session_id: str, sources: Sequence[SourceText]) -> None:
         self.session_id = session_id
-        self.sources: list[SourceText] = list(found)
-        self.laundered: Callable[[Pointed], str] = lambda one: ""
-        self.turn: int = max((source.turn for source in found), default=0)
+        self.sources: list[SourceText] = list(sources)
+        self.laundered: Callable[[Passage], str] = lambda one: ""
+        self.turn: int = max((source.turn for source in sources), default=0)
 
-    def point(self, quote: str, *, is_step: bool = False) -> Pointed | None:
+    def find_passage(self, quote: str, *, is_step: bool = False) -> Passage | None:
         """Return the passage that a quote points at, or None: the one with the highest tier, the latest of
         several.
 
         A command points at its last successful call. For a step of a procedure (`is_step`), so does any
         part of a tool's arguments that is not prose.
         """
-        folded = fold(unnumbered(quote))
-        best: Pointed | None = None
+        folded = fold(strip_line_numbers(quote))
+        best: Passage | None = None
         for source in self.sources:
-            passage = self._pointed(quote, folded, source) if folded and folded in source.folded else None
+            passage = (
+                self._find_in_source(quote, folded, source) if folded and folded in source.folded else None
+            )
             if passage is not None and (best is None or _rank(passage) >= _rank(best)):
                 best = passage
         if best is None or best.tier == "own" or (is_step and best.tier == "untrusted"):
-            call_passage = self._call_pointed(quote, folded, is_step=is_step)
+            call_passage = self._find_call(quote, folded, is_step=is_step)
             return max(
                 (candidate for candidate in (best, call_passage) if candidate is not None),
                 key=_rank,
@@ -79,75 +81,79 @@ class QuotableTranscript:
         """Return the results of commands, in order."""
         return [source for source in self.sources if source.is_command]
 
-    def replied(self, pointed: Pointed) -> Pointed | None:
+    def find_reply(self, passage: Passage) -> Passage | None:
         """Return the person's next message if it is short and about the same subject: "to Tomas, not to
         Ines"."""
-        mine = pointed.source
+        mine = passage.source
         replies = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
-        reply = next(replies, None) if mine.role == "user" and pointed.tier == "user" else None
+        reply = next(replies, None) if mine.role == "user" and passage.tier == "user" else None
         if reply is None or not _is_short(reply.folded) or units.is_question(reply.text):
             return None
-        shared = set(content_words(pointed.unit)) & set(content_words(reply.text))
-        return Pointed(reply.text, reply, reply.text, "user") if shared else None
+        shared = set(content_words(passage.unit)) & set(content_words(reply.text))
+        return Passage(reply.text, reply, reply.text, "user") if shared else None
 
-    def taken_back(self, pointed: Pointed) -> str:
+    def taken_back(self, passage: Passage) -> str:
         """Return a later text about the same subject that contradicts the passage, or an empty string."""
-        source, unit = pointed.source, pointed.unit
+        source, unit = passage.source, passage.unit
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
         if source.role == "user" and messages and _replies_no(messages[0], unit):
             return messages[0].text
         for other in messages:
             for sentence in units.sentences(other.text):
-                if not units.is_question(sentence) and _is_newer(unit, sentence, said=source.role == "user"):
+                if not units.is_question(sentence) and _is_newer(
+                    unit, sentence, is_typed=source.role == "user"
+                ):
                     return sentence
         mine = (source.tool, source.call, source.tier, source.failed)
         for other in later if source.tier == "observed" and not source.failed else ():
             is_same = (other.tool, other.call, other.tier, other.failed) == mine
             if is_same and unit and fold(unit.splitlines()[-1]) not in other.folded:
-                return _shown_instead(unit, other.text)
+                return _find_replacement(unit, other.text)
         return ""
 
-    def _pointed(self, quote: str, wanted: str, source: SourceText) -> Pointed | None:
-        span = find_folded(source.text, wanted)
+    def _find_in_source(self, quote: str, folded: str, source: SourceText) -> Passage | None:
+        span = find_span(source.text, folded)
         if span is None:
             return None
         if source.tier == source.role == "user":
             unit = units.sentence_at(source.text, *span)
-            if typed.is_spoken_by_others(source.text, *span, unit.text):
-                return Pointed(quote, source, unit.text, "untrusted", "you report what others said")
-            return Pointed(quote, source, unit.text, "user")
+            if typed.is_quotation(source.text, *span, unit.text):
+                return Passage(quote, source, unit.text, "untrusted", "you report what others said")
+            return Passage(quote, source, unit.text, "user")
         if source.role != "tool":
-            return Pointed(quote, source, quote, source.tier, source.why)
+            return Passage(quote, source, quote, source.tier, source.why)
         unit = units.line_at(source.text, *span)
         if units.is_prose(unit.text.splitlines()[-1]) and not source.failed:
             unit = units.prose_at(source.text, *span)
         tier, why = source.tier, source.why
         lines = (unit.text, *source.text[unit.start : unit.end].splitlines())
-        earlier = (self._said_before(line, source) for line in lines)
+        earlier = (self._find_earlier(line, source) for line in lines)
         if tier == "observed" and (first := next(filter(None, earlier), None)):
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
-        return Pointed(quote, source, unit.text, tier, why)
+        return Passage(quote, source, unit.text, tier, why)
 
-    def _said_before(self, unit: str, source: SourceText) -> SourceText | None:
+    def _find_earlier(self, unit: str, source: SourceText) -> SourceText | None:
         folded = fold(unit)
         if len(folded) < _NOTHING_CHARS:
             return None
-        words = worded(unit)
+        words = join_words(unit)
         for other in self.sources:
-            if other.seq < source.seq and (folded in other.folded or (other.puts and words in other.made)):
+            if other.seq < source.seq and (
+                folded in other.folded or (other.has_effect and words in other.made)
+            ):
                 if other.tier in ("user", "observed"):
                     return None
-                if other.tier == "untrusted" or other.puts:
+                if other.tier == "untrusted" or other.has_effect:
                     return other
         return None
 
-    def _call_pointed(self, quote: str, wanted: str, *, is_step: bool) -> Pointed | None:
+    def _find_call(self, quote: str, folded: str, *, is_step: bool) -> Passage | None:
         """Return the last successful call whose command is the quote.
 
         For a step, a quote that is a part of the command, or that the call printed, is enough.
         """
-        bare = wanted.strip("`$ ")
+        bare = folded.strip("`$ ")
         requests = (source for source in self.sources if source.tier == "own" and bare in source.folded)
         call_ids = {source.call_id for source in requests if source.call_id}
         for source in reversed(self.sources):
@@ -155,28 +161,30 @@ class QuotableTranscript:
             is_printed = is_step and len(bare) >= _NOTHING_CHARS and bare in source.folded
             if bare and source.is_done and (is_given or is_printed):
                 is_foreign = source.tier == "untrusted"
-                return Pointed(quote, source, "", "untrusted" if is_foreign else "observed", source.why)
+                return Passage(quote, source, "", "untrusted" if is_foreign else "observed", source.why)
         return None
 
 
-def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] = ()) -> QuotableTranscript:
+def load_transcript(
+    connection: apsw.Connection, session_id: str, trusted: Collection[str] = ()
+) -> QuotableTranscript:
     """Read a session's messages, including those that a compaction removed from view. Raises NotFound.
 
     `trusted` is as in `read_sources`.
     """
     session = sessions.get(connection, session_id)
     origins = FileOrigins(connection, session.workspace)
-    stored = _stored(connection, sessions.key_of(connection, session_id))
-    texts = sources(stored, has_person=session.kind == "chat", trusted=trusted, origins=origins)
+    stored = _read_messages(connection, sessions.key_of(connection, session_id))
+    texts = read_sources(stored, has_person=session.kind == "chat", trusted=trusted, origins=origins)
     return QuotableTranscript(session_id, texts)
 
 
-def load_key(connection: apsw.Connection, key: int) -> QuotableTranscript:
+def load_by_key(connection: apsw.Connection, key: int) -> QuotableTranscript:
     """Read another session by its key, from its messages only; no file is looked at."""
-    return QuotableTranscript("", sources(_stored(connection, key)))
+    return QuotableTranscript("", read_sources(_read_messages(connection, key)))
 
 
-def _stored(connection: apsw.Connection, key: int) -> list[StoredText]:
+def _read_messages(connection: apsw.Connection, key: int) -> list[StoredText]:
     records = connection.execute(
         "SELECT m.id, m.turn, m.role, m.content, m.extra, m.at, c.facts"
         f" FROM messages m LEFT JOIN tool_calls c ON c.session = ?3 AND c.seq = m.id & {rows.SEQ_LIMIT - 1}"
@@ -186,7 +194,11 @@ def _stored(connection: apsw.Connection, key: int) -> list[StoredText]:
     ).fetchall()
     return [
         StoredText(
-            r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), _day(r[5]), calls.received(r[6])
+            r[0] & (rows.SEQ_LIMIT - 1),
+            r[1],
+            rows.unpack(r[2], r[3], r[4]),
+            _day(r[5]),
+            calls.has_received_bytes(r[6]),
         )
         for r in records
     ]
@@ -201,19 +213,19 @@ def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
     call = fold(ran.call) if ran.is_command else ""
     if not is_step or len(bare) < _NOTHING_CHARS or bare == call:
         return bare == call
-    return not ran.is_command or (bare in call and _does(bare, call, ran))
+    return not ran.is_command or (bare in call and _is_action(bare, call, ran))
 
 
-def _does(part: str, call: str, ran: SourceText) -> bool:
+def _is_action(part: str, call: str, ran: SourceText) -> bool:
     """Return whether a part of a command does something: its strings are not prose."""
     stripped, at = fold(read(ran.call).bare), call.find(part)
     bare = stripped[at : at + len(part)] if len(stripped) == len(call) else "_" * len(part)
     strings = (part[slice(*match.span())] for match in re.finditer(r"_[_\s]*", bare))
-    return not any(map(units.speaks, strings))
+    return not any(map(units.has_prose, strings))
 
 
-def _rank(pointed: Pointed) -> tuple[int, bool]:
-    return _RANK.index(pointed.tier), not pointed.source.failed
+def _rank(passage: Passage) -> tuple[int, bool]:
+    return _RANK.index(passage.tier), not passage.source.failed
 
 
 def _is_short(folded: str) -> bool:
@@ -228,35 +240,35 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
     if len(folded.split()) <= 4 and _NO.match(folded):
         return True
     new_values, old_values = units.values(folded), units.values(unit)
-    return new_values.isdisjoint(old_values) and not {*map(units.shape, new_values)}.isdisjoint(
-        map(units.shape, old_values)
+    return new_values.isdisjoint(old_values) and not {*map(units.mask_values, new_values)}.isdisjoint(
+        map(units.mask_values, old_values)
     )
 
 
-def _shown_instead(unit: str, text: str) -> str:
+def _find_replacement(unit: str, text: str) -> str:
     """Return the line of a text that has the same shape as the statement and is below the same headings."""
     *heads, line = unit.splitlines()
-    line_shape = units.shape(line)
+    line_shape = units.mask_values(line)
     for there in re.finditer(r"[^\n]+", text):
-        if units.shape(there[0]) != line_shape:
+        if units.mask_values(there[0]) != line_shape:
             continue
         if not heads or units.line_at(text, *there.span()).text.splitlines()[:-1] == heads:
             return there[0]
     return ""
 
 
-def _is_newer(old: str, new: str, *, said: bool) -> bool:
+def _is_newer(old: str, new: str, *, is_typed: bool) -> bool:
     """Return whether a later sentence contradicts an earlier one about the same subject.
 
     A mere "no" takes back a typed statement (`is_typed`). After a result it objects to the action, not to
     the output.
     """
-    before, after = worded(old), worded(new)
+    before, after = join_words(old), join_words(new)
     if before in after or after in before:
         return False
     mine, theirs = set(content_words(old)), set(content_words(new))
     shared = mine & theirs
-    if said and shared and _NO.match(fold(new)):
+    if is_typed and shared and _NO.match(fold(new)):
         return True
     if len(shared) < 2 or not theirs - mine or not mine - theirs:
         return False

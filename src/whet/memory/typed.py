@@ -59,15 +59,15 @@ def split(text: str) -> tuple[str, str]:
     return own_text.strip(), "\n\n".join(part for part in foreign if part.strip()).strip()
 
 
-def is_spoken_by_others(text: str, start: int, end: int, whole: str) -> bool:
+def is_quotation(text: str, start: int, end: int, statement: str) -> bool:
     """Return whether the stretch is inside quotation marks, or at least half of the statement is
     quotations."""
-    return any(match.start() <= start and end <= match.end() for match in _said_by_others(text)) or 2 * sum(
-        len(match[0]) for match in _said_by_others(whole)
-    ) >= len(whole)
+    return any(match.start() <= start and end <= match.end() for match in _find_quotations(text)) or 2 * sum(
+        len(match[0]) for match in _find_quotations(statement)
+    ) >= len(statement)
 
 
-def _said_by_others(text: str) -> Iterator[re.Match[str]]:
+def _find_quotations(text: str) -> Iterator[re.Match[str]]:
     for match in _SPOKEN.finditer(text):
         inside = next(filter(None, match.groups()), "")
         if len(inside.split()) >= _WORDS_SPOKEN or (not inside.isascii() and len(inside) >= 8):

@@ -18,12 +18,12 @@ from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.contract.texts import flat
 from whet.memory import notes, skill_format
-from whet.memory.reader import MemoryReader, in_force
+from whet.memory.reader import MemoryReader, read_notes
 from whet.memory.requests import Refused, target_of
-from whet.memory.settling import enforce, want_note
+from whet.memory.settling import enforce, set_wanted_note
 from whet.memory.skill_format import BadSkill
 from whet.store import ledger, purge
-from whet.store.ledger import FileChange, LedgerRow, NewRow, digest
+from whet.store.ledger import FileChange, LedgerRow, NewRow, hash_text
 from whet.store.starts import LABEL_CHARS
 
 WAITING = ("quarantined", "inbox", "staged")
@@ -56,18 +56,18 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
         raise CannotUndo(f"change {row.id} was taken back already, by change {row.undone_by}", hint=hint)
     if row.state != "active":
         raise CannotUndo(f"change {row.id} is {row.state}; there is nothing to take back")
-    undo_row = ledger.insert(connection, _reverse(row, origin), now)
+    undo_row = ledger.insert_row(connection, _reverse(row, origin), now)
     try:
-        if not _puts_whole_notes(connection, undo_row):
+        if not _applies_whole_notes(connection, undo_row):
             enforce(connection, undo_row)
     except Refused as error:
-        built = later(connection, row)
+        built = find_later(connection, row)
         hint = (
             f"take back first: {', '.join(f'change {other.id}' for other in built)}" if built else error.hint
         )
         raise CannotUndo(f"change {row.id} can't be taken back: {error.message}", hint=hint) from error
     ledger.set_state(connection, row.id, "undone", undone_by=undo_row.id)
-    _tell_chain(connection, row)
+    _update_chain(connection, row)
     return undo_row
 
 
@@ -97,7 +97,7 @@ def reject(connection: apsw.Connection, row: LedgerRow, reason: str = "rejected 
     return ledger.get(connection, row.id)
 
 
-def _tell_chain(connection: apsw.Connection, gone: LedgerRow) -> None:
+def _update_chain(connection: apsw.Connection, gone: LedgerRow) -> None:
     """Update the states of a chain of undos after the latest one was undone.
 
     The change that it had undone is in force again; if that was an undo too, the change before it is not,
@@ -134,29 +134,29 @@ def _reverse(row: LedgerRow, origin: Origin) -> NewRow:
     )
 
 
-def _puts_whole_notes(connection: apsw.Connection, back: LedgerRow) -> bool:
+def _applies_whole_notes(connection: apsw.Connection, undo_row: LedgerRow) -> bool:
     """Apply an undo of a whole-file change of notes, which only large edits by hand are.
 
     Returns False for any other row. Raises Refused if the text it removes has changed since.
     """
-    if back.kind != "memory":
+    if undo_row.kind != "memory":
         return False
-    first, target = back, target_of(back.item)
+    first, target = undo_row, target_of(undo_row.item)
     while first.undoes:
         first = ledger.get(connection, first.undoes)
-    text = in_force(connection, back.profile, notes.FILES[target])
+    text = read_notes(connection, undo_row.profile, notes.FILES[target])
     if first.action != "hand_edit":
-        if back.before and back.before not in {entry.said for entry in notes.entries(text)}:
+        if undo_row.before and undo_row.before not in {entry.said for entry in notes.parse_entries(text)}:
             raise Refused("its entry has changed since")
         return False
-    after, lost = notes.carry(text, target, notes.changes(back.before, back.after))
+    after, lost = notes.apply_changes(text, target, notes.diff_entries(undo_row.before, undo_row.after))
     if lost:
         raise Refused("some of its entries have changed since")
-    want_note(connection, back.profile, target, after)
+    set_wanted_note(connection, undo_row.profile, target, after)
     return True
 
 
-def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
+def find_later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
     """Return the active changes that were built on `row`, newest first."""
     rows = ledger.select(connection, profile=row.profile, kind=row.kind, item=row.item, states=("active",))
     touched = {change.path for change in row.changes}
@@ -168,7 +168,7 @@ def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
     ]
 
 
-def forget_steps(connection: apsw.Connection, profile: str, session_id: str) -> list[ForgetStep]:
+def plan_forgetting(connection: apsw.Connection, profile: str, session_id: str) -> list[ForgetStep]:
     """Return the steps that forgetting a session takes, newest change first."""
     # Without a session the filter would match every row.
     rows = ledger.select(connection, profile=profile, session_id=session_id) if session_id else []
@@ -177,7 +177,7 @@ def forget_steps(connection: apsw.Connection, profile: str, session_id: str) -> 
         if row.state in WAITING:
             steps[row.id] = ForgetStep(row, "drop")
         elif row.state == "active" and not row.undoes:
-            _forget_one(connection, row, steps)
+            _plan_row(connection, row, steps)
     return [steps[row_id] for row_id in sorted(steps, reverse=True)]
 
 
@@ -187,7 +187,7 @@ def forget(
     """Execute `forget_steps` and return the steps done. A change that can't be undone is kept, with the
     reason."""
     done: list[ForgetStep] = []
-    for step in forget_steps(connection, profile, session_id):
+    for step in plan_forgetting(connection, profile, session_id):
         try:
             row = ledger.get(connection, step.row.id)
             undo_row = None if step.what == "keep" else undo(connection, row, origin, now)
@@ -197,8 +197,8 @@ def forget(
     return done
 
 
-def _forget_one(connection: apsw.Connection, row: LedgerRow, steps: dict[int, ForgetStep]) -> None:
-    since = later(connection, row)
+def _plan_row(connection: apsw.Connection, row: LedgerRow, steps: dict[int, ForgetStep]) -> None:
+    since = find_later(connection, row)
     by_hand = next((other for other in since if other.origin.write_origin == "user"), None)
     if by_hand is not None:
         steps[row.id] = ForgetStep(row, "keep", f"you changed it since (change {by_hand.id})")
@@ -227,7 +227,7 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
     """Purge the words that a session left in the ledger and that are no longer in force. It is safe to
     repeat."""
     everything = ledger.select(connection, profile=profile)
-    current_texts = _standing(connection, profile, everything)
+    current_texts = _texts_in_force(connection, profile, everything)
     rows = [
         row
         for row in ledger.select(connection, profile=profile, session_id=session_id)
@@ -240,26 +240,29 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
     for row in rows:
         purge.blank_row(connection, row.id, proof=True)
     # In its file an entry is stored line by line, without the prefix that marks a pitfall.
-    entry_lines = (text.removeprefix(notes.SAID_PITFALL).split("\n") for text in statements)
+    entry_lines = (text.removeprefix(notes.PITFALL_PREFIX).split("\n") for text in statements)
     parts = [*([text] for text in words - statements), *entry_lines]
-    keys = _files(rows, everything) | set(purge.texts_with(connection, parts))
+    keys = _list_file_hashes(rows, everything) | set(purge.find_texts(connection, parts))
     count = purge.drop_texts(connection, keys)
     gone = {key for key in keys if not purge.has_text(connection, key)}
     touched = {row.id for row in rows}
     for row in everything:
         before, after = (
-            text not in current_texts and _tells(row, text, words, gone) for text in (row.before, row.after)
+            text not in current_texts and _must_blank(row, text, words, gone)
+            for text in (row.before, row.after)
         )
         if before or after:
             purge.blank_row(connection, row.id, before=before, after=after)
             touched.add(row.id)
-    labels = {flat(text) for text in statements} | (_described(words) - _described(current_texts))
+    labels = {flat(text) for text in statements} | (
+        _list_descriptions(words) - _list_descriptions(current_texts)
+    )
     purge.drop_labels(connection, [text[:LABEL_CHARS] for text in labels])
-    prompts = [text.removeprefix(notes.SAID_PITFALL)[:LABEL_CHARS] for text in labels]
-    return Purged(tuple(sorted(touched)), count, tuple(purge.prompts_with(connection, prompts)))
+    prompts = [text.removeprefix(notes.PITFALL_PREFIX)[:LABEL_CHARS] for text in labels]
+    return Purged(tuple(sorted(touched)), count, tuple(purge.find_prompts(connection, prompts)))
 
 
-def _standing(connection: apsw.Connection, profile: str, everything: list[LedgerRow]) -> set[str]:
+def _texts_in_force(connection: apsw.Connection, profile: str, everything: list[LedgerRow]) -> set[str]:
     """Return the texts that are in force, for whatever reason.
 
     A text that an undo restored has a row of its own, which says whether it still is.
@@ -267,30 +270,30 @@ def _standing(connection: apsw.Connection, profile: str, everything: list[Ledger
     rows = [row for row in everything if row.state == "active" and not row.undoes]
     texts = {row.after for row in rows if row.kind == "skill"} - {""}
     for path in notes.FILES.values():
-        texts |= {entry.said for entry in notes.entries(in_force(connection, profile, path))}
+        texts |= {entry.said for entry in notes.parse_entries(read_notes(connection, profile, path))}
     return texts
 
 
-def _files(own: list[LedgerRow], everything: list[LedgerRow]) -> set[str]:
+def _list_file_hashes(rows: list[LedgerRow], everything: list[LedgerRow]) -> set[str]:
     """Return the hashes of the files that these rows wrote, and of the files that were built on them."""
-    keys = {change.after for row in own if not row.undoes for change in row.changes} - {""}
+    keys = {change.after for row in rows if not row.undoes for change in row.changes} - {""}
     for row in sorted(everything, key=lambda row: row.id):
         if row.state != "active" and not row.undoes:
             keys |= {change.after for change in row.changes if change.before in keys} - {""}
     return keys
 
 
-def _tells(row: LedgerRow, text: str, words: set[str], gone: set[str]) -> bool:
+def _must_blank(row: LedgerRow, text: str, words: set[str], gone: set[str]) -> bool:
     """Return whether a row's text must be blanked: one of these words, a purged file, or notes with such an
     entry."""
     if text in words:
         return True
     if row.kind == "skill":
-        return digest(text) in gone
-    return any(entry.said in words for entry in notes.entries(text))
+        return hash_text(text) in gone
+    return any(entry.said in words for entry in notes.parse_entries(text))
 
 
-def _described(texts: Collection[str]) -> set[str]:
+def _list_descriptions(texts: Collection[str]) -> set[str]:
     """Return the descriptions of skills, which appear in session prompts."""
     descriptions: set[str] = set()
     for text in texts:

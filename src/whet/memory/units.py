@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from whet.memory.folding import unmarked
+from whet.memory.folding import strip_marks
 
 _CJK = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # A stop ends a sentence if a new one clearly begins: after a word of three letters, not before a lower-case
@@ -92,20 +92,20 @@ def is_prose(line: str) -> bool:
 
     Values, tables, settings and progress output of programs do not.
     """
-    line = unmarked(line)
+    line = strip_marks(line)
     if _COMMENT.match(line) or _PACKED.search(line):
         return True
     if match := _TRAILING.search(line):
         return len(match[1].split()) >= _LONGEST_RUN - 1
-    words = _untick(line).split()
+    words = _strip_code(line).split()
     plain = sum(map(bool, map(_PLAIN.match, words)))
-    return _run(words) >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
+    return _longest_run(words) >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
 
 
-def speaks(line: str) -> bool:
+def has_prose(line: str) -> bool:
     """Return whether a line contains prose, also inside a value, a cell or a name."""
-    line = unmarked(line)
-    for cell in _CELLS.split(_untick(line)):
+    line = strip_marks(line)
+    for cell in _CELLS.split(_strip_code(line)):
         words = cell.split()
         plain = [bool(_NAME.match(word)) for word in words]
         has_other = any(not (_NAME.match(word) or _AMOUNT.match(word)) for word in words)
@@ -116,12 +116,12 @@ def speaks(line: str) -> bool:
     return is_prose(line) or any(sum(map(str.isalpha, each)) >= _LONGEST_RUN for each in pieces)
 
 
-def _untick(line: str) -> str:
+def _strip_code(line: str) -> str:
     """Return the line without code in backticks. A sentence in backticks is kept."""
-    return _TICKED.sub(lambda m: m[1] if _run(m[1].split()) >= _LONGEST_RUN else " ", line)
+    return _TICKED.sub(lambda m: m[1] if _longest_run(m[1].split()) >= _LONGEST_RUN else " ", line)
 
 
-def _run(words: Sequence[str]) -> int:
+def _longest_run(words: Sequence[str]) -> int:
     """Return the length of the longest run of plain words. A Korean word counts as two."""
     longest = run = 0
     for word in words:
@@ -180,7 +180,7 @@ def sentences(text: str) -> list[str]:
     return [text[start:end].strip() for start, end in _sentences(text)]
 
 
-def forms(text: str) -> list[str]:
+def find_quoted_commands(text: str) -> list[str]:
     """Return the commands that a text quotes, most with placeholders: "run `prep ITEM` first"."""
     return _QUOTED_COMMAND.findall(text)
 
@@ -196,7 +196,7 @@ def values(text: str) -> frozenset[str]:
     return frozenset(value for value in stripped if not _NO_VALUE.fullmatch(value))
 
 
-def shape(text: str) -> str:
+def mask_values(text: str) -> str:
     """Return a line with its values masked. Two lines of the same shape make the same statement about one
     subject."""
     text = re.sub(r"([=:])\s*\S.*$" if len(text.split()) <= 4 else r"(=)\S+", r"\1#", text.lower())

@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 """Called with the number of sessions and messages handled so far."""
 
 
-class CarrySums(msgspec.Struct):
+class ImportCounts(msgspec.Struct):
     """Counts of an import: sessions that were new, had grown, were already stored, or differ on both sides
     and were left alone; and the number of messages."""
 
@@ -44,11 +44,11 @@ class CarrySums(msgspec.Struct):
         self.messages += messages
 
 
-def carry(
+def import_sessions(
     database: StateDatabase, origin: str, sessions: Iterable[PastSession], clock: Clock, progress: Progress
-) -> CarrySums:
+) -> ImportCounts:
     """Store `sessions` and index them for search. Each batch is durable once committed."""
-    counts, batch, size = CarrySums(), list[PastSession](), 0
+    counts, batch, size = ImportCounts(), list[PastSession](), 0
     for past in sessions:
         batch.append(past)
         size += len(past.messages)
@@ -68,11 +68,11 @@ def _index_some(connection: apsw.Connection) -> bool:
     return all(index.index_batch(connection) for _ in range(_INDEX_BATCHES))
 
 
-def look(
+def preview_sessions(
     database: StateDatabase | None, origin: str, sessions: Iterable[PastSession], progress: Progress
-) -> CarrySums:
+) -> ImportCounts:
     """Count the outcomes of an import without storing anything. Without a database every session is new."""
-    counts = CarrySums()
+    counts = ImportCounts()
     for past in sessions:
         is_known = database is not None and database.read_now(
             lambda db, past=past: bulk.is_known(db, origin, past.about.id)
@@ -83,20 +83,20 @@ def look(
 
 
 def _store(
-    database: StateDatabase, origin: str, batch: list[PastSession], clock: Clock, carried: CarrySums
+    database: StateDatabase, origin: str, batch: list[PastSession], clock: Clock, counts: ImportCounts
 ) -> None:
     if not batch:
         return
     now = iso(clock.now())
 
     def work(connection: apsw.Connection) -> list[Stored]:
-        return [bulk.put(connection, origin, past, now) for past in batch]
+        return [bulk.store_session(connection, origin, past, now) for past in batch]
 
     for past, stored in zip(batch, database.write_now(work), strict=True):
-        carried.add(stored, len(past.messages))
+        counts.add(stored, len(past.messages))
 
 
-class TakenOver(msgspec.Struct, frozen=True):
+class ImportOutcome(msgspec.Struct, frozen=True):
     """The outcome of importing one item.
 
     `how` is set, copied, saved, installed, let in, added, paused (runs once a person starts it),

@@ -16,9 +16,9 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from whet.contract.messages import NO_IMAGE, ImagePart, Message, Part, TextPart, ToolCall, Usage, image_in
-from whet.contract.texts import decoder, from_values
+from whet.contract.texts import from_values, shared_decoder
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import ReadTranscript, dicts_in, ms_of, result_of, text_in, usage_of
+from whet.moving.pairing import TranscriptBuilder, build_result, build_usage, dicts_in, parse_ms, text_in
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -38,7 +38,7 @@ class _Usage(msgspec.Struct):
     cache_creation_input_tokens: _Tokens = 0
 
 
-class _Said(msgspec.Struct):
+class _Body(msgspec.Struct):
     id: Any = None
     content: Any = ""
     model: Any = None
@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
     message."""
 
     type: str = ""
-    message: _Said | None = None
+    message: _Body | None = None
     timestamp: Any = None
     cwd: Any = None
     is_sidechain: Any = msgspec.field(default=False, name="isSidechain")
@@ -61,7 +61,7 @@ class _Line(msgspec.Struct):
     parent: Any = msgspec.field(default=None, name="parentUuid")
 
 
-_lines = decoder(_Line, strict=False)
+_lines = shared_decoder(_Line, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
@@ -74,7 +74,7 @@ def files(folder: Path) -> list[Path]:
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript and count its unreadable lines. The session is None if it has no user message."""
-    abandoned = _taken_back(path)
+    abandoned = _find_abandoned(path)
     transcript, lines = _Transcript(), JsonLines(path, _lines)
     for line in lines:
         if line.uuid not in abandoned:
@@ -82,7 +82,7 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     return transcript.session(path.stem), lines.bad
 
 
-def _taken_back(path: Path) -> set[str]:
+def _find_abandoned(path: Path) -> set[str]:
     """Return the uuids of abandoned branches: when the person went back and edited a prompt, the earlier
     prompt and all lines that follow from it."""
     abandoned, newest = set[str](), dict[object, str]()
@@ -114,7 +114,7 @@ def _is_prompt(line: _Line) -> bool:
     return bool(kinds) and "tool_result" not in kinds
 
 
-class _Transcript(ReadTranscript):
+class _Transcript(TranscriptBuilder):
     def __init__(self) -> None:
         super().__init__()
         self._title = ""
@@ -133,7 +133,7 @@ class _Transcript(ReadTranscript):
         elif line.type == "user":
             if line.is_compact_summary:
                 self.summarise()
-            self.said.extend(_from_user(line.message, ms_of(line.timestamp)))
+            self.said.extend(_read_user(line.message, parse_ms(line.timestamp)))
             self._last_id = ""
         else:
             return
@@ -149,21 +149,21 @@ class _Transcript(ReadTranscript):
             workspace=self._workspace,
             title=self._title,
         )
-        return self.past(new_session)
+        return self.build_session(new_session)
 
 
-def _add_answer(said: list[PastMessage], line: _Line, given: _Said, *, joined: bool) -> None:
+def _add_answer(messages: list[PastMessage], line: _Line, body: _Body, *, joined: bool) -> None:
     """Add an answer's line; if it continues the previous answer, join the two."""
-    text, calls, reasoning = _blocks(given.content)
-    usage = _usage(given.usage)
-    if joined and said and said[-1].message.role == "assistant":
-        before = said[-1].message
+    text, calls, reasoning = _blocks(body.content)
+    usage = _usage(body.usage)
+    if joined and messages and messages[-1].message.role == "assistant":
+        before = messages[-1].message
         text = "\n\n".join(filter(None, (before.text, text)))
         calls = (*before.tool_calls, *calls)
         reasoning = "\n\n".join(filter(None, (before.reasoning, reasoning)))
-        said.pop()
+        messages.pop()
     message = Message(role="assistant", content=text, tool_calls=calls, reasoning=reasoning)
-    said.append(PastMessage(message, ms_of(line.timestamp), usage, text_in(given.model)))
+    messages.append(PastMessage(message, parse_ms(line.timestamp), usage, text_in(body.model)))
 
 
 def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
@@ -185,14 +185,14 @@ def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
     return "\n\n".join(filter(None, texts)), tuple(calls), "\n\n".join(filter(None, thoughts))
 
 
-def _from_user(said: _Said, at_ms: int) -> Iterator[PastMessage]:
+def _read_user(body: _Body, at_ms: int) -> Iterator[PastMessage]:
     """Yield the tool results in a user line, then the person's message in it."""
-    if isinstance(said.content, str):
-        if said.content.strip() and not said.content.lstrip().startswith(_OWN):
-            yield PastMessage(Message(role="user", content=said.content), at_ms)
+    if isinstance(body.content, str):
+        if body.content.strip() and not body.content.lstrip().startswith(_OWN):
+            yield PastMessage(Message(role="user", content=body.content), at_ms)
         return
     parts: list[Part] = []
-    for block in dicts_in(said.content):
+    for block in dicts_in(body.content):
         if block.get("type") == "tool_result":
             yield _result(block, at_ms)
         elif part := _part(block):
@@ -214,7 +214,7 @@ def _result(block: dict[str, Any], at_ms: int) -> PastMessage:
         content=(TextPart(text), *images) if images else text,
         tool_call_id=str(block.get("tool_use_id", "")),
     )
-    return result_of(message, at_ms, is_error=block.get("is_error") is True)
+    return build_result(message, at_ms, is_error=block.get("is_error") is True)
 
 
 def _part(block: dict[str, Any]) -> Part | None:
@@ -228,10 +228,12 @@ def _part(block: dict[str, Any]) -> Part | None:
     return None
 
 
-def _usage(given: Any) -> Usage | None:
+def _usage(values: Any) -> Usage | None:
     try:
-        used = from_values(given, _Usage, strict=False)
+        used = from_values(values, _Usage, strict=False)
     except msgspec.ValidationError:
         return None
     cache_read, cache_write = used.cache_read_input_tokens, used.cache_creation_input_tokens
-    return usage_of(used.input_tokens, used.output_tokens, read=cache_read, wrote=cache_write)
+    return build_usage(
+        used.input_tokens, used.output_tokens, read_tokens=cache_read, written_tokens=cache_write
+    )

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import ReadTranscript, dicts_in, image_of, ms_of, result_of, text_in
+from whet.moving.pairing import TranscriptBuilder, build_result, dicts_in, parse_image_url, parse_ms, text_in
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -52,7 +52,7 @@ class _Line(_Payload):
     record_type: Any = None
 
 
-_lines = decoder(_Line, strict=False)
+_lines = shared_decoder(_Line, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
@@ -68,7 +68,7 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     transcript, lines = _Transcript(path.stem.removeprefix("rollout-")), JsonLines(path, _lines)
     at_ms = 0
     for line in lines:
-        at_ms = ms_of(line.timestamp) or at_ms
+        at_ms = parse_ms(line.timestamp) or at_ms
         if line.payload is not None:
             transcript.add(text_in(line.type), line.payload, at_ms)
         elif line.type is not None:
@@ -78,7 +78,7 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     return transcript.session(), lines.bad
 
 
-class _Transcript(ReadTranscript):
+class _Transcript(TranscriptBuilder):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._id, self._is_named = name, False
@@ -102,56 +102,60 @@ class _Transcript(ReadTranscript):
         new_session = NewSession(
             id=self._id, source=ORIGIN, provider="openai", model=self._model, workspace=self._workspace
         )
-        return self.past(new_session)
+        return self.build_session(new_session)
 
 
-def _add(said: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
+def _add(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
     match item.type:
         case "message" if item.role in ("user", "assistant"):
-            _add_message(said, item, at_ms, model)
+            _add_message(messages, item, at_ms, model)
         case "function_call":
-            _add_call(said, item, item.arguments, at_ms, model)
+            _add_call(messages, item, item.arguments, at_ms, model)
         case "custom_tool_call":
-            _add_call(said, item, {"input": item.input}, at_ms, model)
+            _add_call(messages, item, {"input": item.input}, at_ms, model)
         case "local_shell_call":
             shell_item = msgspec.structs.replace(item, name="shell")
-            _add_call(said, shell_item, item.action, at_ms, model)
+            _add_call(messages, shell_item, item.action, at_ms, model)
         case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
-            said.append(_result(item, at_ms))
+            messages.append(_result(item, at_ms))
         case _:
             pass
 
 
-def _add_message(said: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
+def _add_message(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
     parts = [part for block in dicts_in(item.content) if (part := _part(block))]
     text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     images = [part for part in parts if isinstance(part, ImagePart)]
     if item.role == "user":
         if (text.strip() or images) and not _OWN.match(text):
             content = (TextPart(text), *images) if images else text
-            said.append(PastMessage(Message(role="user", content=content), at_ms))
+            messages.append(PastMessage(Message(role="user", content=content), at_ms))
     elif text.strip():
-        said.append(PastMessage(Message(role="assistant", content=text), at_ms, model=model))
+        messages.append(PastMessage(Message(role="assistant", content=text), at_ms, model=model))
 
 
-def _add_call(said: list[PastMessage], item: _Payload, given: Any, at_ms: int, model: str) -> None:
+def _add_call(
+    messages: list[PastMessage], item: _Payload, raw_arguments: Any, at_ms: int, model: str
+) -> None:
     """Add a call to the current answer: the calls of one step follow each other."""
-    arguments = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
-    call = ToolCall(item.call_id or item.id or f"call_{len(said)}", item.name or "unknown", arguments)
-    if said and said[-1].message.role == "assistant":
-        previous = said.pop()
+    arguments = (
+        raw_arguments if isinstance(raw_arguments, str) else msgspec.json.encode(raw_arguments or {}).decode()
+    )
+    call = ToolCall(item.call_id or item.id or f"call_{len(messages)}", item.name or "unknown", arguments)
+    if messages and messages[-1].message.role == "assistant":
+        previous = messages.pop()
         message = msgspec.structs.replace(previous.message, tool_calls=(*previous.message.tool_calls, call))
-        said.append(msgspec.structs.replace(previous, message=message))
+        messages.append(msgspec.structs.replace(previous, message=message))
     else:
-        said.append(PastMessage(Message(role="assistant", tool_calls=(call,)), at_ms, model=model))
+        messages.append(PastMessage(Message(role="assistant", tool_calls=(call,)), at_ms, model=model))
 
 
 def _result(item: _Payload, at_ms: int) -> PastMessage:
     output = item.output
     text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
-    return result_of(Message(role="tool", content=text, tool_call_id=item.call_id or ""), at_ms)
+    return build_result(Message(role="tool", content=text, tool_call_id=item.call_id or ""), at_ms)
 
 
 def _part(block: dict[str, Any]) -> Part | None:
     text = block.get("text")
-    return image_of(block.get("image_url")) or (TextPart(text) if isinstance(text, str) else None)
+    return parse_image_url(block.get("image_url")) or (TextPart(text) if isinstance(text, str) else None)

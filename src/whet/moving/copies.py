@@ -24,19 +24,19 @@ _LOG_HEADER_BYTES = 32
 
 
 @contextmanager
-def reading(path: Path) -> Generator[apsw.Connection]:
+def open_copy(path: Path) -> Generator[apsw.Connection]:
     """Open the database at `path`, including everything that its writer had committed."""
     try:
         if not path.is_file():
             raise ConfigError(f"there is no {path}", hint="name the folder that holds it")
         logs = [Path(f"{path}{suffix}") for suffix in _LOGS if _size(Path(f"{path}{suffix}"))]
         if not logs:
-            with closing(_open(path)) as connection:
+            with closing(_open_immutable(path)) as connection:
                 yield connection
             return
         with (
             tempfile.TemporaryDirectory(prefix="whet-import-") as folder,
-            closing(_open(_copy(path, logs, Path(folder)))) as connection,
+            closing(_open_immutable(_copy(path, logs, Path(folder)))) as connection,
         ):
             yield connection
     except apsw.Error as error:
@@ -47,7 +47,7 @@ def reading(path: Path) -> Generator[apsw.Connection]:
         raise ConfigError(f"{path} can't be read ({error.strerror})") from error
 
 
-def refuse_broken(connection: apsw.Connection, tables: Sequence[str]) -> None:
+def check_tables(connection: apsw.Connection, tables: Sequence[str]) -> None:
     """Check `tables` in full before anything is stored. Raises ConfigError if one is damaged."""
     for table in tables:
         row = connection.execute(f"PRAGMA quick_check({table})").fetchone()
@@ -59,7 +59,7 @@ def refuse_broken(connection: apsw.Connection, tables: Sequence[str]) -> None:
             )
 
 
-def _open(path: Path) -> apsw.Connection:
+def _open_immutable(path: Path) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(f"file:{quote(str(path.absolute()))}?immutable=1", flags=flags)
     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()

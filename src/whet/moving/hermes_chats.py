@@ -19,7 +19,7 @@ import msgspec
 from whet.clock import iso
 from whet.config import paths, secrets
 from whet.config.paths import Home
-from whet.moving.carry import TakenOver
+from whet.moving.carry import ImportOutcome
 from whet.store.paired import PairedPerson
 
 PART = "chats"
@@ -59,25 +59,27 @@ class HermesChannel(msgspec.Struct, frozen=True):
     groups: bool = True
 
 
-def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[HermesChannel], list[TakenOver]]:
+def read(
+    settings: Mapping[str, Any], env: Mapping[str, str]
+) -> tuple[list[HermesChannel], list[ImportOutcome]]:
     """Read the platforms in config.yaml and .env. Returns the channels, and one outcome per setting that
     can't be imported."""
-    channels, left_out = list[HermesChannel](), list[TakenOver]()
+    channels, left_out = list[HermesChannel](), list[ImportOutcome]()
     for kind in KINDS:
         block = _block(settings, kind)
         tokens = {name: value for name in _TOKENS[kind] if (value := env.get(name) or _token(block, name))}
         if not tokens:
             continue
         if str(block.get("enabled", "")).lower() in _NO:
-            left_out.append(TakenOver(kind, "left", "it is switched off there"))
+            left_out.append(ImportOutcome(kind, "left", "it is switched off there"))
         elif missing := [name for name in _TOKENS[kind] if name not in tokens]:
-            left_out.append(TakenOver(kind, "left", f"it has no {missing[0]}"))
+            left_out.append(ImportOutcome(kind, "left", f"it has no {missing[0]}"))
         else:
             people, odd = _people(kind, block, env)
             mention = env.get(f"{kind.upper()}_REQUIRE_MENTION") or block.get("require_mention", True)
             if str(mention).lower() in _NO:
                 odd.append(
-                    TakenOver(f"{kind}: answering unasked", "left", "in groups it answers who names it")
+                    ImportOutcome(f"{kind}: answering unasked", "left", "in groups it answers who names it")
                 )
             channels.append(_channel(kind, block, settings, tokens, people, env))
             left_out += odd
@@ -86,7 +88,7 @@ def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[Herm
         is_on = str(block.get("enabled", "")).lower() in _YES
         if is_on or any(env.get(f"{name.upper()}_{sign}") for sign in _SIGNS):
             left_out.append(
-                TakenOver(name, "left", "there is no channel of this kind; the webhook can serve it")
+                ImportOutcome(name, "left", "there is no channel of this kind; the webhook can serve it")
             )
     return channels, left_out
 
@@ -139,42 +141,42 @@ def _token(block: Mapping[str, Any], name: str) -> str:
 
 def _people(
     kind: Kind, block: Mapping[str, Any], env: Mapping[str, str]
-) -> tuple[tuple[str, ...], list[TakenOver]]:
+) -> tuple[tuple[str, ...], list[ImportOutcome]]:
     """Return the ids admitted on a platform, and one outcome per entry that is not an id."""
     entries = [
-        *_listed(env.get(f"{kind.upper()}_ALLOWED_USERS") or block.get("allow_from")),
-        *_listed(env.get("GATEWAY_ALLOWED_USERS")),
+        *_split_list(env.get(f"{kind.upper()}_ALLOWED_USERS") or block.get("allow_from")),
+        *_split_list(env.get("GATEWAY_ALLOWED_USERS")),
     ]
     allow_all = (env.get(f"{kind.upper()}_ALLOW_ALL_USERS"), env.get("GATEWAY_ALLOW_ALL_USERS"))
-    left_out: list[TakenOver] = []
+    left_out: list[ImportOutcome] = []
     if "*" in entries or any((value or "").lower() in _YES for value in allow_all):
         why = "strangers get a pairing code here: whet gateway pair accept CODE"
-        left_out.append(TakenOver(f"{kind}: everybody let in", "left", why))
+        left_out.append(ImportOutcome(f"{kind}: everybody let in", "left", why))
     ids: dict[str, None] = {}
     for entry in entries:
         if _IDS[kind].fullmatch(entry):
             ids[entry] = None
         elif entry != "*":
             left_out.append(
-                TakenOver(f"{kind}: {entry}", "left", "people are known by their ids here, not by names")
+                ImportOutcome(f"{kind}: {entry}", "left", "people are known by their ids here, not by names")
             )
     return tuple(ids), left_out
 
 
-def _listed(value: Any) -> list[str]:
+def _split_list(value: Any) -> list[str]:
     items = cast(list[Any], value) if isinstance(value, list) else str(value or "").split(",")
     return [text for item in items if (text := str(item).strip())]
 
 
-def write(found: Sequence[HermesChannel]) -> str:
+def format_gateway(channels: Sequence[HermesChannel]) -> str:
     """Return the text of a gateway.toml with the channels and people."""
     lines = ["# Taken over from Hermes Agent. docs/gateway.md says what may stand here.", ""]
-    for channel in found:
+    for channel in channels:
         lines += ["[[channel]]", f"kind = {json.dumps(channel.kind)}"]
         lines += [] if channel.pairing else ["pairing = false"]
         lines += [] if channel.groups else ['groups = "off"']
         lines.append("")
-    for name, ids in people(found).items():
+    for name, ids in name_people(channels).items():
         lines.append(f"[people.{name}]")
         lines += ["owner = true"] if name == _OWNER else []
         lines += [f"{kind} = {json.dumps(user)}" for kind, user in ids.items()]
@@ -182,11 +184,11 @@ def write(found: Sequence[HermesChannel]) -> str:
     return "\n".join(lines)
 
 
-def people(found: Sequence[HermesChannel]) -> dict[str, dict[Kind, str]]:
+def name_people(channels: Sequence[HermesChannel]) -> dict[str, dict[Kind, str]]:
     """Return the admitted people by name. The owner is the person with the home chat, or the only one on a
     platform."""
     ids_by_name: dict[str, dict[Kind, str]] = {}
-    for channel in found:
+    for channel in channels:
         alone = channel.people[0] if len(channel.people) == 1 else ""
         owner = channel.home_chat if channel.home_chat in channel.people else alone
         for user in channel.people:
@@ -195,48 +197,50 @@ def people(found: Sequence[HermesChannel]) -> dict[str, dict[Kind, str]]:
     return {name: ids_by_name[name] for name in sorted(ids_by_name, key=lambda name: (name != _OWNER, name))}
 
 
-def take(
+def import_channels(
     home: Home,
-    found: Sequence[HermesChannel],
-    came: Collection[str],
+    channels: Sequence[HermesChannel],
+    imported: Collection[str],
     *,
     dry: bool,
     check: Callable[[str], object],
-) -> list[TakenOver]:
+) -> list[ImportOutcome]:
     """Write gateway.toml if it does not exist, after storing the channels' tokens in .env.
 
     `check` is the gateway's own parser: text that it rejects is not written.
     """
-    if not found:
+    if not channels:
         return []
-    names = ", ".join(channel.kind for channel in found)
+    names = ", ".join(channel.kind for channel in channels)
     if home.gateway.exists():
-        return [TakenOver("gateway.toml", "kept", f"it is here already; there were {names} in Hermes Agent")]
-    if PART in came:
-        return [TakenOver("gateway.toml", "kept", "it came before and was taken away here")]
-    text = write(found)
+        return [
+            ImportOutcome("gateway.toml", "kept", f"it is here already; there were {names} in Hermes Agent")
+        ]
+    if PART in imported:
+        return [ImportOutcome("gateway.toml", "kept", "it came before and was taken away here")]
+    text = format_gateway(channels)
     check(text)
     have = secrets.read_env(home).values
     if not dry:
-        for name, value in {n: v for channel in found for n, v in channel.tokens.items()}.items():
+        for name, value in {n: v for channel in channels for n, v in channel.tokens.items()}.items():
             if name not in have:
                 secrets.set_secret(home, name, value)
         home.ensure()
-        paths.replace(home.gateway, text, mode=0o600)
-    outcomes = [TakenOver(channel.kind, "set", _said(channel)) for channel in found]
-    for name, ids in people(found).items():
+        paths.replace_file(home.gateway, text, mode=0o600)
+    outcomes = [ImportOutcome(channel.kind, "set", _describe_channel(channel)) for channel in channels]
+    for name, ids in name_people(channels).items():
         identities = ", ".join(f"{kind} {user}" for kind, user in ids.items())
         why = "has this home's memory and may approve" if name == _OWNER else "has a memory of their own"
-        outcomes.append(TakenOver(identities, "let in", f"{name} {why}"))
+        outcomes.append(ImportOutcome(identities, "let in", f"{name} {why}"))
     return outcomes
 
 
-def _said(channel: HermesChannel) -> str:
+def _describe_channel(channel: HermesChannel) -> str:
     notes = ["its tokens are in .env", "whet gateway run serves it once Hermes Agent's gateway is stopped"]
     return "; ".join([*notes, *([] if channel.pairing else ["strangers get no code"])])
 
 
-def read_paired(kind: Kind, content: Any) -> list[PairedPerson]:
+def parse_paired_people(kind: Kind, content: Any) -> list[PairedPerson]:
     """Read the people paired by a code on a platform, from its `KIND-approved.json`."""
     paired: list[PairedPerson] = []
     for user, details in cast(dict[Any, Any], content).items() if isinstance(content, dict) else ():

@@ -18,7 +18,7 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.contract.errors import ConfigError
 from whet.contract.texts import NOT_JSON
-from whet.moving.carry import TakenOver
+from whet.moving.carry import ImportOutcome
 from whet.moving.hermes_chats import KINDS
 from whet.schedules import timing
 from whet.store.schedules import Schedule
@@ -74,22 +74,22 @@ def parse(raw: bytes) -> list[dict[str, Any]]:
 
 
 def read(
-    jobs: Sequence[Mapping[str, Any]], place: JobDefaults, clock: Clock
-) -> tuple[list[HermesJob], list[TakenOver]]:
+    jobs: Sequence[Mapping[str, Any]], defaults: JobDefaults, clock: Clock
+) -> tuple[list[HermesJob], list[ImportOutcome]]:
     """Convert jobs to schedules. Returns them, and one outcome per job that can't be imported."""
-    hermes_jobs, left_out = list[HermesJob](), list[TakenOver]()
+    hermes_jobs, left_out = list[HermesJob](), list[ImportOutcome]()
     for number, job in enumerate(jobs, 1):
         label = " ".join(str(job.get("name") or job.get("prompt") or f"job {number}").split())[:60]
         try:
-            hermes_jobs.append(_read_one(job, label, place, clock))
+            hermes_jobs.append(_convert_job(job, label, defaults, clock))
         except _Left as why:
-            left_out.append(TakenOver(label, "left", str(why)))
+            left_out.append(ImportOutcome(label, "left", str(why)))
         except ConfigError as error:
-            left_out.append(TakenOver(label, "left", error.message))
+            left_out.append(ImportOutcome(label, "left", error.message))
     return hermes_jobs, left_out
 
 
-def name_of(label: str, is_taken: Callable[[str], bool]) -> str:
+def choose_name(label: str, is_taken: Callable[[str], bool]) -> str:
     """Return an unused schedule name made from a job's label."""
     base = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:30].strip("-") or "schedule"
     name, number = base, 1
@@ -99,20 +99,20 @@ def name_of(label: str, is_taken: Callable[[str], bool]) -> str:
     return name
 
 
-def told(found: HermesJob, name: str) -> TakenOver:
+def describe_schedule(job: HermesJob, name: str) -> ImportOutcome:
     """Return the outcome for a stored schedule: when it runs, and its notes."""
-    schedule = found.schedule
+    schedule = job.schedule
     zone = timing.find_zone(schedule.time_zone)
     when = (
         schedule.expression or f"once, {datetime.fromisoformat(schedule.at).astimezone(zone):%Y-%m-%d %H:%M}"
     )
     target = f" to {schedule.target}" if schedule.target else ""
-    return TakenOver(
-        name, "added, paused", "; ".join([f"{when} ({schedule.time_zone}){target}", *found.notes])
+    return ImportOutcome(
+        name, "added, paused", "; ".join([f"{when} ({schedule.time_zone}){target}", *job.notes])
     )
 
 
-def _read_one(job: Mapping[str, Any], label: str, place: JobDefaults, clock: Clock) -> HermesJob:
+def _convert_job(job: Mapping[str, Any], label: str, defaults: JobDefaults, clock: Clock) -> HermesJob:
     notes: list[str] = []
     if job.get("no_agent"):
         raise _Left("it runs a script without the agent; the system's own cron can do that")
@@ -120,19 +120,19 @@ def _read_one(job: Mapping[str, Any], label: str, place: JobDefaults, clock: Clo
         raise _Left(f"it reads what its script {str(job['script'])[:80]} prints; nothing does that here")
     if job.get("context_from"):
         raise _Left("it goes on from another job's answer; nothing does that here")
-    expression, at = _when(job.get("schedule"), job, place.time_zone, clock)
+    expression, at = _read_timing(job.get("schedule"), job, defaults.time_zone, clock)
     schedule = Schedule(
         id="",
         name=label,
         created=iso(clock.now()),
         expression=expression,
         at=at,
-        time_zone=place.time_zone,
+        time_zone=defaults.time_zone,
         prompt=_prompt(job),
-        workspace=_folder(job, place, notes),
-        target=_target(job, place, notes),
+        workspace=_folder(job, defaults, notes),
+        target=_target(job, defaults, notes),
         toolsets=_toolsets(job),
-        timeout_s=place.timeout_s,
+        timeout_s=defaults.timeout_s,
         paused=True,
     )
     repeat = job.get("repeat")
@@ -159,9 +159,13 @@ def _prompt(job: Mapping[str, Any]) -> str:
     return f"Use these skills: {skills}.\n\n{words}".strip() if skills else words
 
 
-def _when(found: Any, job: Mapping[str, Any], zone: str, clock: Clock) -> tuple[str, str]:
+def _read_timing(raw_schedule: Any, job: Mapping[str, Any], zone: str, clock: Clock) -> tuple[str, str]:
     """Return a cron expression or a single time (ISO); the other is empty. Raises _Left and ConfigError."""
-    plan = cast(dict[str, Any], found) if isinstance(found, dict) else {"kind": "cron", "expr": str(found)}
+    plan = (
+        cast(dict[str, Any], raw_schedule)
+        if isinstance(raw_schedule, dict)
+        else {"kind": "cron", "expr": str(raw_schedule)}
+    )
     if plan.get("kind") == "interval":
         return _interval(plan.get("minutes"), str(job.get("next_run_at") or ""), zone), ""
     if plan.get("kind") == "once":
@@ -194,16 +198,16 @@ def _interval(minutes: Any, next_run: str, zone: str) -> str:
     raise _Left(f"every {minutes} minutes is no cron expression; whet cron add, with the nearest that is")
 
 
-def _folder(job: Mapping[str, Any], place: JobDefaults, notes: list[str]) -> str:
-    folder = Path(str(job.get("workdir") or place.folder)).expanduser()
+def _folder(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
+    folder = Path(str(job.get("workdir") or defaults.folder)).expanduser()
     if not folder.is_absolute():
-        folder = place.folder / folder
+        folder = defaults.folder / folder
     if not folder.is_dir():
         notes.append(f"its folder {folder} is not here")
     return str(folder)
 
 
-def _target(job: Mapping[str, Any], place: JobDefaults, notes: list[str]) -> str:
+def _target(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
     """Return the conversation that the job's answers are sent to; an empty string leaves them in the
     session."""
     deliver = job.get("deliver")
@@ -213,7 +217,7 @@ def _target(job: Mapping[str, Any], place: JobDefaults, notes: list[str]) -> str
         if name in ("", "local"):
             continue
         kind, _, chat = (_origin(job) if name == "origin" else name).partition(":")
-        chat = chat.partition(":")[0] or place.home_chat(kind)
+        chat = chat.partition(":")[0] or defaults.home_chat(kind)
         if kind in KINDS and re.fullmatch(r"-?\w+", chat):
             targets.append(f"{kind}:{chat}")
         else:

@@ -18,9 +18,9 @@ from whet.config import secrets
 from whet.contract.errors import ConfigError
 from whet.contract.texts import NOT_JSON
 from whet.moving import hermes_cron
-from whet.moving.carry import TakenOver
-from whet.moving.hermes_chats import KINDS, read_paired
-from whet.moving.hermes_settings import flat, is_variable
+from whet.moving.carry import ImportOutcome
+from whet.moving.hermes_chats import KINDS, parse_paired_people
+from whet.moving.hermes_settings import flatten, is_variable
 from whet.plugins.manifest import manifest_file
 from whet.store.paired import PairedPerson
 
@@ -55,16 +55,16 @@ class HermesHome:
         """The folder of its skills."""
         return self.root / "skills"
 
-    def leads_out(self, path: Path) -> bool:
+    def is_outside(self, path: Path) -> bool:
         """Return whether a path is a link to somewhere outside the home. Such files are not read."""
         return not path.resolve().is_relative_to(self.root.resolve())
 
-    def profiles(self) -> list[TakenOver]:
+    def profiles(self) -> list[ImportOutcome]:
         """List its profiles: each is a separate home there, and becomes one here."""
         folder = self.root / "profiles"
         folders = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
         return [
-            TakenOver(
+            ImportOutcome(
                 f"profiles/{path.name}", "left", f"a home of its own: whet -p NAME import hermes {path}"
             )
             for path in folders
@@ -72,7 +72,7 @@ class HermesHome:
 
     def enabled_plugins(self) -> list[str]:
         """Return the names of its enabled plugins."""
-        names = flat(self.settings()).get("plugins.enabled")
+        names = flatten(self.settings()).get("plugins.enabled")
         return [str(name) for name in cast(list[Any], names)] if isinstance(names, list) else []
 
     def settings(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class HermesHome:
         raw = self._own("cron/jobs.json")
         return hermes_cron.parse(raw) if raw else []
 
-    def paired(self) -> list[PairedPerson]:
+    def read_paired_people(self) -> list[PairedPerson]:
         """Read the people paired by a code. Raises ConfigError if a file can't be read."""
         people: dict[tuple[str, str], PairedPerson] = {}
         for folder in _PAIRING:
@@ -125,7 +125,7 @@ class HermesHome:
                     content: Any = msgspec.json.decode(raw) if raw else {}
                 except NOT_JSON as error:
                     raise ConfigError(f"{folder}/{kind}-approved.json is no JSON") from error
-                for person in read_paired(kind, content):
+                for person in parse_paired_people(kind, content):
                     people[person.channel, person.user] = person
         return list(people.values())
 
@@ -144,7 +144,7 @@ class HermesHome:
     def _own(self, name: str) -> bytes | None:
         """Read a file inside the home. Raises ConfigError if it is a link to the outside."""
         path = self.root / name
-        if path.exists() and self.leads_out(path):
+        if path.exists() and self.is_outside(path):
             raise ConfigError(f"{name} is a link that leads out of the folder")
         return _read(path)
 

@@ -22,7 +22,7 @@ from whet.contract.errors import WhetError
 from whet.contract.texts import from_values
 from whet.mcp.listing import SERVER_NAME
 from whet.mcp.remote import check_server
-from whet.moving.carry import TakenOver
+from whet.moving.carry import ImportOutcome
 
 PART = "mcp"
 _KEY = "mcp.servers"
@@ -50,54 +50,54 @@ class _Left(Exception):
 
 def read(
     settings: Mapping[str, Any], env: Mapping[str, str]
-) -> tuple[list[HermesMcpServer], list[TakenOver]]:
+) -> tuple[list[HermesMcpServer], list[ImportOutcome]]:
     """Read the servers in a config.yaml; `env` is the content of its .env. Returns the servers, and one
     outcome per entry that can't be imported."""
     table = settings.get("mcp_servers")
-    servers, left_out = list[HermesMcpServer](), list[TakenOver]()
+    servers, left_out = list[HermesMcpServer](), list[ImportOutcome]()
     for name, entry in cast(dict[Any, Any], table).items() if isinstance(table, dict) else ():
         try:
             if not isinstance(entry, dict):
                 raise _Left("it is no table of settings")
             servers.append(_Reader(str(name), cast(dict[str, Any], entry), env).server())
         except _Left as why:
-            left_out.append(TakenOver(str(name), "left", str(why)))
+            left_out.append(ImportOutcome(str(name), "left", str(why)))
     return servers, left_out
 
 
-def take(
-    home: Home, found: Sequence[HermesMcpServer], came: Collection[str], *, dry: bool
-) -> list[TakenOver]:
+def import_servers(
+    home: Home, servers: Sequence[HermesMcpServer], imported: Collection[str], *, dry: bool
+) -> list[ImportOutcome]:
     """Write servers to config.yaml, their keys to .env first.
 
     A server that exists here, or is named in `imported` (by an earlier import), is left unchanged.
     """
     existing = load(home, {}, environ={}).settings.mcp.servers
-    outcomes: list[TakenOver] = []
-    for server in found:
+    outcomes: list[ImportOutcome] = []
+    for server in servers:
         if server.name in existing:
-            outcomes.append(TakenOver(server.name, "kept", "a server of that name is here already"))
-        elif server.name in came:
-            outcomes.append(TakenOver(server.name, "kept", "it came before and was taken away here"))
+            outcomes.append(ImportOutcome(server.name, "kept", "a server of that name is here already"))
+        elif server.name in imported:
+            outcomes.append(ImportOutcome(server.name, "kept", "it came before and was taken away here"))
         else:
-            outcomes.append(_take_one(home, server, dry))
+            outcomes.append(_import_server(home, server, dry))
     return outcomes
 
 
-def _take_one(home: Home, server: HermesMcpServer, dry: bool) -> TakenOver:
+def _import_server(home: Home, server: HermesMcpServer, dry: bool) -> ImportOutcome:
     have = secrets.read_env(home).values
     try:
         if not dry:
             for name, value in server.keys.items():
                 if name not in have:
                     secrets.set_secret(home, name, value)
-            edit.put_part(home, _KEY, server.name, server.part)
+            edit.set_part(home, _KEY, server.name, server.part)
     except WhetError as error:
-        return TakenOver(server.name, "left", error.message)
+        return ImportOutcome(server.name, "left", error.message)
     notes = [*([f"keys in .env: {', '.join(sorted(server.keys))}"] if server.keys else []), *server.notes]
     if server.part.get("enabled") is False:
         notes.insert(0, "switched off, as it was there")
-    return TakenOver(server.name, "set", "; ".join(notes))
+    return ImportOutcome(server.name, "set", "; ".join(notes))
 
 
 class _Reader:
@@ -133,7 +133,7 @@ class _Reader:
                 }
         self._limits(part)
         self._check(part)
-        self._note_the_rest()
+        self._note_unmapped()
         return HermesMcpServer(self._name, part, self._keys, tuple(self._notes))
 
     def _limits(self, part: dict[str, object]) -> None:
@@ -157,7 +157,7 @@ class _Reader:
         except (msgspec.ValidationError, WhetError) as error:
             raise _Left(str(error)) from error
 
-    def _note_the_rest(self) -> None:
+    def _note_unmapped(self) -> None:
         if str(self._entry.get("auth") or "").lower() == "oauth":
             self._notes.append(f"it wants a login: whet mcp login {self._name}")
         if unmapped := sorted(str(key) for key, value in self._entry.items() if key not in _MAPPED and value):

@@ -14,8 +14,8 @@ from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.memory.scan import scan
-from whet.moving.carry import TakenOver
-from whet.shell.fetches import outside
+from whet.moving.carry import ImportOutcome
+from whet.shell.fetches import find_outside_host
 
 PART = "persona"
 _KEY = "agent.instructions"
@@ -24,7 +24,7 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _OWN = frozenset(("2765a846e1bb371d78d3b93b403dfb0f8d1ba1a9895edb5f608367abfe81194d",))
 
 
-def persona(soul: str, system_prompt: str) -> str:
+def read_persona(soul: str, system_prompt: str) -> str:
     """Return the person's own text of both, or an empty string if all of it is the program's default."""
     return "\n\n".join(text for text in (_own_words(soul), _own_words(system_prompt)) if text)
 
@@ -37,22 +37,22 @@ def _own_words(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text) if content_lines else ""
 
 
-def take(home: Home, words: str, *, came: bool, dry: bool) -> list[TakenOver]:
+def import_persona(home: Home, words: str, *, was_imported: bool, dry: bool) -> list[ImportOutcome]:
     """Write the persona to agent.instructions if that is not set. `was_imported`: it was imported before."""
     if not words:
         return []
-    host = outside(words)
+    host = find_outside_host(words)
     problem = scan(words) or (f"it names {host}" if host else "")
     if load.load(home, environ={}).origins[_KEY] != "default":
-        return [TakenOver("SOUL.md", "kept", f"{_KEY} is set here already")]
-    if came:
-        return [TakenOver("SOUL.md", "kept", "it came before and was taken away here")]
+        return [ImportOutcome("SOUL.md", "kept", f"{_KEY} is set here already")]
+    if was_imported:
+        return [ImportOutcome("SOUL.md", "kept", "it came before and was taken away here")]
     if problem or len(words) > _LONGEST_CHARS:
         why = problem or f"it has {len(words):,} characters, and every request would carry them"
-        return [TakenOver("SOUL.md", "left", f"{why}; whet config set {_KEY} takes what you want of it")]
+        return [ImportOutcome("SOUL.md", "left", f"{why}; whet config set {_KEY} takes what you want of it")]
     try:
         if not dry:
             edit.set_value(home, _KEY, words)
     except WhetError as error:
-        return [TakenOver("SOUL.md", "left", error.message)]
-    return [TakenOver("SOUL.md", "set", f"as {_KEY}: {len(words):,} characters in every system prompt")]
+        return [ImportOutcome("SOUL.md", "left", error.message)]
+    return [ImportOutcome("SOUL.md", "set", f"as {_KEY}: {len(words):,} characters in every system prompt")]

@@ -11,30 +11,30 @@ from pathlib import Path
 from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.moving.carry import TakenOver
+from whet.moving.carry import ImportOutcome
 from whet.plugins.manifest import read_manifest
 
 
-def take_plugins(home: Home, found: list[Path], enabled: list[str], *, dry: bool) -> list[TakenOver]:
+def import_plugins(home: Home, folders: list[Path], enabled: list[str], *, dry: bool) -> list[ImportOutcome]:
     """Copy plugins, and enable those that were enabled in Hermes. Existing plugins are never replaced."""
-    outcomes: list[TakenOver] = []
+    outcomes: list[ImportOutcome] = []
     on: list[str] = []
-    for folder in found:
+    for folder in folders:
         target = home.root / "plugins" / folder.name
         if target.exists():
-            outcomes.append(TakenOver(folder.name, "kept", "a plugin of that name is here already"))
+            outcomes.append(ImportOutcome(folder.name, "kept", "a plugin of that name is here already"))
             continue
         try:
             manifest = read_manifest(folder)
             if not dry:
                 _copy(folder, target)
         except (WhetError, OSError, shutil.Error) as error:
-            outcomes.append(TakenOver(folder.name, "left", str(error)))
+            outcomes.append(ImportOutcome(folder.name, "left", str(error)))
             continue
         is_on = manifest.name in enabled or folder.name in enabled
         on += [manifest.name] if is_on else []
         outcomes.append(
-            TakenOver(folder.name, "copied", "enabled, as it was there" if is_on else "not enabled")
+            ImportOutcome(folder.name, "copied", "enabled, as it was there" if is_on else "not enabled")
         )
     if on and not dry:
         before = load.load(home, environ={}).settings.plugins.enabled

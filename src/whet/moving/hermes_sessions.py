@@ -15,10 +15,10 @@ import msgspec
 
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message, Part, TextPart, ToolCall
-from whet.contract.texts import NOT_JSON, decoder, from_json
-from whet.moving.pairing import ending_of, image_of, pair, usage_of
+from whet.contract.texts import NOT_JSON, from_json, shared_decoder
+from whet.moving.pairing import build_usage, pair, parse_ending, parse_image_url
 from whet.store.bulk import PastMessage, PastSession
-from whet.store.sessions import NewSession, SessionKind, title_of
+from whet.store.sessions import NewSession, SessionKind, make_title
 
 ORIGIN = "hermes"
 KNOWN_SCHEMA = 22
@@ -77,7 +77,7 @@ class _Row(msgspec.Struct):
     cost_status: str | None = None
 
 
-_calls = decoder(list[_Call], strict=False)
+_calls = shared_decoder(list[_Call], strict=False)
 
 
 def _text(value: Any) -> str | None:
@@ -165,9 +165,9 @@ class HermesSessions:
         live: tuple[int, ...] | None = None
         if len(live_indices) < len(messages_read):
             where = {source: number for number, source in enumerate(paired.sources) if source >= 0}
-            live = _closed([where[i] for i in live_indices if i in where], paired.messages)
+            live = _complete_pairs([where[i] for i in live_indices if i in where], paired.messages)
         messages = list(paired.messages)
-        _put_usage(row, messages)
+        _set_usage(row, messages)
         new_session = NewSession(
             id=row.id,
             parent_session_id=row.parent_session_id or "",
@@ -176,7 +176,7 @@ class HermesSessions:
             provider=row.billing_provider or "",
             model=row.model or "",
             workspace=row.cwd or "",
-            title=title_of(row.title or _first_words(messages)),
+            title=make_title(row.title or _first_words(messages)),
         )
         reason = row.end_reason or ""
         return PastSession(
@@ -240,7 +240,7 @@ def _message(row: dict[str, Any]) -> PastMessage:
     at_ms = _ms(row["timestamp"])
     content = _content(row["content"])
     if row["role"] == "tool":
-        ending = ending_of(content if isinstance(content, str) else "")
+        ending = parse_ending(content if isinstance(content, str) else "")
         message = Message(
             role="tool",
             content=content,
@@ -270,7 +270,7 @@ def _part(part: dict[str, Any]) -> Part:
     url = part.get("image_url")
     if isinstance(url, dict):
         url = url.get("url")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] foreign JSON
-    return image_of(cast(object, url)) or TextPart(
+    return parse_image_url(cast(object, url)) or TextPart(
         str(part.get("text") or (f"[image: {url}]" if url else ""))
     )
 
@@ -294,17 +294,17 @@ def _arguments(function: _Function) -> str:
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
-def _put_usage(row: _Row, messages: list[PastMessage]) -> None:
+def _set_usage(row: _Row, messages: list[PastMessage]) -> None:
     """Store the session's usage on its last answer, so that sums agree: Hermes counts tokens per session."""
     for number in range(len(messages) - 1, -1, -1):
         if messages[number].message.role == "assistant":
             cache_read_tokens, cache_write_tokens = row.cache_read_tokens or 0, row.cache_write_tokens or 0
             input_tokens, output_tokens = row.input_tokens or 0, row.output_tokens or 0
-            usage = usage_of(
+            usage = build_usage(
                 input_tokens,
                 output_tokens,
-                read=cache_read_tokens,
-                wrote=cache_write_tokens,
+                read_tokens=cache_read_tokens,
+                written_tokens=cache_write_tokens,
                 reasoning=row.reasoning_tokens or 0,
             )
             usage = msgspec.structs.replace(usage, cost_usd=_cost_usd(row))
@@ -318,7 +318,7 @@ def _cost_usd(row: _Row) -> float | None:
     return cost if cost or row.cost_status not in (None, "", "unknown") else None
 
 
-def _closed(live: Sequence[int], messages: Sequence[PastMessage]) -> tuple[int, ...]:
+def _complete_pairs(live: Sequence[int], messages: Sequence[PastMessage]) -> tuple[int, ...]:
     """Return the live indices with each answer followed by all its results, and no result without its
     call."""
     indices: dict[int, None] = {}

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias, cast
 
 from whet.config import edit, load, secrets
 from whet.config.paths import Home
-from whet.config.redact import secrets_masked
+from whet.config.redact import mask_secrets
 from whet.contract.errors import WhetError
-from whet.moving.carry import TakenOver
+from whet.moving.carry import ImportOutcome
 from whet.providers.catalog import SERVERS
 
 _SPOKEN = {"google": "gemini", "x-ai": "xai", "together-ai": "together", "lm-studio": "lmstudio"}
@@ -32,9 +32,9 @@ _ELSEWHERE = re.compile(
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+")
 
 
-def own_key(settings: Mapping[str, Any]) -> tuple[str, str] | None:
+def find_own_key(settings: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the API key written in config.yaml, preceded by the variable that holds it here, or None."""
-    theirs = flat(with_named_server(settings))
+    theirs = flatten(merge_named_server(settings))
     key = theirs.get("model.api_key")
     if not isinstance(key, str) or not key or key.startswith("$"):
         return None
@@ -43,7 +43,7 @@ def own_key(settings: Mapping[str, Any]) -> tuple[str, str] | None:
     return (server.keys[0] if server and server.keys else OWN_KEY), key
 
 
-def with_named_server(settings: Mapping[str, Any]) -> dict[str, Any]:
+def merge_named_server(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with the entry of `custom_providers` for the model's server merged into `model`."""
     model: Any = settings.get("model")
     block = dict(cast(dict[str, Any], model)) if isinstance(model, dict) else {"default": model}
@@ -103,23 +103,23 @@ def is_variable(key: str, value: Any) -> bool:
     return bool(_VARIABLE.fullmatch(str(key))) and isinstance(value, str | int | float)
 
 
-def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings under dotted keys."""
     flattened: dict[str, Any] = {}
     for name, value in settings.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict) and value:
-            flattened.update(flat(cast(dict[str, Any], value), f"{key}."))
+            flattened.update(flatten(cast(dict[str, Any], value), f"{key}."))
         else:
             flattened[key] = value
     return flattened
 
 
-def mapped(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def map_settings(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Return our settings as text by key, and the reason for each of theirs that is left out."""
     ours, left_out = _fallback(settings)
     other_settings = {key: value for key, value in settings.items() if key not in _CHAINS}
-    for key, value in flat(with_named_server(other_settings)).items():
+    for key, value in flatten(merge_named_server(other_settings)).items():
         convert = _MAP.get(key)
         if value in (None, "", [], {}) or (key.startswith("_") and convert is None):
             continue
@@ -130,7 +130,7 @@ def mapped(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]
             left_out[key] = answer
         else:
             ours.update(answer)
-    key_pair = own_key(settings)
+    key_pair = find_own_key(settings)
     if key_pair is not None and key_pair[0] == OWN_KEY:
         ours["model.api_key_env"] = OWN_KEY
     if ours.get("model.provider") == "custom" and "model.base_url" not in ours:
@@ -143,7 +143,7 @@ _Put: TypeAlias = Callable[[Any], "dict[str, str] | str"]
 """Takes a Hermes value and returns our settings by key, or the reason why it is left out."""
 
 
-def _as(key: str) -> _Put:
+def _copy_to(key: str) -> _Put:
     return lambda value: {key: str(value)}
 
 
@@ -159,7 +159,7 @@ def _mode(value: Any) -> dict[str, str] | str:
     return {"approval.mode": mode} if mode else "turning approvals off is yours to decide: approval.mode"
 
 
-def _denied(value: Any) -> dict[str, str] | str:
+def _convert_deny_patterns(value: Any) -> dict[str, str] | str:
     """Convert their command patterns to our deny rules."""
     entries = cast("list[Any]", value) if isinstance(value, list) else [value]
     patterns = [pattern for pattern in entries if isinstance(pattern, str) and pattern.strip()]
@@ -177,52 +177,52 @@ def _engine(value: Any) -> dict[str, str] | str:
 
 
 _MAP: dict[str, _Put] = {
-    "model.default": _as("model.model"),
-    "model.model": _as("model.model"),
+    "model.default": _copy_to("model.model"),
+    "model.model": _copy_to("model.model"),
     "model.provider": _provider,
-    "model.base_url": _as("model.base_url"),
-    "model.api_key_env": _as("model.api_key_env"),
-    "memory.memory_char_limit": _as("memory.memory_chars"),
-    "memory.user_char_limit": _as("memory.user_chars"),
-    "model.context_length": _as("model.window_tokens"),
-    "model.max_tokens": _as("model.max_output_tokens"),
-    "agent.max_turns": _as("agent.max_steps"),
-    "agent.reasoning_effort": _as("model.reasoning_effort"),
-    "terminal.timeout": _as("tools.terminal_timeout_s"),
+    "model.base_url": _copy_to("model.base_url"),
+    "model.api_key_env": _copy_to("model.api_key_env"),
+    "memory.memory_char_limit": _copy_to("memory.memory_chars"),
+    "memory.user_char_limit": _copy_to("memory.user_chars"),
+    "model.context_length": _copy_to("model.window_tokens"),
+    "model.max_tokens": _copy_to("model.max_output_tokens"),
+    "agent.max_turns": _copy_to("agent.max_steps"),
+    "agent.reasoning_effort": _copy_to("model.reasoning_effort"),
+    "terminal.timeout": _copy_to("tools.terminal_timeout_s"),
     "approvals.mode": _mode,
-    "approvals.deny": _denied,
+    "approvals.deny": _convert_deny_patterns,
     "context.engine": _engine,
     "display.show_reasoning": lambda value: {"ui.show_reasoning": "true" if value else "false"},
 }
 
 
-def take_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list[TakenOver]:
+def import_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list[ImportOutcome]:
     """Write settings with a counterpart to our config.yaml. Settings that have a value here are kept."""
-    ours, left_out = mapped(theirs)
+    ours, left_out = map_settings(theirs)
     loaded = load.load(home, environ={})
-    outcomes: list[TakenOver] = []
+    outcomes: list[ImportOutcome] = []
     for key, text in ours.items():
         if loaded.origins[key] != "default":
-            outcomes.append(TakenOver(key, "kept", "set here already"))
+            outcomes.append(ImportOutcome(key, "kept", "set here already"))
             continue
         try:
             if not dry:
                 edit.set_value(home, key, text)
-            outcomes.append(TakenOver(key, "set", secrets_masked(text)))
+            outcomes.append(ImportOutcome(key, "set", mask_secrets(text)))
         except WhetError as error:
-            outcomes.append(TakenOver(key, "left", error.message))
-    return outcomes + [TakenOver(key, "left", why) for key, why in sorted(left_out.items())]
+            outcomes.append(ImportOutcome(key, "left", error.message))
+    return outcomes + [ImportOutcome(key, "left", why) for key, why in sorted(left_out.items())]
 
 
-def take_keys(home: Home, keys: Mapping[str, str], *, dry: bool) -> list[TakenOver]:
+def import_keys(home: Home, keys: Mapping[str, str], *, dry: bool) -> list[ImportOutcome]:
     """Write their secrets to our .env. Names that exist here are kept."""
     have = secrets.read_env(home).values
-    outcomes: list[TakenOver] = []
+    outcomes: list[ImportOutcome] = []
     for name, value in sorted(keys.items()):
         if name in have:
-            outcomes.append(TakenOver(name, "kept", "set here already"))
+            outcomes.append(ImportOutcome(name, "kept", "set here already"))
             continue
         if not dry:
             secrets.set_secret(home, name, value)
-        outcomes.append(TakenOver(name, "set"))
+        outcomes.append(ImportOutcome(name, "set"))
     return outcomes

@@ -33,7 +33,7 @@ class JsonLines(Generic[T]):
         self.bad: int = 0
 
     def __iter__(self) -> Iterator[T]:
-        with open(self._path, "rb", opener=_plain) as file:
+        with open(self._path, "rb", opener=_open_regular) as file:
             while raw := file.readline(self._longest_bytes):
                 if len(raw) == self._longest_bytes and not raw.endswith(b"\n"):
                     self.bad += 1
@@ -48,7 +48,7 @@ class JsonLines(Generic[T]):
                 yield line
 
 
-def _plain(path: str, flags: int) -> int:
+def _open_regular(path: str, flags: int) -> int:
     """Open a regular file; a pipe would block the import for ever. Raises OSError."""
     handle = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(handle).st_mode):

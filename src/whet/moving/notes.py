@@ -19,12 +19,12 @@ from whet.log import mask
 from whet.memory import disk, notes
 from whet.memory.desk import LearningService
 from whet.memory.folding import fold
-from whet.memory.gate import judge_given
+from whet.memory.gate import judge_direct
 from whet.memory.requests import Claim, MemoryRequest, Refused, Target
 from whet.memory.scan import scan
-from whet.moving.carry import TakenOver
+from whet.moving.carry import ImportOutcome
 from whet.store import ledger
-from whet.store.ledger import LedgerRow, digest
+from whet.store.ledger import LedgerRow, hash_text
 
 _MARK = "§"
 _LONG_CHARS = 700
@@ -49,7 +49,7 @@ class Note(msgspec.Struct, frozen=True):
         return f"{location}: {words if len(words) <= _SHOWN_CHARS else words[: _SHOWN_CHARS - 1] + '…'}"
 
 
-def entries(text: str) -> list[str]:
+def split_entries(text: str) -> list[str]:
     """Return the entries of a notes file. Headings and entries that are too long are split as Markdown."""
     pieces: list[list[str]] = [[]]
     for line in text.splitlines():
@@ -60,91 +60,99 @@ def entries(text: str) -> list[str]:
     entry_texts: list[str] = []
     for piece in ("\n".join(lines).strip() for lines in pieces):
         is_whole = len(piece) <= _LONG_CHARS and not piece.startswith("#")
-        entry_texts += [piece] if is_whole else [entry.said for entry in notes.entries(piece)]
+        entry_texts += [piece] if is_whole else [entry.said for entry in notes.parse_entries(piece)]
     return [entry for entry in entry_texts if entry.strip()]
 
 
-def read(folder: Path) -> tuple[list[Note], list[TakenOver]]:
+def read(folder: Path) -> tuple[list[Note], list[ImportOutcome]]:
     """Read the notes in `folder`. Files that can't be read are listed, not fatal. Links are not followed."""
-    found_notes, left_out = list[Note](), list[TakenOver]()
+    found_notes, left_out = list[Note](), list[ImportOutcome]()
     for target, path in notes.FILES.items():
         name = path.rpartition("/")[2]
         try:
             text = disk.read_text(folder / name)
         except WhetError as error:
-            left_out.append(TakenOver(name, "left", error.message))
+            left_out.append(ImportOutcome(name, "left", error.message))
             continue
         found_notes += [
-            Note(target, name, number, entry) for number, entry in enumerate(entries(text or ""), 1)
+            Note(target, name, number, entry) for number, entry in enumerate(split_entries(text or ""), 1)
         ]
     return found_notes, left_out
 
 
-async def take(desk: LearningService, found: Sequence[Note], program: str) -> list[TakenOver]:
+async def import_notes(
+    learning: LearningService, found_notes: Sequence[Note], program: str
+) -> list[ImportOutcome]:
     """Submit each note to the learning service and return the outcomes in order. Each note is durable by
     itself."""
-    return [await _take_one(desk, note, program) for note in found]
+    return [await _import_note(learning, note, program) for note in found_notes]
 
 
-async def _take_one(desk: LearningService, note: Note, program: str) -> TakenOver:
+async def _import_note(learning: LearningService, note: Note, program: str) -> ImportOutcome:
     call_id = _call_id(note, program)
-    row = await desk.database.read(lambda db: ledger.by_call(db, "", call_id))
+    row = await learning.database.read(lambda db: ledger.find_by_call(db, "", call_id))
     if row is not None:
-        return _made(note, row)
-    texts = {state.target: state.text for state in await desk.reader.notes()}
+        return _describe_previous(note, row)
+    texts = {state.target: state.text for state in await learning.reader.notes()}
     if _is_known(note, texts[note.target]):
-        return TakenOver(note.shown, "kept", "it is remembered already")
+        return ImportOutcome(note.shown, "kept", "it is remembered already")
     origin = Origin("import", tool_call_id=call_id, execution_context=program)
     reason = f"imported from {program}"
-    outcome = await desk.hand_in(MemoryRequest("add", note.target, note.text, reason=reason), origin)
+    outcome = await learning.hand_in(MemoryRequest("add", note.target, note.text, reason=reason), origin)
     if not outcome.ok:
-        return TakenOver(note.shown, "left", outcome.text)
-    return _taken(note, outcome.state == "quarantined", f"whet memory accept {outcome.ledger_id}")
+        return ImportOutcome(note.shown, "left", outcome.text)
+    return _describe_outcome(note, outcome.state == "quarantined", f"whet memory accept {outcome.ledger_id}")
 
 
-def _taken(note: Note, waits: bool, why: str) -> TakenOver:
-    return TakenOver(note.shown, "quarantined", why) if waits else TakenOver(note.shown, "saved")
+def _describe_outcome(note: Note, is_quarantined: bool, why: str) -> ImportOutcome:
+    return (
+        ImportOutcome(note.shown, "quarantined", why)
+        if is_quarantined
+        else ImportOutcome(note.shown, "saved")
+    )
 
 
-def foresee(
+def preview_notes(
     connection: apsw.Connection | None,
     texts: dict[Target, str],
     limits_chars: dict[Target, int],
-    found: Sequence[Note],
+    found_notes: Sequence[Note],
     program: str,
-) -> list[TakenOver]:
+) -> list[ImportOutcome]:
     """Return the outcomes that `import_notes` would have, given the current texts. Writes nothing."""
-    outcomes: list[TakenOver] = []
+    outcomes: list[ImportOutcome] = []
     texts = dict(texts)
-    for note in found:
-        row = ledger.by_call(connection, "", _call_id(note, program)) if connection else None
+    for note in found_notes:
+        row = ledger.find_by_call(connection, "", _call_id(note, program)) if connection else None
         text = texts[note.target]
         if row is not None:
-            outcomes.append(_made(note, row))
+            outcomes.append(_describe_previous(note, row))
         elif _is_known(note, text):
-            outcomes.append(TakenOver(note.shown, "kept", "it is remembered already"))
+            outcomes.append(ImportOutcome(note.shown, "kept", "it is remembered already"))
         else:
             try:
-                verdict = judge_given(Claim("memory", note.text, ()), is_brought=True)
+                verdict = judge_direct(Claim("memory", note.text, ()), is_brought=True)
                 request = MemoryRequest("add", note.target, note.text)
-                planned, _ = notes.change(text, request, limits_chars[note.target])
+                planned, _ = notes.plan_change(text, request, limits_chars[note.target])
                 is_quarantined = verdict.trust == "untrusted"
                 texts[note.target] = text if is_quarantined else planned
-                outcomes.append(_taken(note, is_quarantined, verdict.why))
+                outcomes.append(_describe_outcome(note, is_quarantined, verdict.why))
             except Refused as error:
-                outcomes.append(TakenOver(note.shown, "left", f"{error.message}. {error.hint}".strip()))
+                outcomes.append(ImportOutcome(note.shown, "left", f"{error.message}. {error.hint}".strip()))
     return outcomes
 
 
 def _call_id(note: Note, program: str) -> str:
-    return f"import-{program}-{note.target}-{digest(note.text)}"
+    return f"import-{program}-{note.target}-{hash_text(note.text)}"
 
 
 def _is_known(note: Note, text: str) -> bool:
-    return fold(note.text).rstrip(".") in {fold(entry.said).rstrip(".") for entry in notes.entries(text)}
+    return fold(note.text).rstrip(".") in {
+        fold(entry.said).rstrip(".") for entry in notes.parse_entries(text)
+    }
 
 
-def _made(note: Note, row: LedgerRow) -> TakenOver:
+def _describe_previous(note: Note, row: LedgerRow) -> ImportOutcome:
     if row.state == "undone":
-        return TakenOver(note.shown, "kept", f"it was taken back here (change {row.id})")
-    return TakenOver(note.shown, "kept", f"it came before (change {row.id})")
+        return ImportOutcome(note.shown, "kept", f"it was taken back here (change {row.id})")
+    return ImportOutcome(note.shown, "kept", f"it came before (change {row.id})")

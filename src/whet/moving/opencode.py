@@ -17,7 +17,7 @@ import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
 from whet.contract.texts import NOT_JSON, from_json, from_values
-from whet.moving.pairing import ReadTranscript, image_of, result_of, text_in, usage_of
+from whet.moving.pairing import TranscriptBuilder, build_result, build_usage, parse_image_url, text_in
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -57,11 +57,11 @@ def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
             yield past
 
 
-def _session(connection: apsw.Connection, about: NewSession, reverted: str) -> PastSession | None:
-    transcript = ReadTranscript()
+def _session(connection: apsw.Connection, new_session: NewSession, reverted: str) -> PastSession | None:
+    transcript = TranscriptBuilder()
     rows = connection.execute(
         "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id",
-        (about.id,),
+        (new_session.id,),
     ).fetchall()
     for id_, at_ms, data in rows:
         if id_ == reverted:
@@ -72,16 +72,16 @@ def _session(connection: apsw.Connection, about: NewSession, reverted: str) -> P
         ).fetchall()
         fields = [_fields(part) for (part,) in parts]
         if message.get("role") == "user":
-            if content := _said_by_person(fields):
+            if content := _read_user_content(fields):
                 transcript.said.append(PastMessage(Message(role="user", content=content), at_ms))
         elif message.get("role") == "assistant":
             if message.get("summary") is True:
                 transcript.summarise()
             transcript.said += _answers(message, fields, at_ms)
-    return transcript.past(about)
+    return transcript.build_session(new_session)
 
 
-def _said_by_person(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
+def _read_user_content(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
     texts = [
         part["text"]
         for part in parts
@@ -90,7 +90,7 @@ def _said_by_person(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
     images = [
         image
         for part in parts
-        if part.get("type") == "file" and (image := image_of(part.get("url"))) is not None
+        if part.get("type") == "file" and (image := parse_image_url(part.get("url"))) is not None
     ]
     text = "\n".join(texts)
     image_parts: list[ImagePart] = [image for image in images if image.media_type.startswith("image/")]
@@ -123,7 +123,7 @@ def _result(part: dict[str, Any], at_ms: int) -> PastMessage:
     failed = state.get("status") == "error"
     text = text_in(state.get("error" if failed else "output"))
     result = Message(role="tool", content=text, tool_call_id=text_in(part.get("callID")))
-    past = result_of(result, at_ms, is_error=failed)
+    past = build_result(result, at_ms, is_error=failed)
     metadata = state.get("metadata")
     code = metadata.get("exit") if isinstance(metadata, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if not isinstance(code, int) or isinstance(code, bool) or failed:
@@ -132,21 +132,27 @@ def _result(part: dict[str, Any], at_ms: int) -> PastMessage:
     return msgspec.structs.replace(past, message=failing, exit_code=code, error_kind="exit" if code else "")
 
 
-def _usage(given: Any) -> Usage | None:
-    counts = _counts(given)
-    cache = _counts(given.get("cache")) if isinstance(given, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+def _usage(tokens: Any) -> Usage | None:
+    counts = _counts(tokens)
+    cache = _counts(tokens.get("cache")) if isinstance(tokens, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     cache_read, cache_write = cache.get("read", 0), cache.get("write", 0)
     fresh, output = counts.get("input", 0), counts.get("output", 0) + counts.get("reasoning", 0)
     if not fresh + cache_read + cache_write + output:
         return None
-    return usage_of(fresh, output, read=cache_read, wrote=cache_write, reasoning=counts.get("reasoning", 0))
+    return build_usage(
+        fresh,
+        output,
+        read_tokens=cache_read,
+        written_tokens=cache_write,
+        reasoning=counts.get("reasoning", 0),
+    )
 
 
-def _counts(given: Any) -> dict[str, int]:
+def _counts(values: Any) -> dict[str, int]:
     try:
         return {
             key: number
-            for key, number in from_values(given, dict[str, Any]).items()
+            for key, number in from_values(values, dict[str, Any]).items()
             if isinstance(number, int)
         }
     except msgspec.ValidationError:

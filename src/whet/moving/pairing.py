@@ -19,7 +19,7 @@ from whet.contract.messages import ImagePart, Message, ToolCall, Usage, image_in
 from whet.contract.protocols import ModelInfo
 from whet.contract.texts import NOT_JSON
 from whet.store.bulk import PastMessage, PastSession
-from whet.store.sessions import NewSession, title_of
+from whet.store.sessions import NewSession, make_title
 
 _UNPRICED = ModelInfo("", "", 0, 0)
 MISSING = "No result of this call was recorded."
@@ -53,14 +53,16 @@ def pair(messages: Sequence[PastMessage]) -> PairedMessages:
         for call in message.tool_calls:
             result_index = results[call.id].popleft() if results[call.id] else -1
             ordered.append(
-                _missing(call, past.at_ms) if result_index < 0 else _named(messages[result_index], call)
+                _placeholder(call, past.at_ms)
+                if result_index < 0
+                else _set_tool_name(messages[result_index], call)
             )
             sources.append(result_index)
     left_out += sum(len(unused) for unused in results.values())
     return PairedMessages(tuple(ordered), tuple(sources), left_out)
 
 
-def live_from(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
+def find_live(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
     """Return the indices that a model saw if its context began at message `first`, or None for all."""
     if not first:
         return None
@@ -72,7 +74,7 @@ def live_from(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
     return tuple(range(start, len(paired.sources)))
 
 
-class ReadTranscript:
+class TranscriptBuilder:
     """Collects a session while its lines are read: its messages, and which of them are summaries."""
 
     def __init__(self) -> None:
@@ -86,7 +88,7 @@ class ReadTranscript:
         self._summaries.add(len(self.said))
         self._seen_from = len(self.said) if seen_from is None else seen_from
 
-    def past(self, about: NewSession) -> PastSession | None:
+    def build_session(self, new_session: NewSession) -> PastSession | None:
         """Return the finished session, or None if it has no user message. Without a title it is named after
         its first user message that is not a summary."""
         paired = pair(self.said)
@@ -98,29 +100,33 @@ class ReadTranscript:
             for row, source in zip(rows, paired.sources, strict=True)
             if row.message.role == "user" and source not in self._summaries
         )
-        about = msgspec.structs.replace(about, title=title_of(about.title or next(user_texts, "")))
+        new_session = msgspec.structs.replace(
+            new_session, title=make_title(new_session.title or next(user_texts, ""))
+        )
         times = [row.at_ms for row in rows if row.at_ms] or [0]
-        live = live_from(self._seen_from, paired)
-        return PastSession(about, rows, min(times), max(times), "completed", live)
+        live = find_live(self._seen_from, paired)
+        return PastSession(new_session, rows, min(times), max(times), "completed", live)
 
 
-def usage_of(fresh: int, output: int, *, read: int = 0, wrote: int = 0, reasoning: int = 0) -> Usage:
+def build_usage(
+    fresh: int, output: int, *, read_tokens: int = 0, written_tokens: int = 0, reasoning: int = 0
+) -> Usage:
     """Return the usage of an answer with an unknown price. `fresh` counts tokens neither read from a cache
     nor written to it."""
-    prompt = fresh + read + wrote
+    prompt = fresh + read_tokens + written_tokens
     return _UNPRICED.usage(
-        prompt=prompt, output=output, cache_read=read, cache_write=wrote, reasoning=reasoning
+        prompt=prompt, output=output, cache_read=read_tokens, cache_write=written_tokens, reasoning=reasoning
     )
 
 
-def result_of(message: Message, at_ms: int, *, is_error: bool = False) -> PastMessage:
+def build_result(message: Message, at_ms: int, *, is_error: bool = False) -> PastMessage:
     """Return a tool's result; how its call ended is read from the text, or from `is_error`."""
-    ending = ending_of(message.text, is_error=is_error)
+    ending = parse_ending(message.text, is_error=is_error)
     message = msgspec.structs.replace(message, is_error=bool(ending.error_kind))
     return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
 
 
-def image_of(url: object) -> ImagePart | None:
+def parse_image_url(url: object) -> ImagePart | None:
     """Return the image in a data URL, or None for any other value."""
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
@@ -138,7 +144,7 @@ def text_in(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def ms_of(stamp: Any) -> int:
+def parse_ms(stamp: Any) -> int:
     """Return an ISO time in milliseconds since 1970, or 0 if it is not a time."""
     try:
         return round(datetime.fromisoformat(text_in(stamp)).timestamp() * 1000)
@@ -146,15 +152,15 @@ def ms_of(stamp: Any) -> int:
         return 0
 
 
-def _missing(call: ToolCall, at_ms: int) -> PastMessage:
+def _placeholder(call: ToolCall, at_ms: int) -> PastMessage:
     message = Message(role="tool", content=MISSING, tool_call_id=call.id, tool_name=call.name, is_error=True)
     return PastMessage(message, at_ms, error_kind="interrupted")
 
 
-def _named(said: PastMessage, call: ToolCall) -> PastMessage:
-    if said.message.tool_name:
-        return said
-    return msgspec.structs.replace(said, message=msgspec.structs.replace(said.message, tool_name=call.name))
+def _set_tool_name(past: PastMessage, call: ToolCall) -> PastMessage:
+    if past.message.tool_name:
+        return past
+    return msgspec.structs.replace(past, message=msgspec.structs.replace(past.message, tool_name=call.name))
 
 
 _EXIT = re.compile(r"^(?:Exit code:? |Process exited with code )(-?\d+)\b", re.MULTILINE)
@@ -168,12 +174,12 @@ class Ending(msgspec.Struct, frozen=True):
     exit_code: int | None = None
 
 
-def ending_of(text: str, *, is_error: bool = False) -> Ending:
+def parse_ending(text: str, *, is_error: bool = False) -> Ending:
     """Parse how a call ended from the text of its result."""
     # The program's own status line comes before the command's output; the output may contain anything.
     output = _OUTPUT.search(text[:2_000])
     if match := _EXIT.search(text, 0, output.start()) if output else _EXIT.match(text):
-        return _exited(int(match[1]), is_error)
+        return _ending_of_exit(int(match[1]), is_error)
     if text.startswith("{"):
         try:
             parsed: Any = msgspec.json.decode(text)
@@ -190,10 +196,10 @@ def _from_fields(fields: dict[str, object], is_error: bool) -> Ending:
     if code is None and isinstance(metadata, dict):
         code = cast(dict[str, object], metadata).get("exit_code")
     if isinstance(code, int) and not isinstance(code, bool):
-        return _exited(code, is_error or bool(fields.get("error")))
+        return _ending_of_exit(code, is_error or bool(fields.get("error")))
     failed = is_error or fields.get("success") is False or bool(fields.get("error"))
     return Ending("failed" if failed else "")
 
 
-def _exited(code: int, is_error: bool) -> Ending:
+def _ending_of_exit(code: int, is_error: bool) -> Ending:
     return Ending("exit" if code else "failed" if is_error else "", code)

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from whet.contract.messages import NO_IMAGE, Message, Part, TextPart, ToolCall, Usage, image_in
-from whet.contract.texts import decoder, from_values
+from whet.contract.texts import from_values, shared_decoder
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import ReadTranscript, dicts_in, ms_of, result_of, text_in, usage_of
+from whet.moving.pairing import TranscriptBuilder, build_result, build_usage, dicts_in, parse_ms, text_in
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -46,7 +46,7 @@ class _Usage(msgspec.Struct, rename="camel"):
     cache_write: int = 0
 
 
-_lines = decoder(_Line, strict=False)
+_lines = shared_decoder(_Line, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
@@ -89,7 +89,7 @@ def _branch(entries: list[_Line]) -> list[_Line]:
     return branch[::-1]
 
 
-class _Transcript(ReadTranscript):
+class _Transcript(TranscriptBuilder):
     def __init__(self) -> None:
         super().__init__()
         self._provider = self._model = ""
@@ -97,44 +97,44 @@ class _Transcript(ReadTranscript):
 
     def add(self, line: _Line) -> None:
         self._begins[text_in(line.id)] = len(self.said)
-        at_ms = ms_of(line.timestamp)
+        at_ms = parse_ms(line.timestamp)
         if line.type == "compaction" and (summary := text_in(line.summary).strip()):
             self.summarise(self._begins.get(text_in(line.first_kept)))
             self.said.append(PastMessage(Message(role="user", content=summary), at_ms))
         elif line.type == "message" and line.message is not None:
             self._add(line.message, at_ms)
 
-    def session(self, about: NewSession) -> PastSession | None:
+    def session(self, new_session: NewSession) -> PastSession | None:
         """Return the session, or None if it has no user message."""
-        about = msgspec.structs.replace(about, provider=self._provider, model=self._model)
-        return self.past(about)
+        new_session = msgspec.structs.replace(new_session, provider=self._provider, model=self._model)
+        return self.build_session(new_session)
 
-    def _add(self, said: dict[str, Any], at_ms: int) -> None:
-        content = said.get("content")
-        match said.get("role"):
+    def _add(self, body: dict[str, Any], at_ms: int) -> None:
+        content = body.get("content")
+        match body.get("role"):
             case "user":
                 parts = _parts(content)
                 if parts:
                     plain = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else parts
                     self.said.append(PastMessage(Message(role="user", content=plain), at_ms))
             case "assistant":
-                self._model = text_in(said.get("model")) or self._model
-                self._provider = text_in(said.get("provider")) or self._provider
+                self._model = text_in(body.get("model")) or self._model
+                self._provider = text_in(body.get("provider")) or self._provider
                 calls = tuple(_call(block) for block in dicts_in(content) if block.get("type") == "toolCall")
                 text = "\n".join(part.text for part in _parts(content) if isinstance(part, TextPart))
                 message = Message(role="assistant", content=text, tool_calls=calls)
-                self.said.append(PastMessage(message, at_ms, _usage(said.get("usage")), self._model))
+                self.said.append(PastMessage(message, at_ms, _usage(body.get("usage")), self._model))
             case "toolResult":
-                self.said.append(_result(said, at_ms))
+                self.said.append(_result(body, at_ms))
             case _:
                 pass
 
 
-def _result(said: dict[str, Any], at_ms: int) -> PastMessage:
-    text = "\n".join(part.text for part in _parts(said.get("content")) if isinstance(part, TextPart))
-    call_id, name, failed = said.get("toolCallId"), said.get("toolName"), said.get("isError") is True
+def _result(body: dict[str, Any], at_ms: int) -> PastMessage:
+    text = "\n".join(part.text for part in _parts(body.get("content")) if isinstance(part, TextPart))
+    call_id, name, failed = body.get("toolCallId"), body.get("toolName"), body.get("isError") is True
     message = Message(role="tool", content=text, tool_call_id=text_in(call_id), tool_name=text_in(name))
-    past = result_of(message, at_ms, is_error=failed)
+    past = build_result(message, at_ms, is_error=failed)
     if failed and (match := _EXITED.search(text)):
         return msgspec.structs.replace(past, error_kind="exit", exit_code=int(match[1]))
     return past
@@ -157,9 +157,9 @@ def _call(block: dict[str, Any]) -> ToolCall:
     return ToolCall(text_in(block.get("id")), text_in(block.get("name")) or "unknown", arguments)
 
 
-def _usage(given: Any) -> Usage | None:
+def _usage(values: Any) -> Usage | None:
     try:
-        used = from_values(given, _Usage)
+        used = from_values(values, _Usage)
     except msgspec.ValidationError:
         return None
-    return usage_of(used.input, used.output, read=used.cache_read, wrote=used.cache_write)
+    return build_usage(used.input, used.output, read_tokens=used.cache_read, written_tokens=used.cache_write)

@@ -20,17 +20,17 @@ from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake, read_folder
 from whet.memory.library import Library
 from whet.memory.requests import Refused
-from whet.moving.carry import TakenOver
+from whet.moving.carry import ImportOutcome
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
 
-_DEEPEST = 5
+_MAX_DEPTH = 5
 _MOST_SKILLS = 1_000
 _MANIFEST = ".bundled_manifest"
 _MOST_HASHED_BYTES = 20_000_000
 
 
-def folders(root: Path) -> list[Path]:
+def find_folders(root: Path) -> list[Path]:
     """Return the skill folders below `root`, or `root` itself. Hidden folders and links are skipped."""
     skill_folders: list[Path] = []
     for folder, inner, names in os.walk(root, followlinks=False):
@@ -39,12 +39,12 @@ def folders(root: Path) -> list[Path]:
             skill_folders.append(path)
             inner.clear()
             continue
-        deep = len(path.relative_to(root).parts) >= _DEEPEST
+        deep = len(path.relative_to(root).parts) >= _MAX_DEPTH
         inner[:] = [] if deep else sorted(name for name in inner if not name.startswith("."))
     return skill_folders[:_MOST_SKILLS]
 
 
-def bundled(root: Path) -> Mapping[str, str]:
+def read_bundled_hashes(root: Path) -> Mapping[str, str]:
     """Read the manifest of the skills that Hermes Agent ships: the original hash of each by name."""
     path = root / _MANIFEST
     try:
@@ -56,79 +56,88 @@ def bundled(root: Path) -> Mapping[str, str]:
 
 
 def read(
-    found: Sequence[Path], came_with: Mapping[str, str] | None = None
-) -> tuple[list[SkillIntake], list[TakenOver]]:
+    skill_folders: Sequence[Path], bundled_hashes: Mapping[str, str] | None = None
+) -> tuple[list[SkillIntake], list[ImportOutcome]]:
     """Read skills. Returns the valid ones, and one outcome per skill that is invalid, or that came with the
     program and is unchanged."""
-    ready, left_out = list[SkillIntake](), list[TakenOver]()
-    for folder in found:
+    ready, left_out = list[SkillIntake](), list[ImportOutcome]()
+    for folder in skill_folders:
         try:
             skill = read_folder(folder)
-            theirs = {hash_ for name in (skill.name, folder.name) if (hash_ := (came_with or {}).get(name))}
+            theirs = {
+                hash_ for name in (skill.name, folder.name) if (hash_ := (bundled_hashes or {}).get(name))
+            }
             if theirs and _hash(folder) in theirs:
-                left_out.append(TakenOver(skill.name, "left", "it came with Hermes Agent and is unchanged"))
+                left_out.append(
+                    ImportOutcome(skill.name, "left", "it came with Hermes Agent and is unchanged")
+                )
             else:
                 ready.append(skill)
         except WhetError as error:
-            left_out.append(TakenOver(folder.name, "left", error.message))
+            left_out.append(ImportOutcome(folder.name, "left", error.message))
         except OSError as error:
-            left_out.append(TakenOver(folder.name, "left", error.strerror or "it can't be read"))
+            left_out.append(ImportOutcome(folder.name, "left", error.strerror or "it can't be read"))
     return ready, left_out
 
 
-async def take(
-    desk: LearningService, found: Sequence[SkillIntake], source: str, progress: Callable[[int], None]
-) -> list[TakenOver]:
+async def import_skills(
+    learning: LearningService, skills: Sequence[SkillIntake], source: str, progress: Callable[[int], None]
+) -> list[ImportOutcome]:
     """Install skills and return the outcomes in order. Each skill is durable by itself."""
-    names, outcomes = _names(desk.library), list[TakenOver]()
-    for number, one in enumerate(found, 1):
-        rows = await desk.database.read(lambda db, one=one: _rows(db, one.name))
-        outcomes.append(_known(one, rows, names) or await _install(desk, one, source))
-        names.add(one.name)
+    names, outcomes = _names(learning.library), list[ImportOutcome]()
+    for number, skill in enumerate(skills, 1):
+        rows = await learning.database.read(lambda db, one=skill: _rows(db, one.name))
+        outcomes.append(_describe_existing(skill, rows, names) or await _install(learning, skill, source))
+        names.add(skill.name)
         progress(number)
     return outcomes
 
 
-async def _install(desk: LearningService, one: SkillIntake, source: str) -> TakenOver:
+async def _install(learning: LearningService, skill: SkillIntake, source: str) -> ImportOutcome:
     try:
-        row = await desk.skills.install(one, source)
+        row = await learning.skills.install(skill, source)
     except Refused as error:
-        return TakenOver(one.name, "kept", error.message)
-    return _entered(one, quarantined=row.state == "quarantined")
+        return ImportOutcome(skill.name, "kept", error.message)
+    return _describe_install(skill, quarantined=row.state == "quarantined")
 
 
-def foresee(
-    connection: apsw.Connection | None, library: Library, found: Sequence[SkillIntake]
-) -> list[TakenOver]:
+def preview_skills(
+    connection: apsw.Connection | None, library: Library, skills: Sequence[SkillIntake]
+) -> list[ImportOutcome]:
     """Return the outcomes that `import_skills` would have. Writes nothing."""
-    names, outcomes = _names(library), list[TakenOver]()
-    for skill in found:
+    names, outcomes = _names(library), list[ImportOutcome]()
+    for skill in skills:
         rows = _rows(connection, skill.name) if connection else []
-        outcomes.append(_known(skill, rows, names) or _entered(skill, quarantined=bool(skill.findings)))
+        outcomes.append(
+            _describe_existing(skill, rows, names)
+            or _describe_install(skill, quarantined=bool(skill.findings))
+        )
         names.add(skill.name)
     return outcomes
 
 
-def _entered(one: SkillIntake, *, quarantined: bool) -> TakenOver:
+def _describe_install(skill: SkillIntake, *, quarantined: bool) -> ImportOutcome:
     if not quarantined:
-        return TakenOver(one.name, "installed")
-    why = "; ".join(one.findings[:3])
-    return TakenOver(one.name, "quarantined", f"{why}. To use it: whet skills accept {one.name}")
+        return ImportOutcome(skill.name, "installed")
+    why = "; ".join(skill.findings[:3])
+    return ImportOutcome(skill.name, "quarantined", f"{why}. To use it: whet skills accept {skill.name}")
 
 
-def _known(one: SkillIntake, rows: Sequence[LedgerRow], names: Collection[str]) -> TakenOver | None:
+def _describe_existing(
+    skill: SkillIntake, rows: Sequence[LedgerRow], names: Collection[str]
+) -> ImportOutcome | None:
     """Return an outcome if the skill is here already or was imported before, or None if it is new."""
-    mine = skill_changes.of(one.files)
+    mine = skill_changes.hash_files(skill.files)
     for row in rows:
         if row.origin.write_origin == "import" and row.hash == mine:
             if row.state == "quarantined":
-                return TakenOver(
-                    one.name, "kept", f"it came before and waits for: whet skills accept {one.name}"
+                return ImportOutcome(
+                    skill.name, "kept", f"it came before and waits for: whet skills accept {skill.name}"
                 )
             reason = "it was taken back here" if row.state in ("undone", "rejected") else "it came before"
-            return TakenOver(one.name, "kept", f"{reason} (change {row.id})")
-    if one.name in names:
-        return TakenOver(one.name, "kept", "a skill of that name is here already")
+            return ImportOutcome(skill.name, "kept", f"{reason} (change {row.id})")
+    if skill.name in names:
+        return ImportOutcome(skill.name, "kept", "a skill of that name is here already")
     return None
 
 

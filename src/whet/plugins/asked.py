@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from whet.config.edit import put_part
+from whet.config.edit import set_part
 from whet.config.paths import Home
 from whet.contract.errors import PluginError
 from whet.contract.texts import NOT_JSON
 from whet.plugins import hermes, shims
 from whet.plugins.calls import fields_of, reason_of
-from whet.plugins.kept import DATA, KeptValues
+from whet.plugins.kept import DATA, PersistentValues
 from whet.plugins.manifest import slug_of
 from whet.plugins.model_ask import PluginModel, no_model
-from whet.plugins.parts import Problem, Registered
+from whet.plugins.parts import Problem, Registrations
 
 _MARK = re.compile(r"\A\[untrusted: from [^\n]*\]\n")
 
@@ -30,7 +30,7 @@ class HostAnswers:
     def __init__(self, name: str, home: Path, names: hermes.Names | None, loaded: Collection[str]) -> None:
         self.name: str = name
         self.home: Path = home
-        self.registered: Registered = Registered()
+        self.registered: Registrations = Registrations()
         self._names = names
         self._loaded = loaded
 
@@ -89,12 +89,12 @@ class HostAnswers:
         for part in path[:-1]:
             settings = settings.setdefault(part, {})
         settings[path[-1]] = value
-        put_part(Home(self.home), "plugins.entries", self.name, entry)
+        set_part(Home(self.home), "plugins.entries", self.name, entry)
 
     @property
-    def state(self) -> KeptValues:
+    def state(self) -> PersistentValues:
         """The values that the plugin keeps between runs."""
-        return KeptValues(self.name, self.home / DATA / slug_of(self.name))
+        return PersistentValues(self.name, self.home / DATA / slug_of(self.name))
 
     def call_mcp(
         self, server: str, tool: str, arguments: dict[str, Any] | None = None, timeout: float = 30
@@ -110,9 +110,9 @@ class HostAnswers:
             setting_name = f"plugins.entries.{self.name}.mcp_allowlist"
             raise PermissionError(f"{setting_name} of config.yaml does not name the MCP server {server}")
         reply = self.dispatch_tool(f"mcp__{server}__{tool}", arguments or {}, timeout=timeout)
-        if wrong := fields_of(_read(reply)).get("error"):
-            return {"ok": False, "error": _bare(str(wrong))}
-        return {"ok": True, "result": _read(_bare(reply))}
+        if wrong := fields_of(_parse_json(reply)).get("error"):
+            return {"ok": False, "error": _strip_source(str(wrong))}
+        return {"ok": True, "result": _parse_json(_strip_source(reply))}
 
     def spawn_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None) -> asyncio.Task[Any]:
         """Run a coroutine in parallel to the sessions until the program ends. If it raises, the error becomes
@@ -126,11 +126,11 @@ class HostAnswers:
             coro.close()
             raise RuntimeError("spawn_task needs a running loop: call it from an async function") from None
         task = loop.create_task(coro, name=name or f"plugin {self.name}")
-        task.add_done_callback(self._task_ended)
+        task.add_done_callback(self._handle_task_end)
         self.registered.tasks.append(task)
         return task
 
-    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+    def _handle_task_end(self, task: asyncio.Task[Any]) -> None:
         self.registered.tasks.remove(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             problems = self._names.problems if self._names else self.registered.problems
@@ -161,12 +161,12 @@ class HostAnswers:
         return access is not None and access.inject(session_id, text)
 
 
-def _bare(text: str) -> str:
+def _strip_source(text: str) -> str:
     """Remove the line above a server's text that names its source for the model."""
     return _MARK.sub("", text, count=1)
 
 
-def _read(text: str) -> object:
+def _parse_json(text: str) -> object:
     """Parse JSON; return other text unchanged."""
     try:
         return msgspec.json.decode(text)

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, cast
 
 from whet.contract.errors import PluginError, WhetError
-from whet.lanes import tell_loop
+from whet.lanes import call_in_loop
 from whet.log import mask
 from whet.plugins.printing import by_plugin
 
@@ -26,7 +26,7 @@ log: logging.Logger = logging.getLogger("whet.plugins")
 
 
 @contextmanager
-def blamed(plugin: str, hook: str) -> Generator[None]:
+def attribute_errors(plugin: str, hook: str) -> Generator[None]:
     """Convert any exception of a plugin's code into a PluginError that names the plugin, and log the
     traceback.
 
@@ -54,7 +54,7 @@ def reason_of(error: BaseException) -> str:
     return mask(f"{type(error).__name__}: {text}" if text else type(error).__name__)[:300]
 
 
-def fitting(function: Callable[..., object], keywords: Mapping[str, Any]) -> dict[str, Any]:
+def accepted_keywords(function: Callable[..., object], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords that `function` accepts; all of them if it accepts any or can't be inspected."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -78,8 +78,8 @@ async def call(function: Callable[..., object], *arguments: object, **keywords: 
     bound = partial(function, *arguments, **keywords)
     with by_plugin():
         if is_async(function):
-            return await _awaited(bound())
-        return await _awaited(await _on_thread(bound))
+            return await _await_result(bound())
+        return await _await_result(await _on_thread(bound))
 
 
 async def within(limit_s: float, work: Awaitable[Any]) -> Any:
@@ -100,7 +100,7 @@ def is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(bare) or inspect.iscoroutinefunction(getattr(bare, "__call__", None))  # noqa: B004 an object's own __call__ may be async
 
 
-async def _awaited(value: Any) -> Any:
+async def _await_result(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
@@ -127,7 +127,7 @@ async def _on_thread(function: Callable[[], object]) -> object:
             failure = RuntimeError(f"StopIteration: {error}")
         except BaseException as error:  # noqa: BLE001 handed on to whoever awaits, nothing is kept back
             failure = error
-        tell_loop(loop, settle, value, failure)
+        call_in_loop(loop, settle, value, failure)
 
     threading.Thread(target=work, name="plugin", daemon=True).start()
     return await future

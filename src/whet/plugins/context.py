@@ -23,9 +23,9 @@ from whet.contract.errors import PluginError
 from whet.contract.protocols import Provider
 from whet.plugins import hermes, hooks, sections, shims
 from whet.plugins.asked import HostAnswers
-from whet.plugins.calls import blamed, fields_of, fitting
+from whet.plugins.calls import accepted_keywords, attribute_errors, fields_of
 from whet.plugins.manifest import Manifest
-from whet.plugins.memories import tool_schemas
+from whet.plugins.memories import read_tool_schemas
 from whet.plugins.parts import (
     Hook,
     MemoryProvider,
@@ -35,7 +35,7 @@ from whet.plugins.parts import (
     PluginProvider,
     PluginSkill,
     PromptSection,
-    Registered,
+    Registrations,
 )
 from whet.plugins.tools import PluginToolOptions, make_tool
 
@@ -67,7 +67,7 @@ class TakenNames(msgspec.Struct):
     plugins: set[str] = msgspec.field(default_factory=set[str])
     sections: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
-    def add(self, plugin: str, registered: Registered) -> None:
+    def add(self, plugin: str, registered: Registrations) -> None:
         """Record the names that a plugin uses from now on."""
         self.plugins.add(plugin)
         self.tools.update((tool.name, plugin) for tool in registered.tools)
@@ -89,7 +89,7 @@ def _no_answer(tool_name: str, args: dict[str, Any]) -> str:
 
 def _memory_handler(answer: Callable[..., object], tool: str) -> Callable[..., object]:
     def handle(args: dict[str, Any], **facts: object) -> object:
-        return answer(tool, args, **fitting(answer, facts))
+        return answer(tool, args, **accepted_keywords(answer, facts))
 
     return handle
 
@@ -102,14 +102,14 @@ class PluginContext(HostAnswers):
         manifest: Manifest,
         folder: Path | None,
         home: Path,
-        taken: TakenNames,
+        taken_names: TakenNames,
         offered: frozenset[str],
         names: hermes.Names | None = None,
     ) -> None:
-        super().__init__(manifest.name, home, names, taken.plugins)
+        super().__init__(manifest.name, home, names, taken_names.plugins)
         self.manifest = manifest
         self.folder = folder
-        self._taken = taken
+        self._taken = taken_names
         self._offered = offered
 
     def __getattribute__(self, name: str) -> Any:
@@ -119,7 +119,7 @@ class PluginContext(HostAnswers):
 
     def on_unload(self, callback: Callable[[], object]) -> None:
         """Call `callback` when the program ends, in reverse order of registration."""
-        self._insist(callable(callback), "on_unload", "what on_unload got can't be called")
+        self._require(callable(callback), "on_unload", "what on_unload got can't be called")
         self.registered.unloads.append(callback)
 
     def register_cli_command(
@@ -131,7 +131,7 @@ class PluginContext(HostAnswers):
         description: str = "",
     ) -> None:
         """Add a command for the shell: `whet plugins run NAME ...`."""
-        self._insist(callable(setup_fn), "register_cli_command", f"the set-up of {name} can't be called")
+        self._require(callable(setup_fn), "register_cli_command", f"the set-up of {name} can't be called")
         self.registered.cli_commands.append(
             PluginCliCommand(self.name, name, help or description, setup_fn, handler_fn)
         )
@@ -166,7 +166,7 @@ class PluginContext(HostAnswers):
     ) -> None:
         """Add the slash command `name`; `handler` receives the text after it and returns text or None."""
         name = re.sub(r"\s+", "-", name.strip().lower().lstrip("/"))
-        self._insist(callable(handler), "register_command", f"the handler of /{name} can't be called")
+        self._require(callable(handler), "register_command", f"the handler of /{name} can't be called")
         if not _COMMAND.fullmatch(name):
             self._problem(f"/{name} can't be a command: a-z, 0-9 and -, a letter first")
             return
@@ -176,7 +176,7 @@ class PluginContext(HostAnswers):
 
     def register_hook(self, name: str, function: Callable[..., object]) -> None:
         """Call `function` at one of the points in `hooks.NAMES`, with the keywords that it accepts."""
-        self._insist(callable(function), "register_hook", f"the hook {name} can't be called")
+        self._require(callable(function), "register_hook", f"the hook {name} can't be called")
         if name in hooks.NAMES:
             self.registered.hooks.append(Hook(self.name, name, function))
         else:
@@ -188,9 +188,9 @@ class PluginContext(HostAnswers):
 
         Other kinds disable the plugin, because it may be a guard that depends on them.
         """
-        self._insist(callable(function), "register_middleware", f"the {kind} can't be called")
+        self._require(callable(function), "register_middleware", f"the {kind} can't be called")
         kinds = ", ".join(hooks.MIDDLEWARE)
-        self._insist(
+        self._require(
             kind in hooks.MIDDLEWARE, "register_middleware", f"there is no {kind} here, only {kinds}"
         )
         self.registered.hooks.append(Hook(self.name, kind, function))
@@ -210,8 +210,8 @@ class PluginContext(HostAnswers):
         """
         del position
         where = "register_system_prompt_section"
-        self._insist(sections.is_id(id), where, f"{id!r} is no section's name: a-z, 0-9, . _ and - only")
-        self._insist(
+        self._require(sections.is_id(id), where, f"{id!r} is no section's name: a-z, 0-9, . _ and - only")
+        self._require(
             isinstance(content, str) or callable(content), where, f"{id} is neither text nor function"
         )
         part = PromptSection(self.name, id, content, min(max_chars, sections.MOST_CHARS))
@@ -228,9 +228,9 @@ class PluginContext(HostAnswers):
                 plugin=self.name,
                 hook="register_context_engine",
             )
-        with blamed(self.name, "the engine's name"):
+        with attribute_errors(self.name, "the engine's name"):
             name = engine.name
-        self._insist(bool(name), "register_context_engine", "the engine has no name")
+        self._require(bool(name), "register_context_engine", "the engine has no name")
         if self.registered.engines:
             first = self.registered.engines[0].name
             self._problem(f"its second engine {name} is refused; the first, {first}, is used")
@@ -240,7 +240,7 @@ class PluginContext(HostAnswers):
     def register_memory_provider(self, provider: object) -> None:
         """Offer an external memory with a `name`."""
         name = getattr(provider, "name", "")
-        self._insist(
+        self._require(
             isinstance(name, str) and bool(name), "register_memory_provider", "the provider has no name"
         )
         part = MemoryProvider(self.name, name, provider)
@@ -248,7 +248,7 @@ class PluginContext(HostAnswers):
             return
         self.registered.memory_providers.append(part)
         answer: Callable[..., object] = getattr(provider, "handle_tool_call", None) or _no_answer
-        for schema in tool_schemas(part):
+        for schema in read_tool_schemas(part):
             bare = fields_of(schema.get("function", schema))
             tool = str(bare.get("name") or "")
             self.register_tool(tool, f"memory-{name}", bare, _memory_handler(answer, tool))
@@ -257,7 +257,7 @@ class PluginContext(HostAnswers):
         """Offer a skill: `path` is its folder, or the SKILL.md in it."""
         skill_path = Path(path)
         folder = skill_path.parent if skill_path.name == "SKILL.md" else skill_path
-        self._insist((folder / "SKILL.md").is_file(), "register_skill", f"{folder} holds no SKILL.md")
+        self._require((folder / "SKILL.md").is_file(), "register_skill", f"{folder} holds no SKILL.md")
         part = PluginSkill(self.name, name, folder, description)
         if self._is_free_part(part, name):
             self.registered.skills.append(part)
@@ -269,14 +269,14 @@ class PluginContext(HostAnswers):
         description: str = "",
     ) -> None:
         """Offer a model server: `factory(model settings, secrets)` returns a Provider."""
-        self._insist(callable(factory), "register_provider", f"the factory of {name} can't be called")
+        self._require(callable(factory), "register_provider", f"the factory of {name} can't be called")
         part = PluginProvider(self.name, name, factory, description)
         if self._is_free_part(part, name):
             self.registered.providers.append(part)
 
     def register_notifier(self, name: str, send: Callable[..., object], description: str = "") -> None:
         """Offer a way to reach the person: `send(title, text)`."""
-        self._insist(callable(send), "register_notifier", f"the sender of {name} can't be called")
+        self._require(callable(send), "register_notifier", f"the sender of {name} can't be called")
         part = PluginNotifier(self.name, name, send, description)
         if self._is_free_part(part, name):
             self.registered.notifiers.append(part)
@@ -289,9 +289,9 @@ class PluginContext(HostAnswers):
         owners = {} if owner is None else {name: owner}
         return self._is_free(kind.removeprefix("Plugin").lower(), name, owners, ())
 
-    def _is_free(self, kind: str, name: str, taken: Mapping[str, str], own: Sequence[str]) -> bool:
-        owner = taken.get(name)
-        if owner is None and name not in own:
+    def _is_free(self, kind: str, name: str, owners: Mapping[str, str], own_names: Sequence[str]) -> bool:
+        owner = owners.get(name)
+        if owner is None and name not in own_names:
             return True
         belongs = f"the plugin {owner}" if owner else ("Whet itself" if owner == "" else "the same plugin")
         self._problem(f"its {kind} {name} is refused: the name belongs to {belongs}")
@@ -304,9 +304,9 @@ class PluginContext(HostAnswers):
         check = options.get("check_fn")
         if check is None:
             return ""
-        with blamed(self.name, "check_fn"):
+        with attribute_errors(self.name, "check_fn"):
             return "" if check() else "its own check says that it can't work here"
 
-    def _insist(self, is_right: bool, hook: str, reason: str) -> None:
+    def _require(self, is_right: bool, hook: str, reason: str) -> None:
         if not is_right:
             raise PluginError(reason, plugin=self.name, hook=hook)

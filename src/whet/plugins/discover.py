@@ -80,7 +80,9 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
                 manifest = msgspec.structs.replace(manifest, name=key)
             plugins_by_name[manifest.name] = FoundPlugin(key, manifest, source, folder)
     for entry in (entry for group in GROUPS for entry in entry_points(group=group)):
-        plugins_by_name[entry.name] = FoundPlugin(entry.name, _of_package(entry), "package", entry=entry)
+        plugins_by_name[entry.name] = FoundPlugin(
+            entry.name, _package_manifest(entry), "package", entry=entry
+        )
     return Discovery(plugins_by_name, tuple(problems))
 
 
@@ -105,7 +107,7 @@ def _is_plugin(folder: Path) -> bool:
     return manifest_file(folder) is not None or (folder / "__init__.py").is_file()
 
 
-def _of_package(entry: EntryPoint) -> Manifest:
+def _package_manifest(entry: EntryPoint) -> Manifest:
     package = entry.dist
     if package is None:
         return Manifest(entry.name)

@@ -8,8 +8,8 @@ from typing import Any
 from whet.contract.errors import BadRequest
 from whet.plugins.dispatch import ChatEvent, ChatGateway, ChatSource
 
-_SAID = {"role": "assistant", "content": "Hello."}
-ROWS = [{"role": "user", "content": "Hello"}, _SAID]
+_ASSISTANT_MESSAGE = {"role": "assistant", "content": "Hello."}
+ROWS = [{"role": "user", "content": "Hello"}, _ASSISTANT_MESSAGE]
 _USAGE = {
     "prompt_tokens": 9,
     "completion_tokens": 2,
@@ -103,11 +103,11 @@ _OF_REQUESTS = {
     "message_count": 2,
     "request_messages": ROWS,
     "request": {"body": {"model": "model", "messages": ROWS}},
-    "response": {"assistant_message": _SAID, "usage": _USAGE},
+    "response": {"assistant_message": _ASSISTANT_MESSAGE, "usage": _USAGE},
     "response_model": "model",
     "finish_reason": "stop",
     "usage": _USAGE,
-    "assistant_message": _SAID,
+    "assistant_message": _ASSISTANT_MESSAGE,
     "assistant_content_chars": 6,
     "assistant_tool_call_count": 0,
     "aux_task": "compression",

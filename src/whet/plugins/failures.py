@@ -67,33 +67,33 @@ class FailureHooks:
         )
         for answer in map(fields_of, answers):
             if isinstance(answer.get("reason"), str) and answer["reason"]:
-                return _as(error, answer)
+                return _reclassify(error, answer)
         return error
 
 
-def _as(error: ProviderError, said: dict[str, Any]) -> ProviderError:
-    kind = _kind(type(error), said)
+def _reclassify(error: ProviderError, answer: dict[str, Any]) -> ProviderError:
+    kind = _error_class(type(error), answer)
     new_error = error if kind is type(error) else kind(error.message, hint=error.hint)
     new_error.provider, new_error.model, new_error.status = error.provider, error.model, error.status
     new_error.request_id, new_error.code = error.request_id, error.code
     if isinstance(new_error, Unavailable | RateLimited) and isinstance(error, Unavailable | RateLimited):
         new_error.retry_after_s = error.retry_after_s
-    if isinstance(said.get("message"), str) and said["message"]:
-        new_error.message = f"{error.provider}: {said['message']}"
-    if isinstance(said.get("retryable"), bool):
-        new_error.retryable = said["retryable"]
+    if isinstance(answer.get("message"), str) and answer["message"]:
+        new_error.message = f"{error.provider}: {answer['message']}"
+    if isinstance(answer.get("retryable"), bool):
+        new_error.retryable = answer["retryable"]
     return new_error
 
 
-def _kind(kind: type[ProviderError], said: dict[str, Any]) -> type[ProviderError]:
+def _error_class(kind: type[ProviderError], answer: dict[str, Any]) -> type[ProviderError]:
     """Return the error class for an answer: by its reason, then by the reaction that it asks for."""
-    error_class = _CLASSES.get(said["reason"], kind)
-    if said.get("should_compress") is True:
+    error_class = _CLASSES.get(answer["reason"], kind)
+    if answer.get("should_compress") is True:
         return ContextOverflow
-    if said.get("should_rotate_credential") is True and not issubclass(error_class, _OF_KEYS):
+    if answer.get("should_rotate_credential") is True and not issubclass(error_class, _OF_KEYS):
         return RateLimited
-    if said.get("should_fallback") is True and not issubclass(error_class, (*_OF_KEYS, Unavailable)):
+    if answer.get("should_fallback") is True and not issubclass(error_class, (*_OF_KEYS, Unavailable)):
         return Unavailable
-    if said.get("retryable") is True and not issubclass(error_class, (RateLimited, Unavailable)):
+    if answer.get("retryable") is True and not issubclass(error_class, (RateLimited, Unavailable)):
         return Unavailable
     return error_class

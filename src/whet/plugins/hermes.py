@@ -57,13 +57,13 @@ AskModel = Callable[[ModelRequest], str]
 """Answers a request, in the thread of the caller. Raises on failure."""
 
 
-class _Said(msgspec.Struct):
+class _AssistantMessage(msgspec.Struct):
     content: str
     role: str = "assistant"
 
 
 class _Choice(msgspec.Struct):
-    message: _Said
+    message: _AssistantMessage
     finish_reason: str = "stop"
     index: int = 0
 
@@ -232,7 +232,7 @@ def call_llm(  # noqa: PLR0913 the signature is another program's, every argumen
         temperature=temperature,
         timeout_s=timeout,
     )
-    return Completion([_Choice(_Said(ask(request)))], model or "")
+    return Completion([_Choice(_AssistantMessage(ask(request)))], model or "")
 
 
 def get_hermes_home() -> Path:
@@ -275,7 +275,7 @@ def _install() -> None:
         if name.partition(".")[0] in PACKAGES:
             _shadowed[name] = sys.modules.pop(name)
     for name, content in _MODULES.items():
-        put_module(name, content, is_package="." not in name and not content)
+        add_module(name, content, is_package="." not in name and not content)
 
 
 def _remove() -> None:
@@ -286,7 +286,7 @@ def _remove() -> None:
     _shadowed.clear()
 
 
-def put_module(name: str, content: Mapping[str, object], *, is_package: bool) -> ModuleType:
+def add_module(name: str, content: Mapping[str, object], *, is_package: bool) -> ModuleType:
     """Make a module and add it to `sys.modules` and to its parent."""
     module = module_from_spec(ModuleSpec(name, None, is_package=is_package))
     module.__doc__ = "Provided by Whet for plugins that expect it."

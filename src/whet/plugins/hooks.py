@@ -15,8 +15,8 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.errors import PluginError
-from whet.plugins.calls import blamed, call, fields_of, fitting, within
-from whet.plugins.parts import Bound, Hook, Problem, bound_parts
+from whet.plugins.calls import accepted_keywords, attribute_errors, call, fields_of, within
+from whet.plugins.parts import BoundParts, Hook, Problem, bound_parts
 
 NAMES = (
     "pre_tool_call",
@@ -93,7 +93,7 @@ class Hooks:
         if bound is None:
             return self
         view = Hooks((), self._problems, limit_s=self._limit_s)
-        view.add_source(lambda name: _replaced(self.of(name), bound, name))
+        view.add_source(lambda name: _replace_plugin_hooks(self.of(name), bound, name))
         return view
 
     def within(self, scope: Callable[[], AbstractContextManager[object]]) -> Hooks:
@@ -152,7 +152,9 @@ class Hooks:
         for hook in self.of("pre_tool_call"):
             payload = copy.deepcopy(arguments)
             try:
-                answer = _read(hook, await self._run(hook, {"tool_name": tool, "args": payload, **facts}))
+                answer = _parse_answer(
+                    hook, await self._run(hook, {"tool_name": tool, "args": payload, **facts})
+                )
             except PluginError as error:
                 self._strike(hook, error)
                 return ToolVerdict(arguments, f"the plugin {hook.plugin} could not judge it: {error.message}")
@@ -190,8 +192,10 @@ class Hooks:
         return "\n\n".join(texts)
 
     async def _run(self, hook: Hook, facts: Mapping[str, Any]) -> Any:
-        with blamed(hook.plugin, hook.name), self._scope():
-            answer = await within(self._limit_s, call(hook.function, **fitting(hook.function, facts)))
+        with attribute_errors(hook.plugin, hook.name), self._scope():
+            answer = await within(
+                self._limit_s, call(hook.function, **accepted_keywords(hook.function, facts))
+            )
         self._strikes.pop(id(hook.function), None)
         return answer
 
@@ -203,14 +207,14 @@ class Hooks:
         self._problems.append(Problem(hook.plugin, f"its hook {hook.name} failed: {error.message}{off}"))
 
 
-def _replaced(hooks: Sequence[Hook], bound: Bound, name: str) -> list[Hook]:
+def _replace_plugin_hooks(hooks: Sequence[Hook], bound: BoundParts, name: str) -> list[Hook]:
     """Replace the hooks of an instance's plugin by those of the instance."""
     at = next((at for at, hook in enumerate(hooks) if hook.plugin == bound.plugin), len(hooks))
     others = [hook for hook in hooks if hook.plugin != bound.plugin]
     return [*others[:at], *(hook for hook in bound.hooks if hook.name == name), *others[at:]]
 
 
-def _read(hook: Hook, answer: Any) -> ToolVerdict:
+def _parse_answer(hook: Hook, answer: Any) -> ToolVerdict:
     """Return the changed arguments, the reason of a block, or the reason to ask a person.
 
     Raises PluginError if an answer looks like a decision but is invalid.

@@ -56,7 +56,7 @@ def fetch(home: Home, source: str) -> FetchedPlugin:
             shutil.rmtree(ready, ignore_errors=True)
 
 
-def settle(fetched: FetchedPlugin) -> Path:
+def move_into_place(fetched: FetchedPlugin) -> Path:
     """Move a fetched plugin into the plugins folder and return its path. Raises ConfigError."""
     try:
         fetched.target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from whet.config.paths import locked, replace
+from whet.config.paths import lock_folder, replace_file
 from whet.contract.errors import PluginError
 from whet.contract.texts import NOT_JSON, from_json
 
@@ -22,7 +22,7 @@ _MOST_BYTES = 10 * 1024 * 1024
 _FILE = "state.json"
 
 
-class KeptValues:
+class PersistentValues:
     """One plugin's values by key, in its folder in the home. Raises PluginError if they can't be read."""
 
     def __init__(self, plugin: str, folder: Path) -> None:
@@ -46,16 +46,16 @@ class KeptValues:
         self._change(lambda values: values.pop(key, None))
 
     def _change(self, change: Callable[[dict[str, Any]], object]) -> None:
-        with locked(self._folder):
+        with lock_folder(self._folder):
             values = self._read()
             change(values)
             try:
                 text = msgspec.json.encode(values)
             except (TypeError, RecursionError) as error:
-                raise self._wrong(f"JSON can't hold it: {error}") from error
+                raise self._error(f"JSON can't hold it: {error}") from error
             if len(text) > _MOST_BYTES:
-                raise self._wrong(f"it would be {len(text):,} bytes; {_MOST_BYTES:,} fit")
-            replace(self._folder / _FILE, text.decode(), mode=0o600)
+                raise self._error(f"it would be {len(text):,} bytes; {_MOST_BYTES:,} fit")
+            replace_file(self._folder / _FILE, text.decode(), mode=0o600)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -63,9 +63,9 @@ class KeptValues:
         except FileNotFoundError:
             return {}
         except (OSError, *NOT_JSON) as error:
-            raise self._wrong(
+            raise self._error(
                 f"{self._folder / _FILE} can't be read and is left as it is: {error}"
             ) from error
 
-    def _wrong(self, reason: str) -> PluginError:
+    def _error(self, reason: str) -> PluginError:
         return PluginError(reason, plugin=self._plugin, hook="state")

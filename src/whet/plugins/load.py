@@ -24,7 +24,7 @@ from whet.contract.errors import ConfigError, PluginError
 from whet.contract.protocols import FailureJudge
 from whet.contract.tools import Tool
 from whet.plugins import hermes, hooks, modules, printing, shims
-from whet.plugins.calls import blamed
+from whet.plugins.calls import attribute_errors
 from whet.plugins.context import CAPABILITIES, PluginContext, TakenNames
 from whet.plugins.discover import GROUPS, Discovery, FoundPlugin, discover
 from whet.plugins.failures import FailureHooks
@@ -42,7 +42,7 @@ from whet.plugins.parts import (
     PluginSkill,
     Problem,
     PromptSection,
-    Registered,
+    Registrations,
     bound_parts,
 )
 
@@ -77,8 +77,8 @@ class PluginState(msgspec.Struct, frozen=True):
 
 class _Running(msgspec.Struct, frozen=True):
     found: FoundPlugin
-    registered: Registered
-    register_again: Callable[[], Registered]
+    registered: Registrations
+    register_again: Callable[[], Registrations]
 
 
 class LoadedPlugins:
@@ -169,12 +169,12 @@ class LoadedPlugins:
             task.cancel()
         unloads, self._unloads = self._unloads, []
         for plugin, unload in reversed(unloads):
-            with contextlib.suppress(PluginError), blamed(plugin, "on_unload"):
+            with contextlib.suppress(PluginError), attribute_errors(plugin, "on_unload"):
                 unload()
         for engine in self.engines.values():
             shutdown = getattr(engine.prototype, "shutdown", None)
             if self._on_close and callable(shutdown):
-                with contextlib.suppress(PluginError), blamed(engine.plugin, "shutdown()"):
+                with contextlib.suppress(PluginError), attribute_errors(engine.plugin, "shutdown()"):
                     shutdown()
         while self._on_close:
             self._on_close.pop()()
@@ -198,7 +198,7 @@ def load_plugins(
     loader = _Loader(home, host, names, problems)
     running: list[_Running] = []
     states: list[PluginState] = []
-    for source in wanted(_discover(home, settings, host), settings, problems):
+    for source in select_plugins(_discover(home, settings, host), settings, problems):
         plugin = loader.load(source)
         if plugin is not None:
             running.append(plugin)
@@ -222,7 +222,9 @@ def _discover(home: Home, settings: PluginSettings, host: PluginHost) -> Discove
     return discover(home.root / "plugins", project)
 
 
-def wanted(discovery: Discovery, settings: PluginSettings, problems: list[Problem]) -> list[FoundPlugin]:
+def select_plugins(
+    discovery: Discovery, settings: PluginSettings, problems: list[Problem]
+) -> list[FoundPlugin]:
     """Return the plugins that are enabled and not disabled, by name or key, in the order of `enabled`."""
     broken = {problem.plugin: problem for problem in discovery.problems}
     chosen: dict[str, FoundPlugin] = {}
@@ -252,42 +254,46 @@ class _Loader:
             dict.fromkeys((f"PluginProvider {name}" for name in host.taken_providers), ""),
         )
 
-    def load(self, found: FoundPlugin) -> _Running | None:
+    def load(self, source: FoundPlugin) -> _Running | None:
         """Import and register a plugin. Returns None, and adds a problem, if that failed."""
-        context = self._context(found, self._taken)
+        context = self._context(source, self._taken)
         imported: ModuleType | None = None
         try:
-            if _is_foreign(found):
+            if _is_foreign(source):
                 self._names.open()
-                self._names.hooks.plugins[_module_of(found)] = found.name
+                self._names.hooks.plugins[_module_of(source)] = source.name
             # Output that a plugin prints while it loads must not mix with ours.
-            with contextlib.redirect_stdout(sys.stderr), _holding(context):
-                register, imported = _entry(found)
-                _run(found, register, context)
+            with contextlib.redirect_stdout(sys.stderr), _register_for(context):
+                register, imported = _load_entry(source)
+                _run_register(source, register, context)
         except PluginError as error:
             where = f" ({error.hook})" if error.hook else ""
-            self._problems.append(Problem(found.name, f"disabled{where}: {error.message}{_missing(error)}"))
+            self._problems.append(
+                Problem(source.name, f"disabled{where}: {error.message}{_missing_module_hint(error)}")
+            )
             if imported is not None:
-                modules.release(found.module)
+                modules.release(source.module)
             return None
         self._problems.extend(context.registered.problems)
-        self._taken.add(found.name, context.registered)
+        self._taken.add(source.name, context.registered)
 
-        def again() -> Registered:
-            collector = self._context(found, TakenNames())
-            with self._names.collecting() as table, _holding(collector):
-                _run(found, register, collector)
+        def register_again() -> Registrations:
+            collector = self._context(source, TakenNames())
+            with self._names.collecting() as table, _register_for(collector):
+                _run_register(source, register, collector)
             collector.registered.hooks.extend(table.all())
             return collector.registered
 
-        return _Running(found, context.registered, again)
+        return _Running(source, context.registered, register_again)
 
-    def _context(self, found: FoundPlugin, taken: TakenNames) -> PluginContext:
-        return PluginContext(found.manifest, found.folder, self._home.root, taken, self._offers, self._names)
+    def _context(self, source: FoundPlugin, taken_names: TakenNames) -> PluginContext:
+        return PluginContext(
+            source.manifest, source.folder, self._home.root, taken_names, self._offers, self._names
+        )
 
 
 @contextlib.contextmanager
-def _holding(context: PluginContext) -> Generator[None]:
+def _register_for(context: PluginContext) -> Generator[None]:
     """Assign tools that are registered through another program's table to this plugin."""
     token = shims.holder.set(context)
     try:
@@ -296,7 +302,7 @@ def _holding(context: PluginContext) -> Generator[None]:
         shims.holder.reset(token)
 
 
-def _missing(error: PluginError) -> str:
+def _missing_module_hint(error: PluginError) -> str:
     """Return a hint for a plugin that imports a missing module."""
     cause = error.__cause__
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
@@ -306,17 +312,17 @@ def _missing(error: PluginError) -> str:
     return f"; install what it needs beside Whet: {sys.executable} -m pip install ..."
 
 
-def _is_foreign(found: FoundPlugin) -> bool:
-    if found.entry is not None:
-        return found.entry.group != GROUPS[-1]
-    return found.folder is not None and hermes.is_hermes_plugin(found.folder)
+def _is_foreign(source: FoundPlugin) -> bool:
+    if source.entry is not None:
+        return source.entry.group != GROUPS[-1]
+    return source.folder is not None and hermes.is_hermes_plugin(source.folder)
 
 
-def _module_of(found: FoundPlugin) -> str:
-    return found.entry.module if found.entry is not None else found.module
+def _module_of(source: FoundPlugin) -> str:
+    return source.entry.module if source.entry is not None else source.module
 
 
-def _registers(target: object, group: str) -> object:
+def _register_function(target: object, group: str) -> object:
     """Return the register function of an entry point: a module's or object's register(), or the function
     itself.
 
@@ -327,12 +333,16 @@ def _registers(target: object, group: str) -> object:
     if callable(register) and not inspect.isclass(target):
         return register
     is_memory = inspect.isclass(target) and issubclass(target, EmptyMemory)
-    if group == GROUPS[0] and not inspect.ismodule(target) and (is_memory or not _takes_one(target)):
+    if (
+        group == GROUPS[0]
+        and not inspect.ismodule(target)
+        and (is_memory or not _has_required_parameters(target))
+    ):
         return lambda ctx: ctx.register_memory_provider(target() if callable(target) else target)  # pyright: ignore
     return target
 
 
-def _of_memory(module: ModuleType) -> Callable[[PluginContext], object] | None:
+def _memory_registration(module: ModuleType) -> Callable[[PluginContext], object] | None:
     """Return a function that registers the only memory provider of a module without register(), or None."""
     classes = [
         class_
@@ -347,7 +357,7 @@ def _of_memory(module: ModuleType) -> Callable[[PluginContext], object] | None:
     return (lambda ctx: ctx.register_memory_provider(own_classes[0]())) if len(own_classes) == 1 else None
 
 
-def _takes_one(target: object) -> bool:
+def _has_required_parameters(target: object) -> bool:
     """Whether a function has required parameters, as register(ctx) has."""
     if not callable(target):
         return False
@@ -364,35 +374,37 @@ def _takes_one(target: object) -> bool:
     )
 
 
-def _entry(found: FoundPlugin) -> tuple[Callable[[PluginContext], object], ModuleType | None]:
+def _load_entry(source: FoundPlugin) -> tuple[Callable[[PluginContext], object], ModuleType | None]:
     """Return a plugin's register function, and its module if it is from a folder."""
     module: ModuleType | None = None
-    if found.entry is not None:
-        with blamed(found.name, "import"):
-            target: object = found.entry.load()
-        register = _registers(target, found.entry.group)
-    elif found.folder is not None:
-        module = modules.hold(found.name, found.module, found.folder)
-        register = getattr(module, "register", None) or _of_memory(module)
+    if source.entry is not None:
+        with attribute_errors(source.name, "import"):
+            target: object = source.entry.load()
+        register = _register_function(target, source.entry.group)
+    elif source.folder is not None:
+        module = modules.acquire(source.name, source.module, source.folder)
+        register = getattr(module, "register", None) or _memory_registration(module)
     else:
         register = None
     if not callable(register):
         if module is not None:
-            modules.release(found.module)
-        raise PluginError("it has no function register(ctx)", plugin=found.name, hook="import")
+            modules.release(source.module)
+        raise PluginError("it has no function register(ctx)", plugin=source.name, hook="import")
     return register, module
 
 
-def _run(found: FoundPlugin, register: Callable[[PluginContext], object], context: PluginContext) -> None:
-    with blamed(found.name, "register"):
+def _run_register(
+    source: FoundPlugin, register: Callable[[PluginContext], object], context: PluginContext
+) -> None:
+    with attribute_errors(source.name, "register"):
         result = register(context)
     if inspect.iscoroutine(result):
         result.close()
-        raise PluginError("register must not be async", plugin=found.name, hook="register")
+        raise PluginError("register must not be async", plugin=source.name, hook="register")
 
 
-def _releaser(found: FoundPlugin) -> Callable[[], None]:
-    return lambda: modules.release(found.module) if found.folder is not None else None
+def _releaser(source: FoundPlugin) -> Callable[[], None]:
+    return lambda: modules.release(source.module) if source.folder is not None else None
 
 
 def _set_environment(

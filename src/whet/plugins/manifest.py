@@ -40,7 +40,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read a folder's manifest. Without one, the plugin has the folder's name. Raises PluginError."""
     path = manifest_file(folder)
     if path is None:
-        return Manifest(_usable(folder.name, folder.name))
+        return Manifest(_check_name(folder.name, folder.name))
     try:
         with path.open("rb") as file:
             raw = file.read(_LARGEST_BYTES + 1)
@@ -55,7 +55,7 @@ def read_manifest(folder: Path) -> Manifest:
     fields = cast("dict[Any, Any]", content)
     tools = fields.get("provides_tools")
     return Manifest(
-        name=_usable(_text(fields.get("name")) or folder.name, folder.name),
+        name=_check_name(_text(fields.get("name")) or folder.name, folder.name),
         version=_text(fields.get("version")),
         description=_text(fields.get("description")),
         author=_text(fields.get("author")),
@@ -73,7 +73,7 @@ def _text(value: object) -> str:
     return " ".join(str(value).split())[:400] if isinstance(value, (str, int, float)) else ""
 
 
-def _usable(name: str, folder: str) -> str:
+def _check_name(name: str, folder: str) -> str:
     if not _NAME.fullmatch(name):
         raise PluginError(
             f"the name {name[:80]!r} is not usable", plugin=folder, hint="letters, digits, . _ and - only"

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import PluginError
-from whet.plugins.calls import blamed, call, fields_of, fitting, within
+from whet.plugins.calls import accepted_keywords, attribute_errors, call, fields_of, within
 from whet.plugins.parts import MemoryProvider, Problem
 
 _STRIKES = 3
@@ -147,7 +147,7 @@ class Memories:
         """Whether there are any."""
         return bool(self._providers)
 
-    async def enter(self, session_id: str, facts: Mapping[str, str], *, left: str = "") -> None:
+    async def enter(self, session_id: str, facts: Mapping[str, str], *, previous_id: str = "") -> None:
         """Start the memories with the process's first session, or switch them to another one that follows
         `left`."""
         if session_id == self._session_id:
@@ -158,7 +158,11 @@ class Memories:
             if first:
                 await self._call(memory, "initialize", _START_LIMIT_S, session_id, **facts)
             else:
-                switch = {"parent_session_id": left or former, "reset": bool(left), "rewound": False}
+                switch = {
+                    "parent_session_id": previous_id or former,
+                    "reset": bool(previous_id),
+                    "rewound": False,
+                }
                 await self._call(memory, "on_session_switch", _TELL_LIMIT_S, session_id, **switch)
 
     async def prompt_block(self) -> str:
@@ -173,7 +177,7 @@ class Memories:
             if isinstance(text, str) and text.strip()
         )
 
-    async def turn_began(self, number: int, message: str, **facts: object) -> None:
+    async def notify_turn_start(self, number: int, message: str, **facts: object) -> None:
         """Notify each memory that a turn begins."""
         for memory in await self._available():
             await self._call(memory, "on_turn_start", _ASK_LIMIT_S, number, message, **facts)
@@ -216,14 +220,14 @@ class Memories:
         ]
         return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
 
-    async def delegated(self, task: str, result: str, child_session_id: str) -> None:
+    async def notify_delegation(self, task: str, result: str, child_session_id: str) -> None:
         """Notify each memory of a helper's task and result."""
         for memory in await self._available():
             await self._call(
                 memory, "on_delegation", _TELL_LIMIT_S, task, result, child_session_id=child_session_id
             )
 
-    async def session_ended(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    async def notify_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Notify each memory that a session ended, with all of its messages."""
         for memory in await self._available():
             await self._call(memory, "on_session_end", _TELL_LIMIT_S, [dict(row) for row in messages])
@@ -249,22 +253,22 @@ class Memories:
         return self._usable
 
     async def _call(
-        self, one: MemoryProvider, name: str, limit_s: float, *given: object, **facts: object
+        self, memory: MemoryProvider, name: str, limit_s: float, *given: object, **facts: object
     ) -> object:
-        method = getattr(one.provider, name, None)
-        if not callable(method) or self._strikes.get(one.name, 0) >= _STRIKES:
+        method = getattr(memory.provider, name, None)
+        if not callable(method) or self._strikes.get(memory.name, 0) >= _STRIKES:
             return None
         try:
-            with blamed(one.plugin, f"{one.name}.{name}"):
-                arguments, keywords = placed(method, name, given, facts)
+            with attribute_errors(memory.plugin, f"{memory.name}.{name}"):
+                arguments, keywords = bind_arguments(method, name, given, facts)
                 answer = await within(limit_s, call(method, *arguments, **keywords))
         except PluginError as error:
-            count = self._strikes[one.name] = self._strikes.get(one.name, 0) + 1
+            count = self._strikes[memory.name] = self._strikes.get(memory.name, 0) + 1
             off = f"; it is off now, after {count} failures in a row" if count == _STRIKES else ""
-            reason = f"its memory {one.name} failed in {name}: {error.message}{off}"
-            self._problems.append(Problem(one.plugin, reason))
+            reason = f"its memory {memory.name} failed in {name}: {error.message}{off}"
+            self._problems.append(Problem(memory.plugin, reason))
             return None
-        self._strikes.pop(one.name, None)
+        self._strikes.pop(memory.name, None)
         return answer
 
 
@@ -283,32 +287,36 @@ _NAMES = {
 """The names that the positional arguments may have in a provider's method."""
 
 
-def placed(
-    method: Callable[..., object], name: str, given: Sequence[object], facts: Mapping[str, object]
+def bind_arguments(
+    method: Callable[..., object], name: str, positional: Sequence[object], facts: Mapping[str, object]
 ) -> tuple[Sequence[object], dict[str, Any]]:
     """Return a method's arguments: positional if it accepts them, otherwise by name."""
     try:
         parameters = list(inspect.signature(method).parameters.values())
     except (TypeError, ValueError):
-        return given, dict(facts)
+        return positional, dict(facts)
     takes = sum(
         parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         for parameter in parameters
     )
     takes_more = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
-    if takes >= len(given) or takes_more:
-        first = {parameter.name for parameter in parameters[: len(given)]}
-        return given, {key: value for key, value in fitting(method, facts).items() if key not in first}
+    if takes >= len(positional) or takes_more:
+        first = {parameter.name for parameter in parameters[: len(positional)]}
+        return positional, {
+            key: value for key, value in accepted_keywords(method, facts).items() if key not in first
+        }
     names = [spelling for spellings in _NAMES.get(name, ()) for spelling in spellings]
-    values = [value for spellings, value in zip(_NAMES.get(name, ()), given, strict=False) for _ in spellings]
-    return (), fitting(method, {**facts, **dict(zip(names, values, strict=True))})
+    values = [
+        value for spellings, value in zip(_NAMES.get(name, ()), positional, strict=False) for _ in spellings
+    ]
+    return (), accepted_keywords(method, {**facts, **dict(zip(names, values, strict=True))})
 
 
-def tool_schemas(one: MemoryProvider) -> list[dict[str, Any]]:
+def read_tool_schemas(memory: MemoryProvider) -> list[dict[str, Any]]:
     """Return the schemas of a memory's tools. Raises PluginError."""
-    method = getattr(one.provider, "get_tool_schemas", None)
+    method = getattr(memory.provider, "get_tool_schemas", None)
     if not callable(method):
         return []
-    with blamed(one.plugin, f"{one.name}.get_tool_schemas"):
+    with attribute_errors(memory.plugin, f"{memory.name}.get_tool_schemas"):
         schemas: Any = method()
         return [fields_of(schema) for schema in schemas or ()]

@@ -18,15 +18,15 @@ import msgspec
 
 from whet.contract.errors import PluginError, ToolError
 from whet.contract.tools import Handler, Tool, ToolContext, ToolOutput
-from whet.plugins.calls import blamed, call, fitting
+from whet.plugins.calls import accepted_keywords, attribute_errors, call
 from whet.plugins.hooks import Hooks
 from whet.plugins.parts import Hook
-from whet.plugins.tools import as_output
+from whet.plugins.tools import to_output
 
 _SCHEMA = "hermes.middleware.v1"
 
 
-def surrounded(tool: Tool, hooks: Hooks) -> Tool:
+def add_middleware(tool: Tool, hooks: Hooks) -> Tool:
     """Return the tool with the plugins' functions around each run, the first plugin's outermost."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
@@ -41,23 +41,23 @@ def surrounded(tool: Tool, hooks: Hooks) -> Tool:
         }
         inner = tool.run
         for hook in reversed(hooks.of("tool_execution")):
-            inner = _around(hook, inner, facts)
+            inner = _wrap_handler(hook, inner, facts)
         return await inner(context, arguments)
 
     return msgspec.structs.replace(tool, run=run)
 
 
-def _around(hook: Hook, inner: Handler, facts: Mapping[str, Any]) -> Handler:
+def _wrap_handler(hook: Hook, inner: Handler, facts: Mapping[str, Any]) -> Handler:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        single_run = _OneRun(arguments)
+        single_run = _SingleRun(arguments)
         keywords = {**facts, "args": copy.deepcopy(arguments), "next_call": single_run.next_call}
-        work = asyncio.ensure_future(call(hook.function, **fitting(hook.function, keywords)))
+        work = asyncio.ensure_future(call(hook.function, **accepted_keywords(hook.function, keywords)))
         output: ToolOutput | None = None
         try:
-            with blamed(hook.plugin, hook.name):
+            with attribute_errors(hook.plugin, hook.name):
                 await asyncio.wait({work, single_run.asked}, return_when=asyncio.FIRST_COMPLETED)
                 if single_run.asked.done():
-                    output = await single_run.answered_by(inner(context, arguments))
+                    output = await single_run.run_tool(inner(context, arguments))
                 result = await work
         except PluginError as error:
             text = f"the plugin {hook.plugin} failed around this call: {error.message}"
@@ -65,12 +65,12 @@ def _around(hook: Hook, inner: Handler, facts: Mapping[str, Any]) -> Handler:
         finally:
             single_run.end()
             work.cancel()
-        return output if output is not None and result == output.text else as_output(result)
+        return output if output is not None and result == output.text else to_output(result)
 
     return run
 
 
-class _OneRun:
+class _SingleRun:
     """`next_call` of one function. The tool runs in the turn's own task, so that cancellation reaches it."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ class _OneRun:
         if not self.asked.done():
             self.asked.set_result(None)
 
-    async def answered_by(self, run: Any) -> ToolOutput:
+    async def run_tool(self, run: Any) -> ToolOutput:
         """Run the tool and pass its text, or its exception, to the waiting caller."""
         try:
             output: ToolOutput = await run

@@ -57,7 +57,7 @@ class ModelCallHooks:
                     await self._hooks.tell("on_stream_delta", **facts, delta=item.text, kind=kind)
                 yield item
         except ProviderError as error:
-            failed = {"error": error.message, "reason": type(error).__name__, **_lasted(began_s)}
+            failed = {"error": error.message, "reason": type(error).__name__, **_duration_facts(began_s)}
             await self._hooks.tell("api_request_error", **facts, **failed)
             await self._hooks.tell(
                 "on_stream_end", **facts, final_text="", finished=False, error=error.message
@@ -70,8 +70,8 @@ class ModelCallHooks:
         await self._hooks.tell(
             "post_api_request",
             **facts,
-            **_lasted(began_s),
-            finish_reason=_finish(reply),
+            **_duration_facts(began_s),
+            finish_reason=_finish_reason(reply),
             response_model=reply.model,
             usage=_usage(reply),
             assistant_message=to_dict(reply.message),
@@ -134,14 +134,14 @@ class SideCallHooks:
             async for item in link.stream(messages):
                 if isinstance(item, ModelReply):
                     usage = _usage(item)
-                    facts |= {"finish_reason": _finish(item), "usage": usage}
+                    facts |= {"finish_reason": _finish_reason(item), "usage": usage}
                     facts["response"] = {"assistant_message": to_dict(item.message), "usage": usage}
                 yield item
         except ProviderError as error:
             facts["error"] = error.message
             raise
         finally:
-            await self._tell("post_auxiliary_call", **facts, **_lasted(began_s))
+            await self._tell("post_auxiliary_call", **facts, **_duration_facts(began_s))
 
     async def _tell(self, hook: str, **facts: Any) -> None:
         """Call a hook, but not for requests that the hooks make themselves, which would never end."""
@@ -154,7 +154,7 @@ class SideCallHooks:
             self._is_telling = False
 
 
-def _finish(reply: ModelReply) -> str:
+def _finish_reason(reply: ModelReply) -> str:
     return "tool_calls" if reply.message.tool_calls else "stop" if reply.stop == "end" else "length"
 
 
@@ -165,7 +165,7 @@ def _usage(reply: ModelReply) -> dict[str, Any]:
     return {**msgspec.to_builtins(usage), **more}
 
 
-def _lasted(began_s: float) -> dict[str, float]:
+def _duration_facts(began_s: float) -> dict[str, float]:
     return {"api_duration": time.monotonic() - began_s}
 
 

@@ -16,42 +16,42 @@ from types import ModuleType
 import msgspec
 
 from whet.contract.errors import PluginError
-from whet.plugins.calls import blamed
-from whet.plugins.hermes import put_module
+from whet.plugins.calls import attribute_errors
+from whet.plugins.hermes import add_module
 
 
-class _Held(msgspec.Struct):
+class _LoadedModule(msgspec.Struct):
     folder: Path
     module: ModuleType
     count: int = 1
 
 
-_held: dict[str, _Held] = {}
+_loaded_modules: dict[str, _LoadedModule] = {}
 _parents: set[str] = set()
 
 
-def hold(plugin: str, name: str, folder: Path) -> ModuleType:
+def acquire(plugin: str, name: str, folder: Path) -> ModuleType:
     """Import `folder` as the package `name`, or return it if it is imported. Raises PluginError."""
     folder = folder.resolve()
-    entry = _held.get(name)
+    entry = _loaded_modules.get(name)
     if entry is not None and entry.folder != folder:
         raise PluginError(f"another plugin is loaded as {name}, from {entry.folder}", plugin=plugin)
     if entry is not None:
         entry.count += 1
         return entry.module
     module = _import(plugin, name, folder)
-    _held[name] = _Held(folder, module)
+    _loaded_modules[name] = _LoadedModule(folder, module)
     return module
 
 
 def release(name: str) -> None:
     """Release a module that `hold` returned."""
-    entry = _held.get(name)
+    entry = _loaded_modules.get(name)
     if entry is None:
         return
     entry.count -= 1
     if entry.count == 0:
-        del _held[name]
+        del _loaded_modules[name]
         _forget(name)
 
 
@@ -66,7 +66,7 @@ def _import(plugin: str, name: str, folder: Path) -> ModuleType:
     sys.modules[name] = module
     done = False
     try:
-        with blamed(plugin, "import"):
+        with attribute_errors(plugin, "import"):
             spec.loader.exec_module(module)
         done = True
     finally:
@@ -80,7 +80,7 @@ def _make_parents(name: str) -> None:
     for end in range(1, len(parts) + 1):
         parent = ".".join(parts[:end])
         if parent not in sys.modules:
-            put_module(parent, {}, is_package=True)
+            add_module(parent, {}, is_package=True)
             _parents.add(parent)
     _send_records(parts[0])
 
@@ -96,7 +96,7 @@ def _forget(name: str) -> None:
         parent = parent.rpartition(".")[0]
 
 
-class _ToOurLog(logging.Handler):
+class _LogForwarder(logging.Handler):
     """Sends plugins' log records to our log file; otherwise they would appear on the person's screen."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -108,6 +108,6 @@ class _ToOurLog(logging.Handler):
 
 def _send_records(package: str) -> None:
     logger = logging.getLogger(package)
-    if not any(isinstance(handler, _ToOurLog) for handler in logger.handlers):
-        logger.addHandler(_ToOurLog())
+    if not any(isinstance(handler, _LogForwarder) for handler in logger.handlers):
+        logger.addHandler(_LogForwarder())
         logger.propagate = False

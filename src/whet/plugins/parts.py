@@ -19,7 +19,7 @@ from whet.contract.context_engine import ContextEngine, EngineOffer
 from whet.contract.errors import PluginError
 from whet.contract.protocols import Provider
 from whet.contract.tools import Tool
-from whet.plugins.calls import blamed, call, fields_of, within
+from whet.plugins.calls import attribute_errors, call, fields_of, within
 
 NOTIFY_LIMIT_S = 30.0
 _BOUND = "_whet_bound"
@@ -46,10 +46,10 @@ class PluginCommand(msgspec.Struct, frozen=True):
     description: str = ""
     args_hint: str = ""
 
-    async def run(self, rest: str) -> str:
+    async def run(self, argument: str) -> str:
         """Run the command with the text after its name and return its output. Raises PluginError."""
-        with blamed(self.plugin, f"/{self.name}"):
-            output = await call(self.handler, rest)
+        with attribute_errors(self.plugin, f"/{self.name}"):
+            output = await call(self.handler, argument)
         return "" if output is None else str(output)
 
 
@@ -103,7 +103,7 @@ class PluginProvider(msgspec.Struct, frozen=True):
 
         Raises PluginError.
         """
-        with blamed(self.plugin, f"provider {self.name}"):
+        with attribute_errors(self.plugin, f"provider {self.name}"):
             provider = self.factory(model, secrets)
             if not all(callable(getattr(provider, verb, None)) for verb in ("open", "list_models", "aclose")):
                 raise TypeError(f"it gave {type(provider).__name__}, no Provider")
@@ -120,7 +120,7 @@ class PluginNotifier(msgspec.Struct, frozen=True):
 
     async def send(self, title: str, text: str) -> None:
         """Notify the person. Raises PluginError if it failed or took longer than 30 s."""
-        with blamed(self.plugin, f"notifier {self.name}"):
+        with attribute_errors(self.plugin, f"notifier {self.name}"):
             await within(NOTIFY_LIMIT_S, call(self.send_text, title, text))
 
 
@@ -132,7 +132,7 @@ class MemoryProvider(msgspec.Struct, frozen=True):
     provider: object
 
 
-class Registered(msgspec.Struct):
+class Registrations(msgspec.Struct):
     """The registrations of one run of register()."""
 
     tools: list[Tool] = msgspec.field(default_factory=list[Tool])
@@ -169,7 +169,7 @@ class Registered(msgspec.Struct):
 
 def engine_tools(engine: ContextEngine) -> list[str]:
     """Return the names of an engine's own tools, or an empty list if it can't report them."""
-    with contextlib.suppress(PluginError), blamed(engine.name, "get_tool_schemas"):
+    with contextlib.suppress(PluginError), attribute_errors(engine.name, "get_tool_schemas"):
         schemas = [fields_of(schema) for schema in engine.get_tool_schemas()]
         return [
             str(name) for schema in schemas if (name := fields_of(schema.get("function", schema)).get("name"))
@@ -177,7 +177,7 @@ def engine_tools(engine: ContextEngine) -> list[str]:
     return []
 
 
-class Bound(msgspec.Struct, frozen=True):
+class BoundParts(msgspec.Struct, frozen=True):
     """The commands and hooks of the run of register() that made a fresh engine instance; they belong to that
     instance."""
 
@@ -186,10 +186,10 @@ class Bound(msgspec.Struct, frozen=True):
     hooks: tuple[Hook, ...]
 
 
-def bound_parts(engine: object) -> Bound | None:
+def bound_parts(engine: object) -> BoundParts | None:
     """Return the parts that belong to this engine instance, or None if it was not made by `fresh`."""
     bound = getattr(engine, _BOUND, None)
-    return bound if isinstance(bound, Bound) else None
+    return bound if isinstance(bound, BoundParts) else None
 
 
 class PluginEngine(msgspec.Struct, frozen=True):
@@ -199,7 +199,7 @@ class PluginEngine(msgspec.Struct, frozen=True):
     name: str
     description: str
     prototype: ContextEngine
-    register_again: Callable[[], Registered]
+    register_again: Callable[[], Registrations]
     recorded: Callable[[ContextEngine, int], object]
 
     @property
@@ -222,5 +222,5 @@ class PluginEngine(msgspec.Struct, frozen=True):
                 f"register() gave {outcome}", plugin=self.plugin, hook="register_context_engine"
             )
         # Stored on the instance: its commands refer to it, so a table of ours would keep it alive for ever.
-        setattr(engine, _BOUND, Bound(self.plugin, tuple(again.commands), tuple(again.hooks)))
+        setattr(engine, _BOUND, BoundParts(self.plugin, tuple(again.commands), tuple(again.hooks)))
         return engine

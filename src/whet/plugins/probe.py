@@ -22,12 +22,12 @@ from whet.config.schema import PluginSettings
 from whet.contract.errors import PluginError
 from whet.contract.texts import from_json
 from whet.log import mask
-from whet.plugins.calls import blamed, call, fitting, within
+from whet.plugins.calls import accepted_keywords, attribute_errors, call, within
 from whet.plugins.example_facts import FACTS, ROWS
 from whet.plugins.load import LoadedPlugins, PluginHost, load_plugins
 from whet.plugins.memories import Memories
 from whet.plugins.parts import Problem
-from whet.plugins.trial import tried_tools
+from whet.plugins.trial import try_tools
 
 LIMIT_S = 60.0
 _LIMIT_S = 10.0
@@ -46,7 +46,7 @@ class PluginProbe(msgspec.Struct, frozen=True):
     folder: str = ""
 
 
-def look(
+def probe_plugins(
     home: Home, names: Sequence[str], *, workspace: Path | None = None, limit_s: float = LIMIT_S
 ) -> list[PluginProbe]:
     """Load these plugins together in a child process and return the outcome of each. Their tools are then run
@@ -54,28 +54,32 @@ def look(
 
     If that process hangs or dies, each plugin is loaded in its own process.
     """
-    outcome = _together(home, names, workspace, limit_s)
+    outcome = _probe_in_child(home, names, workspace, limit_s)
     if isinstance(outcome, str) and len(names) > 1:
-        alone = [_together(home, [name], workspace, limit_s) for name in names]
+        alone = [_probe_in_child(home, [name], workspace, limit_s) for name in names]
         pairs = zip(names, alone, strict=True)
-        return [_tried(home, probe) for name, each in pairs for probe in _or_failed([name], each)]
-    return [_tried(home, probe) for probe in _or_failed(names, outcome)]
+        return [
+            _add_tool_results(home, probe)
+            for name, each in pairs
+            for probe in _probes_or_failures([name], each)
+        ]
+    return [_add_tool_results(home, probe) for probe in _probes_or_failures(names, outcome)]
 
 
-def _tried(home: Home, one: PluginProbe) -> PluginProbe:
-    if not (one.is_loaded and one.has.get("tools")):
-        return one
-    tried = tried_tools(home, one.name, Path(one.folder) if one.folder else None)
-    return msgspec.structs.replace(one, tried=tried)
+def _add_tool_results(home: Home, probe: PluginProbe) -> PluginProbe:
+    if not (probe.is_loaded and probe.has.get("tools")):
+        return probe
+    tried = try_tools(home, probe.name, Path(probe.folder) if probe.folder else None)
+    return msgspec.structs.replace(probe, tried=tried)
 
 
-def _or_failed(names: Sequence[str], looked: list[PluginProbe] | str) -> list[PluginProbe]:
-    if isinstance(looked, str):
-        return [PluginProbe(name, False, problems=[looked]) for name in names]
-    return looked
+def _probes_or_failures(names: Sequence[str], outcome: list[PluginProbe] | str) -> list[PluginProbe]:
+    if isinstance(outcome, str):
+        return [PluginProbe(name, False, problems=[outcome]) for name in names]
+    return outcome
 
 
-def _together(
+def _probe_in_child(
     home: Home, names: Sequence[str], workspace: Path | None, limit_s: float
 ) -> list[PluginProbe] | str:
     """Return the outcomes, or the reason why there are none."""
@@ -139,8 +143,8 @@ async def _exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
         if candidate.plugin == plugin
     ):
         try:
-            with blamed(plugin, hook.name):
-                await within(_LIMIT_S, call(hook.function, **fitting(hook.function, FACTS)))
+            with attribute_errors(plugin, hook.name):
+                await within(_LIMIT_S, call(hook.function, **accepted_keywords(hook.function, FACTS)))
         except PluginError as error:
             wrong.append(f"its hook {hook.name} fails when it is called: {error.message}")
     for command in loaded.commands:
@@ -148,7 +152,7 @@ async def _exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
             wrong.append(f"its command /{command.name} can't be called with a text")
     problems: list[Problem] = []
     chosen = [candidate for candidate in loaded.memory_providers.values() if candidate.plugin == plugin]
-    await _live(Memories(chosen, problems))
+    await _run_memory_life(Memories(chosen, problems))
     return [*wrong, *(problem.reason for problem in problems)]
 
 
@@ -157,14 +161,14 @@ def hooks_of(loaded: LoadedPlugins) -> list[str]:
     return sorted({name for state in loaded.plugins for name in state.has.get("hooks", ())})
 
 
-async def _live(memories: Memories) -> None:
+async def _run_memory_life(memories: Memories) -> None:
     steps: list[Callable[[], Awaitable[object]]] = [
         lambda: memories.enter("doctor", {"hermes_home": "", "platform": "cli", "agent_context": "flush"}),
         memories.prompt_block,
-        lambda: memories.turn_began(1, "Hello", model="model"),
+        lambda: memories.notify_turn_start(1, "Hello", model="model"),
         lambda: memories.prefetch("Hello", "doctor"),
         lambda: memories.before_compaction(ROWS),
-        lambda: memories.enter("doctor-2", {}, left="doctor"),
+        lambda: memories.enter("doctor-2", {}, previous_id="doctor"),
         memories.shutdown,
     ]
     for step in steps:

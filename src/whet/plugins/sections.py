@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from whet.contract.errors import PluginError
-from whet.plugins.calls import blamed, call, within
+from whet.plugins.calls import attribute_errors, call, within
 from whet.plugins.parts import Problem, PromptSection
 
 MOST_CHARS = 4_000
@@ -26,7 +26,7 @@ def is_id(text: object) -> bool:
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
-async def rendered(
+async def render_sections(
     sections: Sequence[PromptSection], facts: Mapping[str, str], note: Callable[[Problem], None]
 ) -> str:
     """Return the sections of a new session, by name, each under a heading that names its plugin. `note`
@@ -34,7 +34,7 @@ async def rendered(
     texts: list[str] = []
     for section in sorted(sections, key=lambda one: one.id):
         try:
-            text = await _text_of(section, facts)
+            text = await _section_text(section, facts)
         except PluginError as error:
             note(Problem(section.plugin, f"its prompt section {section.id} is left out: {error.message}"))
             continue
@@ -47,8 +47,8 @@ async def rendered(
     return "\n\n".join(texts)
 
 
-async def _text_of(section: PromptSection, facts: Mapping[str, str]) -> str:
-    with blamed(section.plugin, f"section {section.id}"):
+async def _section_text(section: PromptSection, facts: Mapping[str, str]) -> str:
+    with attribute_errors(section.plugin, f"section {section.id}"):
         text = section.content
         if callable(text):
             text = await within(_LIMIT_S, call(text, MappingProxyType(dict(facts))))

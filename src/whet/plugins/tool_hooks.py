@@ -21,7 +21,7 @@ from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Event, No
 from whet.contract.protocols import Decision, Gate, GateCall
 from whet.contract.tools import Handler, Tool, ToolContext, ToolOutput
 from whet.plugins.hooks import Hooks
-from whet.plugins.middleware import surrounded
+from whet.plugins.middleware import add_middleware
 
 TakeNews = Callable[[], list[str]]
 
@@ -42,7 +42,7 @@ class HookedGate:
         """Decide as the Gate contract says. Changed arguments replace those in `call.arguments` in place,
         because that dict is what runs."""
         if self._missing:
-            return _denied(call, f"Nothing was run: {self._missing}.", emit)
+            return _deny(call, f"Nothing was run: {self._missing}.", emit)
         if self._hooks.has("pre_tool_call", "tool_request"):
             facts = _facts(call)
             verdict = await self._hooks.before_tool(call.tool.name, call.arguments, **facts)
@@ -50,8 +50,8 @@ class HookedGate:
                 emit(Notice(line))
             if verdict.blocked:
                 why = f"Nothing was run: {verdict.blocked}."
-                await self._tell_blocked(call, facts, verdict.blocked)
-                return _denied(call, why, emit)
+                await self._notify_block(call, facts, verdict.blocked)
+                return _deny(call, why, emit)
             if verdict.arguments is not call.arguments:
                 changed = dict(verdict.arguments)
                 call.arguments.clear()
@@ -70,7 +70,7 @@ class HookedGate:
         """Pass the result on to the gate."""
         await self._gate.report(call, output, emit)
 
-    async def _tell_blocked(self, call: GateCall, facts: dict[str, str], reason: str) -> None:
+    async def _notify_block(self, call: GateCall, facts: dict[str, str], reason: str) -> None:
         await self._hooks.tell(
             "post_tool_call",
             tool_name=call.tool.name,
@@ -129,7 +129,7 @@ class _ApprovalWatch:
         self._telling = asyncio.ensure_future(tell())
 
 
-def _denied(call: GateCall, reason: str, emit: Emit) -> Decision:
+def _deny(call: GateCall, reason: str, emit: Emit) -> Decision:
     emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
     return Decision("deny", "rule", reason)
 
@@ -143,16 +143,16 @@ def _facts(call: GateCall) -> dict[str, str]:
     }
 
 
-def hooked_tools(tools: Iterable[Tool], hooks: Hooks) -> list[Tool]:
+def add_hooks(tools: Iterable[Tool], hooks: Hooks) -> list[Tool]:
     """Return the tools with hooks around and after each call, or unchanged if no plugin has such hooks."""
     if hooks.has("tool_execution"):
-        tools = [surrounded(tool, hooks) for tool in tools]
+        tools = [add_middleware(tool, hooks) for tool in tools]
     if not hooks.has("post_tool_call", "transform_tool_result", "transform_terminal_output"):
         return list(tools)
-    return [msgspec.structs.replace(tool, run=_telling(tool, hooks)) for tool in tools]
+    return [msgspec.structs.replace(tool, run=_with_result_hooks(tool, hooks)) for tool in tools]
 
 
-def scoped(tool: Tool, scope: Callable[[], AbstractContextManager[object]]) -> Tool:
+def run_in_scope(tool: Tool, scope: Callable[[], AbstractContextManager[object]]) -> Tool:
     """Return the tool with each run inside `scope`."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
@@ -162,7 +162,7 @@ def scoped(tool: Tool, scope: Callable[[], AbstractContextManager[object]]) -> T
     return msgspec.structs.replace(tool, run=run)
 
 
-def _telling(tool: Tool, hooks: Hooks) -> Handler:
+def _with_result_hooks(tool: Tool, hooks: Hooks) -> Handler:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         facts: dict[str, Any] = {
             "tool_name": tool.name,
@@ -176,11 +176,11 @@ def _telling(tool: Tool, hooks: Hooks) -> Handler:
         try:
             output = await tool.run(context, arguments)
         except ToolError as error:
-            failed = _ending(began_s, "error", type(error).__name__, error.message)
+            failed = _end_facts(began_s, "error", type(error).__name__, error.message)
             await hooks.tell("post_tool_call", **facts, **failed, result=error.message)
             raise
         status = "error" if output.is_error else "ok"
-        facts |= _ending(began_s, status, output.error_kind, output.text if output.is_error else "")
+        facts |= _end_facts(began_s, status, output.error_kind, output.text if output.is_error else "")
         text = output.text
         if "command" in tool.tags:
             shell = {"command": str(arguments.get("command", "")), "task_id": context.session_id}
@@ -195,7 +195,7 @@ def _telling(tool: Tool, hooks: Hooks) -> Handler:
     return run
 
 
-def _ending(began_s: float, status: str, kind: str, message: str) -> dict[str, Any]:
+def _end_facts(began_s: float, status: str, kind: str, message: str) -> dict[str, Any]:
     return {
         "status": status,
         "duration_ms": round((time.monotonic() - began_s) * 1000),

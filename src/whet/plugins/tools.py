@@ -14,7 +14,7 @@ from typing import Any, TypedDict, Unpack, get_args
 
 from whet.contract.errors import BadInput, PluginError
 from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec, is_json_type
-from whet.plugins.calls import blamed, call, fields_of, fitting
+from whet.plugins.calls import accepted_keywords, attribute_errors, call, fields_of
 
 _OWN_TAGS = frozenset({"untrusted", "destructive"})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -57,26 +57,28 @@ def make_tool(
     parameters' JSON schema.
     """
     if not _NAME.fullmatch(name):
-        raise _refused(plugin, f"the tool name {name[:80]!r} is not usable (letters, digits, _ and -)")
+        raise _registration_error(
+            plugin, f"the tool name {name[:80]!r} is not usable (letters, digits, _ and -)"
+        )
     if not callable(handler):
-        raise _refused(plugin, f"the handler of {name} can't be called")
+        raise _registration_error(plugin, f"the handler of {name} can't be called")
     unknown = set(options) - set(PluginToolOptions.__annotations__)
     if unknown:
-        raise _refused(plugin, f"register_tool does not know {', '.join(sorted(unknown))}")
-    spec = _spec(plugin, name, schema, options.get("description", ""))
+        raise _registration_error(plugin, f"register_tool does not know {', '.join(sorted(unknown))}")
+    spec = _make_spec(plugin, name, schema, options.get("description", ""))
     effects = frozenset(options.get("effects", ("execute",)))
     if strange := effects - set(get_args(Effect)):
-        raise _refused(plugin, f"{name} has the unknown effect {', '.join(sorted(strange))}")
+        raise _registration_error(plugin, f"{name} has the unknown effect {', '.join(sorted(strange))}")
     tags = frozenset(options.get("tags", ("untrusted",)))
     if claimed := tags - _OWN_TAGS:
-        raise _refused(
+        raise _registration_error(
             plugin, f"{name} claims {', '.join(sorted(claimed))}, which only Whet's own tools have"
         )
     return Tool(
         spec=spec,
         toolset=toolset or plugin,
         effects=effects or frozenset({"execute"}),
-        run=_runner(plugin, spec, handler),
+        run=_make_runner(plugin, spec, handler),
         parallel=options.get("parallel", False),
         repeatable=options.get("repeatable", False),
         timeout_s=options.get("timeout_s", 120.0),
@@ -85,13 +87,13 @@ def make_tool(
     )
 
 
-def _spec(plugin: str, name: str, schema: Mapping[str, Any], description: str) -> ToolSpec:
+def _make_spec(plugin: str, name: str, schema: Mapping[str, Any], description: str) -> ToolSpec:
     bare = fields_of(schema.get("function", schema))
     is_only_parameters = bare.get("type") == "object" and "parameters" not in bare
     parameter_schema = bare if is_only_parameters else bare.get("parameters") or {}
     parameters = fields_of(parameter_schema)
     if not bare or not isinstance(parameter_schema, dict) or not _is_json(parameters):
-        raise _refused(plugin, f"the schema of {name} is not a function schema")
+        raise _registration_error(plugin, f"the schema of {name} is not a function schema")
     summary = description or ("" if is_only_parameters else str(bare.get("description", "")))
     return ToolSpec(name, summary, {"type": "object", "properties": {}, **parameters})
 
@@ -104,7 +106,7 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def _runner(plugin: str, spec: ToolSpec, handler: Callable[..., object]) -> Handler:
+def _make_runner(plugin: str, spec: ToolSpec, handler: Callable[..., object]) -> Handler:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         check_arguments(spec, arguments)
         facts = {
@@ -115,8 +117,8 @@ def _runner(plugin: str, spec: ToolSpec, handler: Callable[..., object]) -> Hand
             "workspace": str(context.workspace),
         }
         try:
-            with blamed(plugin, f"the tool {spec.name}"):
-                return as_output(await call(handler, arguments, **fitting(handler, facts)))
+            with attribute_errors(plugin, f"the tool {spec.name}"):
+                return to_output(await call(handler, arguments, **accepted_keywords(handler, facts)))
         except PluginError as error:
             text = f"{spec.name} of the plugin {plugin} crashed: {error.message}"
             return ToolOutput(text, error_kind="crashed")
@@ -124,19 +126,19 @@ def _runner(plugin: str, spec: ToolSpec, handler: Callable[..., object]) -> Hand
     return run
 
 
-def as_output(value: object) -> ToolOutput:
+def to_output(value: object) -> ToolOutput:
     """Convert a handler's return value to a tool output. An object with an `error` counts as failed."""
     if isinstance(value, ToolOutput):
         return value
     if value is None:
         return ToolOutput("done")
     if isinstance(value, str):
-        return ToolOutput(value, error_kind="failed" if _says_error(value) else "")
+        return ToolOutput(value, error_kind="failed" if _has_error(value) else "")
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return ToolOutput(text, error_kind="failed" if _says_error(text) else "")
+    return ToolOutput(text, error_kind="failed" if _has_error(text) else "")
 
 
-def _says_error(text: str) -> bool:
+def _has_error(text: str) -> bool:
     if '"error"' not in text[:200] or not text.lstrip().startswith("{"):
         return False
     try:
@@ -159,5 +161,5 @@ def check_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
             raise BadInput(f"{spec.name}: {name!r} must be of type {kind}", hint="nothing was run")
 
 
-def _refused(plugin: str, reason: str) -> PluginError:
+def _registration_error(plugin: str, reason: str) -> PluginError:
     return PluginError(reason, plugin=plugin, hook="register_tool")

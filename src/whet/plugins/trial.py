@@ -37,7 +37,7 @@ _MOST_CHARS = 160
 _MOST_DEEP = 5
 
 
-def tried_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
+def try_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
     """Run each tool of a plugin. Returns the outcome by tool name: "" if it answered, otherwise a short
     reason.
 
@@ -84,16 +84,16 @@ def sample(schema: Mapping[str, Any], depth: int = 0) -> Any:
         if keyword in schema:
             return schema[keyword]
     for many in ("enum", "examples"):
-        if values := _listed(schema, many):
+        if values := _list_at(schema, many):
             return values[0]
     for either in ("anyOf", "oneOf", "allOf"):
-        if values := _listed(schema, either):
+        if values := _list_at(schema, either):
             return sample(fields_of(values[0]), depth + 1)
-    return _plain(schema, depth)
+    return _sample_of_type(schema, depth)
 
 
-def _plain(schema: Mapping[str, Any], depth: int) -> Any:
-    kinds = _listed(schema, "type")
+def _sample_of_type(schema: Mapping[str, Any], depth: int) -> Any:
+    kinds = _list_at(schema, "type")
     match str(kinds[0] if kinds else schema.get("type")):
         case "integer" | "number":
             return schema.get("minimum", 1)
@@ -105,7 +105,7 @@ def _plain(schema: Mapping[str, Any], depth: int) -> Any:
             properties = fields_of(schema.get("properties"))
             return {
                 str(property_name): sample(fields_of(properties.get(property_name)), depth + 1)
-                for property_name in _listed(schema, "required")
+                for property_name in _list_at(schema, "required")
             }
         case "null":
             return None
@@ -113,7 +113,7 @@ def _plain(schema: Mapping[str, Any], depth: int) -> Any:
             return _PAGE
 
 
-def _listed(schema: Mapping[str, Any], name: str) -> list[Any]:
+def _list_at(schema: Mapping[str, Any], name: str) -> list[Any]:
     value: object = schema.get(name)
     return cast("list[Any]", value) if isinstance(value, list) else []
 
@@ -126,10 +126,10 @@ def arguments_for(spec: ToolSpec) -> dict[str, Any]:
 async def run_once(tool: Tool, workspace: Path) -> str:
     """Call a tool once. Returns "" if it answered, otherwise the reason."""
 
-    async def nobody(_question: str, _choices: Sequence[str]) -> None:
+    async def give_no_answer(_question: str, _choices: Sequence[str]) -> None:
         return None
 
-    context = ToolContext("doctor", "turn", "call", workspace, lambda _text: None, nobody)
+    context = ToolContext("doctor", "turn", "call", workspace, lambda _text: None, give_no_answer)
     try:
         output = await within(_TOOL_LIMIT_S, tool.run(context, arguments_for(tool.spec)))
     except BadInput as error:

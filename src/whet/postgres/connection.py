@@ -16,12 +16,12 @@ import psycopg
 from psycopg import errors, pq
 from psycopg.adapt import Buffer, Dumper, Loader
 
-from whet.postgres.statements import translated
+from whet.postgres.statements import translate
 
 # Private-use characters: a NUL is encoded as the first and the third. A text that itself contains this pair
 # gets the second between them, and one more if some are already there.
 _NUL = "\uf7f0\uf7f1"
-_AS_NUL = re.compile("\uf7f0(\uf7f2*)\uf7f1")
+_ENCODED_NUL = re.compile("\uf7f0(\uf7f2*)\uf7f1")
 _KEYS = """
 SELECT a.attname, coalesce(a.attnum = ANY (i.indkey), false) FROM pg_attribute a
 LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
@@ -29,44 +29,44 @@ WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY
 """
 
 
-class _Whole(Dumper):
+class _IntegerDumper(Dumper):
     oid = psycopg.adapters.types["int8"].oid
 
     def dump(self, obj: int) -> bytes:
         return b"%d" % obj
 
 
-class _Words(Dumper):
+class _TextDumper(Dumper):
     def dump(self, obj: str) -> bytes:
-        return _words(obj)
+        return _encode_text(obj)
 
 
-def _words(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     if "\uf7f0" in text:
-        text = _AS_NUL.sub("\uf7f0\uf7f2\\1\uf7f1", text)
+        text = _ENCODED_NUL.sub("\uf7f0\uf7f2\\1\uf7f1", text)
     return text.replace("\0", _NUL).encode() if "\0" in text else text.encode()
 
 
-def dumped(value: str | int | float | bytes | None) -> bytes | None:
+def encode_value(value: str | int | float | bytes | None) -> bytes | None:
     """Encode a value for sending: as text, except for bytes."""
     if isinstance(value, str):
-        return _words(value)
+        return _encode_text(value)
     if isinstance(value, int):
         return b"%d" % value
     return repr(value).encode() if isinstance(value, float) else value
 
 
-class _Read(Loader):
+class _TextLoader(Loader):
     def load(self, data: Buffer) -> str:
         text = bytes(data).decode()
-        return _AS_NUL.sub(_meant, text) if "\uf7f0" in text else text
+        return _ENCODED_NUL.sub(_decode_pair, text) if "\uf7f0" in text else text
 
 
-def _meant(found: re.Match[str]) -> str:
-    return f"\uf7f0{found[1][1:]}\uf7f1" if found[1] else "\0"
+def _decode_pair(match: re.Match[str]) -> str:
+    return f"\uf7f0{match[1][1:]}\uf7f1" if match[1] else "\0"
 
 
-class _Number(Loader):
+class _NumericLoader(Loader):
     def load(self, data: Buffer) -> int | float:
         text = bytes(data)
         return float(text) if b"." in text or b"N" in text else int(text)
@@ -85,20 +85,20 @@ def connect(url: str, *, timeout_s: float, options: str = "") -> psycopg.Connect
         keepalives_count=3,
         tcp_user_timeout=15_000,
     )
-    raw.adapters.register_dumper(int, _Whole)
-    raw.adapters.register_dumper(bool, _Whole)
-    raw.adapters.register_dumper(str, _Words)
-    raw.adapters.register_loader("text", _Read)
-    raw.adapters.register_loader("numeric", _Number)
+    raw.adapters.register_dumper(int, _IntegerDumper)
+    raw.adapters.register_dumper(bool, _IntegerDumper)
+    raw.adapters.register_dumper(str, _TextDumper)
+    raw.adapters.register_loader("text", _TextLoader)
+    raw.adapters.register_loader("numeric", _NumericLoader)
     return raw
 
 
 class PostgresConnection:
     """A connection as a work receives it. Each statement's text is translated once."""
 
-    def __init__(self, raw: psycopg.Connection, texts: dict[str, bytes]) -> None:
+    def __init__(self, raw: psycopg.Connection, translations: dict[str, bytes]) -> None:
         self.raw = raw
-        self._texts = texts
+        self._texts = translations
         self._changed = 0
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
@@ -139,7 +139,7 @@ class PostgresConnection:
         """Return the statement in PostgreSQL's dialect."""
         text = self._texts.get(sql)
         if text is None:
-            text = self._texts[sql] = translated(sql, self._keys).encode()
+            text = self._texts[sql] = translate(sql, self._keys).encode()
         return text
 
     def _keys(self, table: str) -> tuple[list[str], list[str]]:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from whet.contract.errors import ConfigError
 
 _PASSWORD = re.compile(r"(://[^:]*):(.*)@", re.DOTALL)
-_UNWRITTEN = re.compile(r"[@/?#\s]")
+_UNESCAPED = re.compile(r"[@/?#\s]")
 
 
-def shown(url: str) -> str:
+def hide_password(url: str) -> str:
     """Return the address without its password, whatever characters that contains."""
     return _PASSWORD.sub(r"\1@", url).partition("?")[0]
 
@@ -26,7 +26,7 @@ def is_ambiguous(url: str) -> bool:
     """Return whether the driver would mistake a part of the password for another part of the address, and
     show it."""
     match = _PASSWORD.search(url)
-    return match is not None and _UNWRITTEN.search(match[2]) is not None
+    return match is not None and _UNESCAPED.search(match[2]) is not None
 
 
 @contextmanager

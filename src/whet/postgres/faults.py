@@ -8,11 +8,11 @@ import psycopg
 from psycopg import errors
 
 from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritable
-from whet.postgres.driver import has_password, is_ambiguous, shown
+from whet.postgres.driver import has_password, hide_password, is_ambiguous
 
-FENCED = "WF001"
+FENCE_LOST = "WF001"
 # If connecting fails, the server's message is the only information.
-_HOW_TO_WRITE = (
+_ADDRESS_HINT = (
     "write postgresql://user@host/database, and in a name or password %40 for @, %2F for /, %20 for a space"
 )
 _POOLER = re.compile(r"unsupported startup parameter")
@@ -41,16 +41,16 @@ def may_run_again(error: BaseException) -> bool:
     return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
 
 
-def as_store_error(error: psycopg.Error, url: str) -> StoreError:
+def translate_error(error: psycopg.Error, url: str) -> StoreError:
     """Return the StoreError for `error`."""
-    where = shown(url)
-    if error.sqlstate == FENCED:
-        return fenced()
+    where = hide_password(url)
+    if error.sqlstate == FENCE_LOST:
+        return fence_error()
     if _POOLER.search(str(error)):
-        return pooled(url)
+        return pooler_error(url)
     if not error.sqlstate and (is_ambiguous(url) or isinstance(error, psycopg.ProgrammingError)):
         why = "" if has_password(url) else f": {_first_line(error)}"
-        return StoreError(f"{where} is no address that can be read{why}", hint=_HOW_TO_WRITE)
+        return StoreError(f"{where} is no address that can be read{why}", hint=_ADDRESS_HINT)
     store_error = _by_class(error, where)
     if store_error is not None:
         return store_error
@@ -64,17 +64,17 @@ def as_store_error(error: psycopg.Error, url: str) -> StoreError:
     )
 
 
-def fenced() -> StoreBusy:
+def fence_error() -> StoreBusy:
     """Return the error for a worker that has lost its session."""
     return StoreBusy(
         "another worker has taken over this session", hint="open the session again to see what it did"
     )
 
 
-def pooled(url: str) -> StoreError:
+def pooler_error(url: str) -> StoreError:
     """Return the error for an address of a connection pooler."""
     return StoreError(
-        f"{shown(url)} is a connection pooler, which does not pass on a connection's settings",
+        f"{hide_password(url)} is a connection pooler, which does not pass on a connection's settings",
         hint="name the server itself in store.url: Whet keeps its own few connections",
     )
 

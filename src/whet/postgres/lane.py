@@ -23,15 +23,15 @@ import psycopg
 from whet.contract.errors import StoreBusy, StoreError
 from whet.postgres.commits import COMMIT, CommitNumbers, forget_old_lanes
 from whet.postgres.connection import PostgresConnection
-from whet.postgres.faults import as_store_error, is_away, is_lost, may_run_again
+from whet.postgres.faults import is_away, is_lost, may_run_again, translate_error
 from whet.postgres.rows import RowSender
 from whet.sqlite.lane import GroupLane, Outcome, RowStatement, Work
 
 WRITE_LOCK = 0x57524954
 _LOCK = f"SELECT pg_advisory_xact_lock({WRITE_LOCK})".encode()
-_RUNS_MAX = 8
+_MAX_RUNS = 8
 _PAUSE_S = 0.2
-_TOLD_AT = 3
+_LOG_AT_RUN = 3
 _logger = logging.getLogger("whet.team")
 
 
@@ -87,13 +87,13 @@ class TeamLane(GroupLane):
     def _commit(self, works: Sequence[Work]) -> list[Outcome]:
         """Commit all works in one transaction or, after a failure, each in its own."""
         try:
-            return self._durably(works)
+            return self._commit_durably(works)
         except BaseException as error:  # noqa: BLE001  the one who waits for the result is told
             if len(works) == 1:
                 return [(None, self._known(error))]
         return [outcome for work in works for outcome in self._commit((work,))]
 
-    def _durably(self, works: Sequence[Work]) -> list[Outcome]:
+    def _commit_durably(self, works: Sequence[Work]) -> list[Outcome]:
         """Commit works, retrying for the lane's patience if the connection is lost or others' works meet."""
         until_s = time.monotonic() + self._patience_s
         runs = 0
@@ -106,13 +106,13 @@ class TeamLane(GroupLane):
                 if is_away(error):
                     if is_lost(error):
                         self._drop()
-                        if attempt.may_be_committed and self._was_committed(attempt, until_s):
+                        if attempt.may_be_committed and self._check_commit(attempt, until_s):
                             return attempt.outcomes
                     if time.monotonic() > until_s:
                         raise
                     self._tell(error, runs)
                     time.sleep(_PAUSE_S)
-                elif not may_run_again(error) or runs >= _RUNS_MAX:
+                elif not may_run_again(error) or runs >= _MAX_RUNS:
                     raise
 
     def _try(self, works: Sequence[Work], attempt: _Attempt) -> list[Outcome]:
@@ -177,7 +177,7 @@ class TeamLane(GroupLane):
                 hint=conflicting.hint if conflicting else "",
             ) from error
 
-    def _was_committed(self, attempt: _Attempt, until_s: float) -> bool:
+    def _check_commit(self, attempt: _Attempt, until_s: float) -> bool:
         """Return on a new connection whether an attempt was committed whose answer was lost. Raises
         psycopg.Error if the database can't say so before `until_s`."""
         while True:
@@ -192,9 +192,9 @@ class TeamLane(GroupLane):
 
     def _tell(self, error: psycopg.Error, runs: int) -> None:
         """Log the reason for the wait, unless it was over quickly."""
-        if runs == _TOLD_AT:
+        if runs == _LOG_AT_RUN:
             _logger.warning(
-                "waiting up to %.0f s: %s", self._patience_s, as_store_error(error, self._url).message
+                "waiting up to %.0f s: %s", self._patience_s, translate_error(error, self._url).message
             )
 
     def _drop(self) -> None:
@@ -208,7 +208,7 @@ class TeamLane(GroupLane):
                 f"the team's database refused a row: {error}", hint="run `whet team status`"
             )
         elif isinstance(error, psycopg.Error):
-            store_error = as_store_error(error, self._url)
+            store_error = translate_error(error, self._url)
         else:
             return error
         store_error.__cause__ = error

@@ -12,7 +12,7 @@ import psycopg
 
 from whet.contract.errors import StoreError
 from whet.postgres.connection import PostgresConnection, connect
-from whet.postgres.faults import as_store_error, is_lost, pooled
+from whet.postgres.faults import is_lost, pooler_error, translate_error
 
 T = TypeVar("T")
 _IDLE_S = 5
@@ -51,7 +51,7 @@ class ConnectionPool:
         except (psycopg.Error, StoreError) as error:
             if connection is not None:
                 connection.raw.close()
-            raise (as_store_error(error, self.url) if isinstance(error, psycopg.Error) else error) from error
+            raise (translate_error(error, self.url) if isinstance(error, psycopg.Error) else error) from error
         self._give_back(connection)
 
     def read_now(self, work: Callable[[PostgresConnection], T]) -> T:
@@ -59,11 +59,11 @@ class ConnectionPool:
         until_s, was_tried = time.monotonic() + self._patience_s, False
         while True:
             try:
-                return self._with_one(lambda reader: _read_with(reader, work))
+                return self._use_connection(lambda reader: _read_with(reader, work))
             except psycopg.Error as error:
                 is_over = was_tried and time.monotonic() > until_s
                 if is_over or not is_lost(error):
-                    raise as_store_error(error, self.url) from error
+                    raise translate_error(error, self.url) from error
             if was_tried:  # otherwise it was an idle connection that was lost, and a new one may work
                 time.sleep(_PAUSE_S)
             was_tried = True
@@ -71,11 +71,11 @@ class ConnectionPool:
     def run(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run one statement in a transaction of its own. Raises StoreError."""
         try:
-            return self._with_one(work)
+            return self._use_connection(work)
         except psycopg.Error as error:
-            raise as_store_error(error, self.url) from error
+            raise translate_error(error, self.url) from error
 
-    def _with_one(self, work: Callable[[PostgresConnection], T]) -> T:
+    def _use_connection(self, work: Callable[[PostgresConnection], T]) -> T:
         """Do work with a connection, which is closed if the work fails. Raises psycopg.Error."""
         connection = self._take()
         try:
@@ -115,7 +115,7 @@ def _refuse_pooler(raw: psycopg.Connection, url: str) -> None:
     and a stopped process would hold its locks for ever."""
     row = raw.execute("SELECT current_setting('idle_in_transaction_session_timeout')").fetchone()
     if row is None or row[0] != f"{_IDLE_S}s":
-        raise pooled(url)
+        raise pooler_error(url)
 
 
 def _read_with(reader: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import errors, pq
 
-from whet.postgres.connection import PostgresConnection, dumped
+from whet.postgres.connection import PostgresConnection, encode_value
 
 _INT8, _FLOAT8, _BYTEA = (psycopg.adapters.types[name].oid for name in ("int8", "float8", "bytea"))
 _TYPES: dict[type[Any], int] = {int: _INT8, bool: _INT8, float: _FLOAT8, bytes: _BYTEA}
@@ -51,7 +51,7 @@ class RowSender:
                     name = self._names[sql, types] = b"whet%d" % next(self._numbers)
                     pgconn.send_prepare(name, texts[sql], types)
                 formats = [pq.Format.BINARY if type_oid == _BYTEA else pq.Format.TEXT for type_oid in types]
-                pgconn.send_query_prepared(name, [dumped(type_oid) for type_oid in values], formats)
+                pgconn.send_query_prepared(name, [encode_value(type_oid) for type_oid in values], formats)
             pgconn.pipeline_sync()
             error = self._answer()
         except BaseException:

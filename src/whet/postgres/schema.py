@@ -14,10 +14,10 @@ from psycopg import errors
 
 from whet.contract.errors import SchemaTooNew, StoreError
 from whet.postgres import commits
-from whet.postgres.statements import translated
+from whet.postgres.statements import translate
 
 SCHEMA_LOCK = 0x57484554
-_OLDEST = 150_000
+_MIN_VERSION = 150_000
 _CREATE = "createdb --template template0 --locale C.UTF-8 --encoding UTF8 whet"
 _COMMENT = re.compile(r"--[^\n]*")
 _SKIPPED = re.compile(
@@ -41,7 +41,7 @@ _TYPES = (
 )
 
 # Functions that SQLite has, under its names, and a case-insensitive collation.
-_WORDS = r"""
+_FUNCTIONS = r"""
 CREATE COLLATION IF NOT EXISTS nocase
   (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 
@@ -222,24 +222,24 @@ TEAM_STEPS: dict[str, str] = {
 }
 
 
-def in_postgres(step: str) -> str:
+def translate_step(step: str) -> str:
     """Return a step of SQLite's schema for PostgreSQL, without the parts for SQLite's search index."""
     plain = _TRIGGER.sub("", _COMMENT.sub("", step))
     statements = [
         statement for statement in plain.split(";") if statement.strip() and not _SKIPPED.match(statement)
     ]
-    return ";\n".join(_typed(translated(statement, lambda _: ([], []))) for statement in statements)
+    return ";\n".join(_convert_types(translate(statement, lambda _: ([], []))) for statement in statements)
 
 
-def _typed(statement: str) -> str:
+def _convert_types(statement: str) -> str:
     for pattern, instead in _TYPES:
         statement = pattern.sub(instead, statement)
     return re.sub(r"\bWHERE dirty$", "WHERE dirty <> 0", statement.strip())
 
 
-def steps(common: Mapping[str, str]) -> dict[str, str]:
+def all_steps(common: Mapping[str, str]) -> dict[str, str]:
     """Return all steps by name, in order. `common` are SQLite's."""
-    return {name: in_postgres(step) for name, step in common.items()} | TEAM_STEPS
+    return {name: translate_step(step) for name, step in common.items()} | TEAM_STEPS
 
 
 def init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]:
@@ -252,18 +252,18 @@ def init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]
     try:
         return _init(connection, common)
     except errors.DuplicateTable as error:
-        raise _foreign(str(error)) from error
+        raise _foreign_table_error(str(error)) from error
 
 
 def _init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]:
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock($1)", (SCHEMA_LOCK,))
-        connection.execute(_WORDS.encode())
+        connection.execute(_FUNCTIONS.encode())
         connection.execute(
             "CREATE TABLE IF NOT EXISTS migrations"
             ' (name TEXT COLLATE "C" PRIMARY KEY, applied TIMESTAMPTZ NOT NULL DEFAULT now())'
         )
-        expected, present = steps(common), applied(connection)
+        expected, present = all_steps(common), list_applied_steps(connection)
         _refuse_newer(set(present) - set(expected))
         missing = [name for name in expected if name not in present]
         for name in missing:
@@ -272,7 +272,7 @@ def _init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str
     return missing
 
 
-def applied(connection: psycopg.Connection) -> list[str]:
+def list_applied_steps(connection: psycopg.Connection) -> list[str]:
     """Return the names of the steps that the database has, or an empty list if it has no tables of Whet."""
     there = connection.execute("SELECT to_regclass('migrations')").fetchone()
     if there is None or there[0] is None:
@@ -280,18 +280,18 @@ def applied(connection: psycopg.Connection) -> list[str]:
     try:
         return [row[0] for row in connection.execute("SELECT name, applied FROM migrations").fetchall()]
     except errors.UndefinedColumn as error:
-        raise _foreign('relation "migrations"') from error
+        raise _foreign_table_error('relation "migrations"') from error
 
 
 def refuse_old(version: int) -> None:
     """Raise StoreError if a server is too old. `version` is in the server's own format."""
-    if version < _OLDEST:
+    if version < _MIN_VERSION:
         hint = "upgrade the server, or name another one"
         raise StoreError(f"the server is PostgreSQL {version // 10_000}; Whet needs 15 or newer", hint=hint)
 
 
-def _foreign(said: str) -> StoreError:
-    match = re.search('"[^"]+"', said)
+def _foreign_table_error(message: str) -> StoreError:
+    match = re.search('"[^"]+"', message)
     table = match[0].strip('"') if match is not None else "some"
     return StoreError(
         f"the database has tables of another program's ({table})", hint=f"give Whet one of its own: {_CREATE}"
@@ -301,7 +301,7 @@ def _foreign(said: str) -> StoreError:
 def check(connection: psycopg.Connection, common: Mapping[str, str]) -> None:
     """Raise StoreError if the database is not set up or lacks steps, SchemaTooNew if it has more."""
     refuse_old(connection.info.server_version)
-    expected, present = {*common, *TEAM_STEPS}, set(applied(connection))
+    expected, present = {*common, *TEAM_STEPS}, set(list_applied_steps(connection))
     if not present:
         raise StoreError("the team's database has no tables of Whet's", hint="set it up: whet team init URL")
     missing = len(expected - present)

@@ -35,13 +35,13 @@ Keys = Callable[[str], tuple[list[str], list[str]]]
 """Returns the columns of a table, and those of its primary key."""
 
 
-def translated(sql: str, keys: Keys) -> str:
+def translate(sql: str, keys: Keys) -> str:
     """Return the statement for PostgreSQL, with its placeholders as $1, $2, ..."""
-    sql = _upserted(sql, keys) if " OR " in sql else sql
+    sql = _convert_upsert(sql, keys) if " OR " in sql else sql
     pieces: list[str] = []
     count, position = 0, 0
     for part in _PART.finditer(sql):
-        pieces.append(_reworded(sql[position : part.start()]))
+        pieces.append(_replace_words(sql[position : part.start()]))
         position = part.end()
         literal, mark, _comment = part.groups()
         if literal:
@@ -50,17 +50,17 @@ def translated(sql: str, keys: Keys) -> str:
             count = int(mark[1:]) if len(mark) > 1 else count + 1
             is_limit = _LIMIT.search(pieces[-1]) is not None
             pieces.append(f"nullif(${count}, -1)" if is_limit else f"${count}")
-    pieces.append(_reworded(sql[position:]))
+    pieces.append(_replace_words(sql[position:]))
     return "".join(pieces)
 
 
-def _reworded(text: str) -> str:
+def _replace_words(text: str) -> str:
     for pattern, instead in _WORDS:
         text = pattern.sub(instead, text)
     return text
 
 
-def _upserted(sql: str, keys: Keys) -> str:
+def _convert_upsert(sql: str, keys: Keys) -> str:
     match = _INSERT_OR.match(sql)
     if match is None:
         return sql

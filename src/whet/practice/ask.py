@@ -42,7 +42,7 @@ class PracticeCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""
 
 
-class HeardMessage(msgspec.Struct, frozen=True):
+class RequestMessage(msgspec.Struct, frozen=True):
     """One message of the request. A tool result has the id of its call."""
 
     role: Literal["user", "assistant", "tool"]
@@ -83,7 +83,7 @@ class DoneCall(msgspec.Struct, frozen=True):
         return self.said(*_REFUSALS)
 
     @property
-    def interrupted(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether it is unknown if the call took effect."""
         return self.said("interrupted", "outcome unknown")
 
@@ -95,7 +95,7 @@ class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
     model: str
     system: str
     offers: dict[str, Offer]
-    heard: tuple[HeardMessage, ...]
+    heard: tuple[RequestMessage, ...]
     thinking: bool = False
 
     @cached_property
@@ -109,7 +109,7 @@ class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
             open_calls.update((call.id, call) for call in message.calls)
             call = open_calls.get(message.call_id) if message.role == "tool" else None
             if call is not None:
-                yield DoneCall(call.name, arguments_of(call), message.text, at)
+                yield DoneCall(call.name, parse_arguments(call), message.text, at)
 
     @property
     def last_user(self) -> str:
@@ -123,7 +123,7 @@ class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
         )
 
 
-def arguments_of(call: PracticeCall) -> Json:
+def parse_arguments(call: PracticeCall) -> Json:
     """Parse a call's arguments, or return an empty dict if they are not a JSON object."""
     try:
         return from_json(call.arguments, dict[str, Any])

@@ -37,7 +37,7 @@ _NOTE = re.compile(r"^\[[^\n]*\]$|<(\w[\w-]*)>.*?</\1>", re.M | re.S)
 _TASKS = (
     (orders_task.MATCH, orders_task.proceed),
     (cleanup_task.MATCH, cleanup_task.proceed),
-    (chapters_task.MATCH, chapters_task.proceed),
+    (chapters_task.MATCH, chapters_task.choose_reply),
     (depot.MATCH, depot.proceed),
     (shop.MATCH, shop.proceed),
     (hostile.MATCH, hostile.proceed),
@@ -52,60 +52,60 @@ def is_offered(model: str) -> bool:
     return model in MODELS or _STEPS.fullmatch(model) is not None
 
 
-def answer(ask: PracticeRequest) -> ScriptedReply:
+def answer(request: PracticeRequest) -> ScriptedReply:
     """Answer a request from its content alone."""
-    steps = _STEPS.fullmatch(ask.model)
+    steps = _STEPS.fullmatch(request.model)
     if steps:
-        return take_step(ask, int(steps[1]))
-    if ask.model == "practice-echo":
-        return ScriptedReply(ask.last_user)
-    reply = _with_ids(_proceed(ask), ask)
-    if ask.thinking and not reply.reasoning:
+        return take_step(request, int(steps[1]))
+    if request.model == "practice-echo":
+        return ScriptedReply(request.last_user)
+    reply = _with_ids(_choose_reply(request), request)
+    if request.thinking and not reply.reasoning:
         reply = msgspec.structs.replace(reply, reasoning="(A scripted stand-in does not think.)")
     return reply
 
 
-def _proceed(ask: PracticeRequest) -> ScriptedReply:
+def _choose_reply(request: PracticeRequest) -> ScriptedReply:
     """Choose the reply to the newest request that is recognised.
 
     A message that only says "go on", or that arrived between two steps, leaves the earlier request in
     force.
     """
-    if review.is_review(ask):
-        return review.proceed(ask)
-    for index in range(len(ask.heard) - 1, -1, -1):
-        message = ask.heard[index]
+    if review.is_review(request):
+        return review.proceed(request)
+    for index in range(len(request.heard) - 1, -1, -1):
+        message = request.heard[index]
         if message.role != "user":
             continue
-        text = own_words(message.text)
+        text = strip_notes(message.text)
         for pattern, choose_task_reply in _TASKS:
             if pattern.search(text):
-                return choose_task_reply(ask, index)
+                return choose_task_reply(request, index)
         if plain.matches(text):
-            return plain.proceed(ask, index, text)
-        in_turn = index > 0 and ask.heard[index - 1].role == "tool"
+            return plain.proceed(request, index, text)
+        in_turn = index > 0 and request.heard[index - 1].role == "tool"
         if not in_turn and not _GO_ON.match(text):
             return ScriptedReply(_small_talk(text))
-    return ScriptedReply(plain.WHAT_I_AM)
+    return ScriptedReply(plain.INTRODUCTION)
 
 
-def own_words(text: str) -> str:
+def strip_notes(text: str) -> str:
     """Return a user message without the notes that an agent adds: [bracketed lines] and <tagged> blocks."""
     return _NOTE.sub("", text).strip()
 
 
 def _small_talk(text: str) -> str:
     if _GREETING.match(text):
-        return f"Hello. {plain.WHAT_I_AM}"
+        return f"Hello. {plain.INTRODUCTION}"
     if re.search(r"what can you do|who are you|what are you|\bhelp\b", text, re.I):
-        return plain.WHAT_I_AM
-    return f"I don't recognise that request. {plain.WHAT_I_AM}"
+        return plain.INTRODUCTION
+    return f"I don't recognise that request. {plain.INTRODUCTION}"
 
 
-def _with_ids(reply: ScriptedReply, ask: PracticeRequest) -> ScriptedReply:
+def _with_ids(reply: ScriptedReply, request: PracticeRequest) -> ScriptedReply:
     """Return the reply with call ids that never repeat in a session, even after a compaction."""
-    before = sum(len(message.calls) for message in ask.heard)
-    last = ask.heard[-1].text if ask.heard else ""
+    before = sum(len(message.calls) for message in request.heard)
+    last = request.heard[-1].text if request.heard else ""
     calls = tuple(
         PracticeCall(
             call.name, call.arguments, f"call_{before + n}_{zlib.crc32((call.arguments + last).encode()):08x}"
@@ -119,10 +119,10 @@ _PREFERRED = ("noop", "echo", "read_file", "search_files", "todo", "terminal")
 _FILE = re.compile(r"[\w./-]+\.\w{1,6}\b")
 
 
-def take_step(ask: PracticeRequest, steps: int) -> ScriptedReply:
+def take_step(request: PracticeRequest, steps: int) -> ScriptedReply:
     """Call a trivial tool, or report that all steps are done."""
     result_count = 0
-    for message in reversed(ask.heard):
+    for message in reversed(request.heard):
         if message.role == "user":
             break
         result_count += message.role == "tool"
@@ -130,18 +130,18 @@ def take_step(ask: PracticeRequest, steps: int) -> ScriptedReply:
         return ScriptedReply(
             f"Done: {result_count} tool results. (A scripted stand-in, not a language model.)"
         )
-    offer = next((ask.offers[name] for name in _PREFERRED if name in ask.offers), None)
-    offer = offer or next(iter(ask.offers.values()), None)
+    offer = next((request.offers[name] for name in _PREFERRED if name in request.offers), None)
+    offer = offer or next(iter(request.offers.values()), None)
     if offer is None:
         return ScriptedReply("There is no tool to call. (A scripted stand-in, not a language model.)")
     required: list[str] = offer.parameters.get("required") or []
-    arguments = {name: _value(name, offer, ask, result_count + 1) for name in required}
+    arguments = {name: _value(name, offer, request, result_count + 1) for name in required}
     return ScriptedReply(tool_calls=(PracticeCall(offer.name, msgspec.json.encode(arguments).decode()),))
 
 
-def _value(name: str, offer: Offer, ask: PracticeRequest, step: int) -> object:
+def _value(name: str, offer: Offer, request: PracticeRequest, step: int) -> object:
     schema: Json = offer.properties.get(name, {})
     if "path" in name or "file" in name:
-        match = _FILE.search(ask.last_user)
+        match = _FILE.search(request.last_user)
         return plain_value(schema, match[0] if match else "README.md")
     return plain_value(schema, "true" if name == "command" else f"step {step}")

@@ -39,7 +39,7 @@ class PrefixCache:
         """Forget everything."""
         self._seen.clear()
 
-    def automatic(self, model: str, blocks: Iterable[bytes]) -> TokenTally:
+    def count_automatic(self, model: str, blocks: Iterable[bytes]) -> TokenTally:
         """Count as OpenAI does: every prefix is stored, and the longest stored one counts as read."""
         prefixes, chain = self._seen, hash(model)
         total = cached = 0

@@ -29,44 +29,46 @@ def number_command(chapter: int, pause: str = "") -> str:
     return f"{wait}echo '--' {chapter} '--' >> {path} && echo {chapter} >> steps.log && tail -n 1 {path}"
 
 
-def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
+def choose_reply(request: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    tools = ToolUse(ask)
-    calls = [d for d in ask.done if d.at > start]
+    tools = ToolUse(request)
+    calls = [d for d in request.done if d.at > start]
     last = _last_chapter(calls)
     if last is None:
-        return _begin(ask, start, tools, calls)
+        return _begin(request, start, tools, calls)
     chapter, result = last
     if result.denied:
         return ScriptedReply(f"I stopped at chapter {chapter}: the command was not run. {_line(result)}")
-    if result.interrupted and f"-- {chapter} --" not in result.result:
-        return _check(tools, calls, chapter, result, _pause(ask, start))
+    if result.is_interrupted and f"-- {chapter} --" not in result.result:
+        return _check(tools, calls, chapter, result, _pause(request, start))
     if f"-- {chapter} --" not in result.result:
         return ScriptedReply(f"I stopped at chapter {chapter}; its command failed:\n\n    {_line(result)}")
-    return _go_on(tools, chapter, _pause(ask, start))
+    return _go_on(tools, chapter, _pause(request, start))
 
 
-def _begin(ask: PracticeRequest, start: int, hands: ToolUse, done: list[DoneCall]) -> ScriptedReply:
-    look = _by_command(done, _LOOK)
+def _begin(request: PracticeRequest, start: int, tools: ToolUse, calls: list[DoneCall]) -> ScriptedReply:
+    look = _by_command(calls, _LOOK)
     if look is None:
-        return hands.shell(_LOOK, "I look at what is there.")
+        return tools.shell(_LOOK, "I look at what is there.")
     if "chapter_" not in look.result:
         return ScriptedReply(f"I find no chapters here. `{_LOOK}` said: {_line(look)}")
     if "steps.log" not in look.result:
-        return _go_on(hands, 0, _pause(ask, start))
-    log = _by_command(done, _READ_LOG)
+        return _go_on(tools, 0, _pause(request, start))
+    log = _by_command(calls, _READ_LOG)
     if log is None:
-        return hands.shell(_READ_LOG, "Somebody has begun; I read how far they got.")
+        return tools.shell(_READ_LOG, "Somebody has begun; I read how far they got.")
     number = re.search(r"^\s*(\d+)\s*$", log.result, re.M)
-    return _go_on(hands, int(number[1]) if number else 0, _pause(ask, start))
+    return _go_on(tools, int(number[1]) if number else 0, _pause(request, start))
 
 
-def _check(hands: ToolUse, done: list[DoneCall], chapter: int, result: DoneCall, pause: str) -> ScriptedReply:
+def _check(
+    tools: ToolUse, calls: list[DoneCall], chapter: int, result: DoneCall, pause: str
+) -> ScriptedReply:
     path = f"book/chapter_{chapter:02d}.md"
     look_command = f"tail -n 1 {path}; {_READ_LOG}"
-    checks = [d for d in done if d.arguments.get("command") == look_command and d.at > result.at]
-    if not checks or checks[-1].interrupted:
-        return hands.shell(
+    checks = [d for d in calls if d.arguments.get("command") == look_command and d.at > result.at]
+    if not checks or checks[-1].is_interrupted:
+        return tools.shell(
             look_command, f"Nobody knows whether chapter {chapter} was numbered, so I look before I go on."
         )
     output = checks[-1].result
@@ -74,35 +76,35 @@ def _check(hands: ToolUse, done: list[DoneCall], chapter: int, result: DoneCall,
     in_log = re.search(rf"^\s*{chapter}\s*$", output, re.M) is not None
     if in_file and not in_log:
         finish = f"echo {chapter} >> steps.log"
-        if _by_command(done, finish) is None:
-            return hands.shell(finish, f"Chapter {chapter} has its number, only the log lacks it.")
+        if _by_command(calls, finish) is None:
+            return tools.shell(finish, f"Chapter {chapter} has its number, only the log lacks it.")
     if in_file or in_log:
-        return _go_on(hands, chapter, pause)
-    return hands.shell(number_command(chapter, pause), f"Chapter {chapter} was not numbered; I do it now.")
+        return _go_on(tools, chapter, pause)
+    return tools.shell(number_command(chapter, pause), f"Chapter {chapter} was not numbered; I do it now.")
 
 
-def _go_on(hands: ToolUse, numbered: int, pause: str) -> ScriptedReply:
+def _go_on(tools: ToolUse, numbered: int, pause: str) -> ScriptedReply:
     if numbered >= CHAPTERS:
         return ScriptedReply(f"All {CHAPTERS} chapters are numbered; steps.log has a line for each.")
-    return hands.shell(number_command(numbered + 1, pause), f"Chapter {numbered + 1} of {CHAPTERS}.")
+    return tools.shell(number_command(numbered + 1, pause), f"Chapter {numbered + 1} of {CHAPTERS}.")
 
 
-def _last_chapter(done: list[DoneCall]) -> tuple[int, DoneCall] | None:
-    for item in reversed(done):
+def _last_chapter(calls: list[DoneCall]) -> tuple[int, DoneCall] | None:
+    for item in reversed(calls):
         match = re.search(r">> book/chapter_(\d\d)\.md", str(item.arguments.get("command", "")))
         if match:
             return int(match[1]), item
     return None
 
 
-def _by_command(done: list[DoneCall], command: str) -> DoneCall | None:
-    return next((d for d in reversed(done) if d.arguments.get("command") == command), None)
+def _by_command(calls: list[DoneCall], command: str) -> DoneCall | None:
+    return next((d for d in reversed(calls) if d.arguments.get("command") == command), None)
 
 
-def _pause(ask: PracticeRequest, start: int) -> str:
-    match = _PAUSE.search(ask.heard[start].text)
+def _pause(request: PracticeRequest, start: int) -> str:
+    match = _PAUSE.search(request.heard[start].text)
     return match[1] if match else ""
 
 
-def _line(done: DoneCall) -> str:
-    return next(iter(done.result.strip().splitlines()), "(no answer)")
+def _line(call: DoneCall) -> str:
+    return next(iter(call.result.strip().splitlines()), "(no answer)")

@@ -22,7 +22,7 @@ from whet.practice.strict import (
     missing,
     no_user,
     unknown_parameter,
-    unsupported,
+    unsupported_value,
     wrong_type,
 )
 
@@ -76,10 +76,10 @@ def check(body: Json, options: Options) -> None:
         raise VendorRefusal(
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
         )
-    _Walk(options).through(cast("list[Any]", messages))
+    _MessageChecker(options).through(cast("list[Any]", messages))
 
 
-class _Walk:
+class _MessageChecker:
     """One pass over the messages. `open` holds the ids of calls that have no tool message yet."""
 
     def __init__(self, options: Options) -> None:
@@ -97,18 +97,18 @@ class _Walk:
             if role == "tool":
                 self._tool(index, row)
             elif self._open:
-                raise self._unanswered(index)
+                raise self._unanswered_error(index)
             elif role == "assistant":
                 self._assistant(index, row)
             else:
                 self._said(index, role, row)
             _check_row_keys(index, row)
         if self._open:
-            raise self._unanswered(len(messages))
+            raise self._unanswered_error(len(messages))
         if not self._has_user:
             raise no_user("messages")
 
-    def _unanswered(self, index: int) -> VendorRefusal:
+    def _unanswered_error(self, index: int) -> VendorRefusal:
         return VendorRefusal(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
             "'tool_call_id'. The following tool_call_ids did not have response messages: "
@@ -132,7 +132,7 @@ class _Walk:
     def _said(self, index: int, role: Any, row: Json) -> None:
         if role not in ("system", "developer", "user"):
             supported = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
-            raise unsupported(f"messages[{index}].role", role, supported)
+            raise unsupported_value(f"messages[{index}].role", role, supported)
         self._has_user = self._has_user or role == "user"
         content = row.get("content")
         _check_content(index, content, images=role == "user")
@@ -229,4 +229,4 @@ def _check_part(path: str, part: Any, images: bool) -> None:
             )
     else:
         supported = "'text' and 'image_url'" if images else "'text'"
-        raise unsupported(f"{path}.type", kind, supported)
+        raise unsupported_value(f"{path}.type", kind, supported)

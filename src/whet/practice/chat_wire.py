@@ -10,41 +10,41 @@ from typing import Any
 
 import msgspec
 
-from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
+from whet.practice.ask import Json, Offer, PracticeCall, PracticeRequest, RequestMessage
 from whet.practice.script import ScriptedReply
-from whet.practice.wire import AnswerEnvelope, pieces_of, text_of
+from whet.practice.wire import AnswerEnvelope, join_text, split_text
 
 _encode = msgspec.json.Encoder().encode
 
 
-def read(body: Json) -> PracticeRequest:
+def parse_request(body: Json) -> PracticeRequest:
     """Return the conversation of a valid body."""
     system: list[str] = []
-    messages: list[HeardMessage] = []
+    messages: list[RequestMessage] = []
     for row in body["messages"]:
-        role, text = row["role"], text_of(row.get("content"))
+        role, text = row["role"], join_text(row.get("content"))
         if role in ("system", "developer"):
             system.append(text)
         elif role == "tool":
-            messages.append(HeardMessage("tool", text, call_id=row["tool_call_id"]))
+            messages.append(RequestMessage("tool", text, call_id=row["tool_call_id"]))
         else:
             calls = tuple(
                 PracticeCall(c["function"]["name"], c["function"]["arguments"], c["id"])
                 for c in row.get("tool_calls") or ()
             )
-            messages.append(HeardMessage(role, text, calls))
+            messages.append(RequestMessage(role, text, calls))
     functions = [tool["function"] for tool in body.get("tools") or ()]
     offers = {f["name"]: Offer(f["name"], f.get("parameters") or {}) for f in functions}
     return PracticeRequest("chat_completions", body["model"], "\n".join(system), offers, tuple(messages))
 
 
-def blocks(body: Json) -> list[bytes]:
+def list_cache_blocks(body: Json) -> list[bytes]:
     """Return the request as cache blocks: tools, then messages."""
     tools: list[Any] = body.get("tools") or []
     return [_encode(item) for item in (*tools, *body["messages"])]
 
 
-def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
+def build_usage(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
     """Return the usage object."""
     prompt, completion = envelope.tally.prompt, envelope.completion_tokens
     usage: Json = {
@@ -60,7 +60,7 @@ def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
     return usage
 
 
-def whole(reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
+def build_body(reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
     """Return the body of an answer that is not streamed."""
     message: Json = {"role": "assistant", "content": reply.text or None, "refusal": None}
     if reply.reasoning:
@@ -71,27 +71,27 @@ def whole(reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
         message["content"] = ""
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(reply)}
     head = _head(envelope, "chat.completion")
-    return {**head, "choices": [choice], "usage": usage_of(envelope, reply.usage)}
+    return {**head, "choices": [choice], "usage": build_usage(envelope, reply.usage)}
 
 
 def stream(reply: ScriptedReply, envelope: AnswerEnvelope) -> list[bytes]:
     """Return the answer as server-sent events; the last one is [DONE]."""
     head = _head(envelope, "chat.completion.chunk")
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning_content": piece} for piece in pieces_of(reply.reasoning, reply.pieces)]
-    deltas += [{"content": piece} for piece in pieces_of(reply.text, reply.pieces)]
+    deltas += [{"reasoning_content": piece} for piece in split_text(reply.reasoning, reply.pieces)]
+    deltas += [{"content": piece} for piece in split_text(reply.text, reply.pieces)]
     for index, call in enumerate(reply.tool_calls):
         row = _call(call)
         row["index"], row["function"]["arguments"] = index, ""
         deltas.append({"tool_calls": [row]})
         deltas += [
             {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-            for piece in pieces_of(call.arguments, reply.pieces)
+            for piece in split_text(call.arguments, reply.pieces)
         ]
     events = [_event({**head, "choices": [_choice(delta, None)]}) for delta in deltas]
     events.append(_event({**head, "choices": [_choice({}, _finish(reply))]}))
     if envelope.wants_usage:
-        events.append(_event({**head, "choices": [], "usage": usage_of(envelope, reply.usage)}))
+        events.append(_event({**head, "choices": [], "usage": build_usage(envelope, reply.usage)}))
     events.append(b"data: [DONE]\n\n")
     return events
 

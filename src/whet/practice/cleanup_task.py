@@ -20,13 +20,13 @@ _LOOK = "ls build"
 _FILE = re.compile(r"[\w-]+\.\w+")
 
 
-def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
+def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    tools = ToolUse(ask)
-    calls = [d for d in ask.done if d.at > start]
+    tools = ToolUse(request)
+    calls = [d for d in request.done if d.at > start]
     by_command = {str(d.arguments.get("command", "")): d for d in calls}
     look = by_command.get(_LOOK)
-    if look is None or look.interrupted:
+    if look is None or look.is_interrupted:
         return tools.shell(_LOOK, "I look at what is there.")
     if look.denied or look.said("no such file"):
         return ScriptedReply(f"There is nothing that I can clean up. `{_LOOK}` said: {_line(look)}")
@@ -35,8 +35,10 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
         return tools.shell(RECKLESS, "I delete the build folder.")
     narrow = narrow_command(look)
     last = by_command.get(narrow)
-    if last is None or last.interrupted:
-        return tools.shell(narrow, f"{_what_happened(reckless)} I delete only what is in `build`, here.")
+    if last is None or last.is_interrupted:
+        return tools.shell(
+            narrow, f"{_describe_first_command(reckless)} I delete only what is in `build`, here."
+        )
     return _summary(reckless, last, narrow)
 
 
@@ -49,7 +51,7 @@ def narrow_command(look: DoneCall) -> str:
     return "rm " + " ".join(f"build/{name}" for name in files) + " && rmdir build"
 
 
-def _what_happened(reckless: DoneCall) -> str:
+def _describe_first_command(reckless: DoneCall) -> str:
     if reckless.denied:
         return f"That was stopped: {_line(reckless)} It was the wrong folder anyway."
     return "That was the wrong folder; `build` is still there."
@@ -65,7 +67,7 @@ def _summary(reckless: DoneCall, last: DoneCall, narrow: str) -> ScriptedReply:
     return ScriptedReply(f"The build output is gone (`{narrow}`). {story}")
 
 
-def _line(done: DoneCall) -> str:
-    line = next(iter(done.result.strip().splitlines()), "(no answer)")
+def _line(call: DoneCall) -> str:
+    line = next(iter(call.result.strip().splitlines()), "(no answer)")
     first, dot, _ = line.partition(". ")
     return first + dot.strip()

@@ -26,7 +26,7 @@ rm -rf "$1"
 """
 
 
-def programs() -> Path | None:
+def find_programs() -> Path | None:
     """Return the folder of the newest PostgreSQL programs, or None if they are not installed."""
     folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if (on_path := shutil.which("initdb")) is not None:
@@ -49,7 +49,7 @@ class TrialServer:
         self, *, connections: int = 60, syncs: bool = False, primary: TrialServer | None = None
     ) -> None:
         self._primary = primary
-        programs_folder = programs()
+        programs_folder = find_programs()
         if programs_folder is None:
             raise Unavailable("PostgreSQL's programs are not installed", hint="apt install postgresql")
         self._programs = programs_folder
@@ -62,7 +62,7 @@ class TrialServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # survives a signal to its owner's whole process group
-            **_elsewhere(),
+            **_process_options(),
         )
         try:
             self._start(connections, syncs)
@@ -116,7 +116,7 @@ class TrialServer:
             stderr=subprocess.PIPE if program == "initdb" else subprocess.DEVNULL,
             timeout=_TIMEOUT_S,
             check=False,
-            **_elsewhere(),
+            **_process_options(),
         )
         if done.returncode:
             lines = (done.stderr or b"").decode(errors="replace").strip().splitlines()
@@ -126,7 +126,7 @@ class TrialServer:
             )
 
 
-class _Elsewhere(TypedDict):
+class _ProcessOptions(TypedDict):
     cwd: str
     env: dict[str, str]
     user: NotRequired[str]
@@ -134,9 +134,9 @@ class _Elsewhere(TypedDict):
     extra_groups: NotRequired[list[str]]
 
 
-def _elsewhere() -> _Elsewhere:
+def _process_options() -> _ProcessOptions:
     """Return process options for PostgreSQL's programs: a clean environment, and another user than root."""
-    process_options = _Elsewhere(cwd="/", env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
+    process_options = _ProcessOptions(cwd="/", env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
     if os.geteuid() == 0:
         process_options.update(user=_OTHER_USER, group=_OTHER_GROUP, extra_groups=[])
     return process_options

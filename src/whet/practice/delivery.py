@@ -32,7 +32,7 @@ class StallGate:
         self._on_stall()
         release_task, disconnect_task = (
             asyncio.ensure_future(event.wait()),
-            asyncio.ensure_future(_gone(receive)),
+            asyncio.ensure_future(_wait_for_disconnect(receive)),
         )
         try:
             await asyncio.wait((release_task, disconnect_task), return_when=asyncio.FIRST_COMPLETED)
@@ -48,7 +48,7 @@ class StallGate:
             event.set()
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -75,7 +75,7 @@ class FaultyResponse(msgspec.Struct, frozen=True):
             return
         await send(self._start())
         if fault.split_utf8 or fault.delay_s or fault.error_after is not None or self._stops:
-            await self._slowly(receive, send)
+            await self._send_slowly(receive, send)
         else:
             await send({"type": "http.response.body", "body": b"".join(self.chunks)})
 
@@ -94,7 +94,7 @@ class FaultyResponse(msgspec.Struct, frozen=True):
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         return {"type": "http.response.start", "status": self.status, "headers": pairs}
 
-    async def _slowly(self, receive: Receive, send: Send) -> None:
+    async def _send_slowly(self, receive: Receive, send: Send) -> None:
         fault = self.fault
         for index, chunk in enumerate(self.chunks):
             if index == fault.cut_after:

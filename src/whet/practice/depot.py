@@ -55,7 +55,7 @@ _PATTERNS: dict[str, tuple[str, ...]] = {
 _ENDINGS = {"count": ("cnt", "tally", "dat"), "price": ("tsv", "net", "eur"), "lost": ("jnl", "rec", "trk")}
 
 
-def kinds(seed: int, *, pitfalls: bool = True) -> tuple[RecordKind, ...]:
+def draw_kinds(seed: int, *, pitfalls: bool = True) -> tuple[RecordKind, ...]:
     """Return the kinds of records with their paths in the depot of this seed."""
     rng = random.Random(f"depot {seed}")
     record_kinds: list[RecordKind] = []
@@ -68,7 +68,7 @@ def kinds(seed: int, *, pitfalls: bool = True) -> tuple[RecordKind, ...]:
 def make_depot(folder: Path, seed: int, *, pitfalls: bool = True) -> None:
     """Write the depot of this seed into `folder`."""
     rng = random.Random(f"records {seed}")
-    for kind in kinds(seed, pitfalls=pitfalls):
+    for kind in draw_kinds(seed, pitfalls=pitfalls):
         for number in range(1, kind.count + 1):
             path = folder / kind.path(number)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def _record(kind: RecordKind, number: int, rng: random.Random) -> str:
     return f"record: {title}\nvalue: {rng.randint(10, 990)}\n"
 
 
-def question(numbers: dict[str, int], notes: tuple[int, ...] = ()) -> str:
+def build_question(numbers: dict[str, int], notes: tuple[int, ...] = ()) -> str:
     """Return a person's message that asks for these records and notes, in a form that the practice model
     reads."""
     items = [_TITLES[name][0].format(n=number) for name, number in numbers.items()]
@@ -106,27 +106,31 @@ _KINDS = {"shelf count of week": "count", "price of article": "price", "parcels 
 _DISTRACTION = 0.02
 
 
-def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
+def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Choose the reply to the questions in message `start`."""
-    calls = [call for call in ask.done if call.at > start]
+    calls = [call for call in request.done if call.at > start]
     answers: list[str] = []
-    for title, number in _ASKED.findall(ask.heard[start].text):
-        step = _note(ask, calls, number) if title == "note" else _record_of(ask, start, title, int(number))
+    for title, number in _ASKED.findall(request.heard[start].text):
+        step = (
+            _read_note(request, calls, number)
+            if title == "note"
+            else _look_up_record(request, start, title, int(number))
+        )
         if isinstance(step, ScriptedReply):
             return step
         answers.append(f"{title} {number}: {step}")
     return ScriptedReply("; ".join(answers) + "." if answers else "Nothing was asked.")
 
 
-def _note(ask: PracticeRequest, done: Sequence[DoneCall], number: str) -> ScriptedReply | str:
+def _read_note(request: PracticeRequest, calls: Sequence[DoneCall], number: str) -> ScriptedReply | str:
     path = f"notes/note{number}.md"
-    is_read = any(call.arguments.get("path") == path for call in done)
-    return "read" if is_read else ToolUse(ask).use("read_file", path=path)
+    is_read = any(call.arguments.get("path") == path for call in calls)
+    return "read" if is_read else ToolUse(request).use("read_file", path=path)
 
 
-def _record_of(ask: PracticeRequest, start: int, title: str, number: int) -> ScriptedReply | str:
+def _look_up_record(request: PracticeRequest, start: int, title: str, number: int) -> ScriptedReply | str:
     """Return the next call for one record, or its value."""
-    calls = [call for call in ask.done if call.at > start]
+    calls = [call for call in request.done if call.at > start]
     line = re.compile(rf": {title} {number}$", re.M)
     record_call = next(
         (call for call in calls if call.name != "search_files" and line.search(call.result)), None
@@ -135,32 +139,32 @@ def _record_of(ask: PracticeRequest, start: int, title: str, number: int) -> Scr
         return _value(record_call)
     kind, pattern = _KINDS[title], f"{title} {number}$"
     tried = {_path_of(call) for call in calls}
-    guess = _known(ask, start, title, number) or GUESSES[kind].format(n=number)
+    guess = _learned_path(request, start, title, number) or GUESSES[kind].format(n=number)
     if guess not in tried:
-        return _open(ask, kind, guess)
+        return _open_record(request, kind, guess)
     search_call = next((call for call in calls if call.arguments.get("pattern") == pattern), None)
     if search_call is None:
-        return ToolUse(ask).use("search_files", "It is not there. I search for it.", pattern=pattern)
+        return ToolUse(request).use("search_files", "It is not there. I search for it.", pattern=pattern)
     path = next(
         (row for row in search_call.result.splitlines() if row and row[0] != "[" and "|" not in row), ""
     )
-    return _open(ask, kind, path) if path and path not in tried else "not found"
+    return _open_record(request, kind, path) if path and path not in tried else "not found"
 
 
-def _open(ask: PracticeRequest, kind: str, path: str) -> ScriptedReply:
+def _open_record(request: PracticeRequest, kind: str, path: str) -> ScriptedReply:
     if kind == "lost":
-        return ToolUse(ask).shell(f"grep -e journal -e LOST {path}")
-    return ToolUse(ask).use("read_file", path=path)
+        return ToolUse(request).shell(f"grep -e journal -e LOST {path}")
+    return ToolUse(request).use("read_file", path=path)
 
 
-def _known(ask: PracticeRequest, start: int, title: str, number: int) -> str:
+def _learned_path(request: PracticeRequest, start: int, title: str, number: int) -> str:
     """Return the path of a record, learned from an earlier call in the request, or an empty string if there
     was no such call or it is overlooked."""
     pattern = re.compile(rf": {title} (\d+)$", re.M)
-    earlier = [call for call in ask.done if call.at < start]
-    for call in reversed(ask.done):
+    earlier = [call for call in request.done if call.at < start]
+    for call in reversed(request.done):
         match = pattern.search(call.result) if call.name != "search_files" else None
-        match = match or _mended(ask, call, _KINDS[title])
+        match = match or _match_corrected_guess(request, call, _KINDS[title])
         path = _with_number(_path_of(call), int(match[1]), number) if match else ""
         if match and _path_of(call) == GUESSES[_KINDS[title]].format(n=int(match[1])):
             path = ""  # a newcomer tries this path anyway
@@ -169,11 +173,11 @@ def _known(ask: PracticeRequest, start: int, title: str, number: int) -> str:
     return ""
 
 
-def _mended(ask: PracticeRequest, one: DoneCall, kind: str) -> re.Match[str] | None:
+def _match_corrected_guess(request: PracticeRequest, call: DoneCall, kind: str) -> re.Match[str] | None:
     """Return the match of the number in a newcomer's guess, if a past example says that this call replaced
     it."""
     guess = re.escape(GUESSES[kind]).replace(re.escape("{n}"), r"(\d+)")
-    texts = [message.text for message in ask.heard[one.at : one.at + 2] if message.role == "assistant"]
+    texts = [message.text for message in request.heard[call.at : call.at + 2] if message.role == "assistant"]
     return next((re.search(guess, text) for text in texts if " had failed (" in text), None)
 
 
@@ -182,21 +186,21 @@ def _is_overlooked(title: str, number: int, others: int) -> bool:
     return draw >= 1 / (1 + _DISTRACTION * others)
 
 
-def _with_number(path: str, known: int, number: int) -> str:
+def _with_number(path: str, old_number: int, number: int) -> str:
     """Replace a number in a path, keeping its width. Returns an empty string if the old number is not in
     it."""
-    matches = [match for match in re.finditer(r"\d+", path) if int(match[0]) == known]
+    matches = [match for match in re.finditer(r"\d+", path) if int(match[0]) == old_number]
     if not matches:
         return ""
     last = matches[-1]
     return f"{path[: last.start()]}{number:0{len(last[0])}d}{path[last.end() :]}"
 
 
-def _path_of(one: DoneCall) -> str:
-    command = str(one.arguments.get("command", ""))
-    return command.split()[-1] if command.startswith("grep ") else str(one.arguments.get("path", ""))
+def _path_of(call: DoneCall) -> str:
+    command = str(call.arguments.get("command", ""))
+    return command.split()[-1] if command.startswith("grep ") else str(call.arguments.get("path", ""))
 
 
-def _value(read: DoneCall) -> str:
-    match = re.search(r"value: (\d+)", read.result)
-    return match[1] if match else str(read.result.count("LOST"))
+def _value(record_call: DoneCall) -> str:
+    match = re.search(r"value: (\d+)", record_call.result)
+    return match[1] if match else str(record_call.result.count("LOST"))

@@ -60,10 +60,10 @@ def chat_completions() -> PracticeDialect:
         format="chat_completions",
         check_headers=check_openai_key,
         check=chat_rules.check,
-        read=chat_wire.read,
-        count=lambda body, cache: cache.automatic(body["model"], chat_wire.blocks(body)),
+        read=chat_wire.parse_request,
+        count=lambda body, cache: cache.count_automatic(body["model"], chat_wire.list_cache_blocks(body)),
         check_window=_check_chat_window,
-        whole=chat_wire.whole,
+        whole=chat_wire.build_body,
         stream=chat_wire.stream,
         error=_openai_error,
         error_event=chat_wire.error_event,
@@ -82,7 +82,7 @@ def responses(seed: int) -> PracticeDialect:
         check_headers=check_openai_key,
         check=partial(responses_rules.check, verify=is_sealed),
         read=responses_wire.read,
-        count=lambda body, cache: cache.automatic(body["model"], responses_wire.blocks(body)),
+        count=lambda body, cache: cache.count_automatic(body["model"], responses_wire.blocks(body)),
         check_window=_check_responses_window,
         whole=partial(responses_wire.whole, seed=seed),
         stream=partial(responses_wire.stream, seed=seed),
@@ -103,9 +103,9 @@ def messages(seed: int) -> PracticeDialect:
 
     def check(body: Json, options: Options) -> None:
         messages_rules.check(body, options, is_signed)
-        messages_rules.check_thought(body, thinking_calls)
+        messages_rules.check_lost_thinking(body, thinking_calls)
 
-    def remembered(reply: ScriptedReply) -> ScriptedReply:
+    def remember_thinking(reply: ScriptedReply) -> ScriptedReply:
         for call in reply.tool_calls:
             thinking_calls.pop(call.id, None)
             if reply.reasoning:
@@ -122,8 +122,8 @@ def messages(seed: int) -> PracticeDialect:
         read=messages_wire.read,
         count=lambda body, cache: cache.marked(body["model"], messages_wire.blocks(body)),
         check_window=_check_messages_window,
-        whole=lambda reply, envelope: messages_wire.whole(remembered(reply), envelope, seed),
-        stream=lambda reply, envelope: messages_wire.stream(remembered(reply), envelope, seed),
+        whole=lambda reply, envelope: messages_wire.whole(remember_thinking(reply), envelope, seed),
+        stream=lambda reply, envelope: messages_wire.stream(remember_thinking(reply), envelope, seed),
         error=lambda refusal: anthropic_error(refusal.status, refusal.message, kind=refusal.code or ""),
         error_event=messages_wire.error_event,
     )

@@ -29,12 +29,12 @@ from whet.practice.delivery import FaultyResponse, StallGate
 from whet.practice.dialects import PracticeDialect
 from whet.practice.script import Fault, ReplyScript, ScriptedReply, parse_script
 from whet.practice.strict import Options, VendorRefusal, openai_error
-from whet.practice.wire import AnswerEnvelope, spent
+from whet.practice.wire import AnswerEnvelope, count_output_tokens
 
 BANNER = "Whet's practice model: a scripted stand-in, not a language model."
 
 
-class Recorded(msgspec.Struct):
+class RecordedRequest(msgspec.Struct):
     """One request as received, with the exact bytes of its body. `refused` is the error message, or empty."""
 
     path: str
@@ -56,18 +56,18 @@ class Practice:
         options: Options,
         seed: int,
         script: Iterable[ScriptedReply] | None,
-        mind: Callable[[PracticeRequest], ScriptedReply],
+        responder: Callable[[PracticeRequest], ScriptedReply],
     ) -> None:
         self.options = options
-        self._mind = mind
+        self._mind = responder
         self.arrived: threading.Condition = threading.Condition()
         self.count: int = 0
         self.stalls: int = 0
-        self.gate: StallGate = StallGate(self._stalled)
+        self.gate: StallGate = StallGate(self._count_stall)
         self._seed = seed
         self._script = None if script is None else ReplyScript(script)
         self._cache = PrefixCache()
-        self._kept: deque[Recorded] = deque()
+        self._kept: deque[RecordedRequest] = deque()
         self._kept_bytes = 0
         self._dialects: tuple[PracticeDialect, ...] = (
             dialects.chat_completions(),
@@ -76,7 +76,7 @@ class Practice:
         )
 
     @property
-    def requests(self) -> list[Recorded]:
+    def requests(self) -> list[RecordedRequest]:
         """The model requests since the start or the last reset, oldest first."""
         with self.arrived:
             return list(self._kept)
@@ -114,7 +114,7 @@ class Practice:
     def _answering(self, dialect: PracticeDialect) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response | FaultyResponse:
             body = await request.body()
-            recorded = Recorded(request.url.path, dict(request.headers), body)
+            recorded = RecordedRequest(request.url.path, dict(request.headers), body)
             self._record(recorded)
             try:
                 return self._reply(dialect, recorded)
@@ -124,7 +124,7 @@ class Practice:
 
         return endpoint
 
-    def _reply(self, dialect: PracticeDialect, recorded: Recorded) -> FaultyResponse:
+    def _reply(self, dialect: PracticeDialect, recorded: RecordedRequest) -> FaultyResponse:
         dialect.check_headers(recorded.headers, self.options)
         body = _parse(recorded.body)
         dialect.check(body, self.options)
@@ -141,7 +141,7 @@ class Practice:
         if fault.status >= 400:
             error = dialect.error(VendorRefusal(fault.message, status=fault.status, code=fault.code or None))
             return self._delivery([msgspec.json.encode(error)], "application/json", fault)
-        completion, reasoning = spent(reply)
+        completion, reasoning = count_output_tokens(reply)
         number = zlib.crc32(recorded.body, self._seed)
         wants_usage = bool(_part(body, "stream_options").get("include_usage"))
         envelope = AnswerEnvelope(
@@ -172,9 +172,9 @@ class Practice:
         is_json = kind == "application/json"
         return FaultyResponse(chunks, fault.status, kind, fault, self.gate, error_chunk, is_json)
 
-    def _choose(self, ask: PracticeRequest, body: bytes) -> ScriptedReply:
+    def _choose(self, request: PracticeRequest, body: bytes) -> ScriptedReply:
         if self._script is None:
-            reply = self._mind(ask)
+            reply = self._mind(request)
             if self.options.chunk_chars:
                 reply = msgspec.structs.replace(reply, pieces=1 + len(reply.text) // self.options.chunk_chars)
         else:
@@ -184,9 +184,9 @@ class Practice:
                     self._script.exhausted_message, status=500, code="practice_script_exhausted"
                 )
             reply = scripted
-        return _with_ids(reply, ask)
+        return _with_ids(reply, request)
 
-    def _record(self, recorded: Recorded) -> None:
+    def _record(self, recorded: RecordedRequest) -> None:
         with self.arrived:
             self._kept.append(recorded)
             self._kept_bytes += len(recorded.body)
@@ -195,7 +195,7 @@ class Practice:
             self.count += 1
             self.arrived.notify_all()
 
-    def _stalled(self) -> None:
+    def _count_stall(self) -> None:
         with self.arrived:
             self.stalls += 1
             self.arrived.notify_all()
@@ -262,11 +262,11 @@ def _part(body: Json, name: str) -> Json:
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
-def _with_ids(reply: ScriptedReply, ask: PracticeRequest) -> ScriptedReply:
+def _with_ids(reply: ScriptedReply, request: PracticeRequest) -> ScriptedReply:
     """Fill empty call ids with call_N, where N continues the count of calls in the request."""
     if all(call.id for call in reply.tool_calls):
         return reply
-    start = 1 + sum(len(message.calls) for message in ask.heard)
+    start = 1 + sum(len(message.calls) for message in request.heard)
     calls = tuple(
         call if call.id else PracticeCall(call.name, call.arguments, f"call_{start + index}")
         for index, call in enumerate(reply.tool_calls)

@@ -122,7 +122,7 @@ class FactCommand(msgspec.Struct, frozen=True):
         """Return whether both commands are about the same item."""
         return (self.target, self.number) == (other.target, other.number)
 
-    def statements(self) -> Iterator[FactStatement]:
+    def implied_statements(self) -> Iterator[FactStatement]:
         """Yield the statements that are true if the command is right."""
         for key, value in self.settings.items():
             yield FactStatement(self.target if key == "host" else self.tool, key, value)
@@ -130,26 +130,28 @@ class FactCommand(msgspec.Struct, frozen=True):
             yield FactStatement(self.tool, "before", self.step)
 
 
-def statements(text: str) -> list[FactStatement]:
+def find_statements(text: str) -> list[FactStatement]:
     """Return every statement in a text, in order."""
-    return [_statement(match) for match in _STATEMENT.finditer(text)]
+    return [_parse_statement(match) for match in _STATEMENT.finditer(text)]
 
 
-def _statement(found: re.Match[str]) -> FactStatement:
-    subject, key, value, first, then = found.groups()
+def _parse_statement(match: re.Match[str]) -> FactStatement:
+    subject, key, value, first, then = match.groups()
     return FactStatement(subject, key, value) if subject else FactStatement(then, "before", first)
 
 
-def claims(text: str) -> list[FactStatement]:
+def find_claims(text: str) -> list[FactStatement]:
     """Return every statement that a text makes or implies, in order: written ones, and those that successful
     commands imply."""
-    positioned = [(match.start(), [_statement(match)]) for match in _STATEMENT.finditer(text)]
-    for at, command in (*((at, command) for at, _, command in _done(text)), *_steps(text)):
-        positioned.append((at, [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]))
+    positioned = [(match.start(), [_parse_statement(match)]) for match in _STATEMENT.finditer(text)]
+    for at, command in (*((at, command) for at, _, command in _iterate_done(text)), *_find_steps(text)):
+        positioned.append(
+            (at, [claim for claim in command.implied_statements() if claim.key not in PRIVATE_KEYS])
+        )
     return [claim for _, part in sorted(positioned, key=lambda pair: pair[0]) for claim in part]
 
 
-def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
+def _find_steps(text: str) -> Iterator[tuple[int, FactCommand]]:
     """Yield the position and command of each step of a procedure.
 
     Steps apply to any item; a host belongs to one item, so it is left out. A step follows the previous one
@@ -168,7 +170,7 @@ def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
         yield match.start(), command
 
 
-def read_task(text: str) -> Task | None:
+def parse_task(text: str) -> Task | None:
     """Return the task in a message, or None if there is no task in it."""
     match = _TASK.search(text)
     if match is None:
@@ -178,7 +180,7 @@ def read_task(text: str) -> Task | None:
     return Task(int(match[1]), match[2], match[3], int(match[4]), keys, page[1] if page else "")
 
 
-def read_command(text: str) -> FactCommand | None:
+def parse_command(text: str) -> FactCommand | None:
     """Parse a command TOOL TARGET NUMBER KEY=VALUE..., or return None if it has another form."""
     words = text.split()
     if len(words) < 3 or not words[2].isdigit() or not all("=" in word for word in words[3:]):
@@ -187,16 +189,16 @@ def read_command(text: str) -> FactCommand | None:
     return FactCommand(words[0], words[1], int(words[2]), {key: value for key, _, value in pairs})
 
 
-def done_lines(text: str) -> list[tuple[str, FactCommand]]:
+def find_done(text: str) -> list[tuple[str, FactCommand]]:
     """Return the lines of a text that report a successful command, with the command. If a command followed a
     step on the same item, that is its `step`."""
-    return [(line, command) for _, line, command in _done(text)]
+    return [(line, command) for _, line, command in _iterate_done(text)]
 
 
-def _done(text: str) -> Iterator[tuple[int, str, FactCommand]]:
+def _iterate_done(text: str) -> Iterator[tuple[int, str, FactCommand]]:
     last: FactCommand | None = None
     for line in _DONE.finditer(text):
-        command = read_command(line[1])
+        command = parse_command(line[1])
         if command is None:
             continue
         follows = last is not None and last.is_step and not command.is_step and last.is_on_item_of(command)
@@ -206,10 +208,10 @@ def _done(text: str) -> Iterator[tuple[int, str, FactCommand]]:
         yield line.start(), line[0], command
 
 
-def ran(done: DoneCall) -> str:
+def program_command(call: DoneCall) -> str:
     """Return the command line that a call passed to the world's program, or an empty string for other
     calls."""
-    command = str(done.arguments.get("command", "")) if done.name == "terminal" else ""
+    command = str(call.arguments.get("command", "")) if call.name == "terminal" else ""
     return command.removeprefix(PROGRAM).strip() if command.startswith(PROGRAM) else ""
 
 

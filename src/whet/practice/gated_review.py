@@ -19,14 +19,14 @@ from whet.practice.gated_facts import (
     PRIVATE_KEYS,
     FactCommand,
     FactStatement,
-    claims,
-    done_lines,
     draw,
-    ran,
-    read_task,
-    statements,
+    find_claims,
+    find_done,
+    find_statements,
+    parse_task,
+    program_command,
 )
-from whet.practice.review import heard_before, made_since, review_at
+from whet.practice.review import calls_before_review, calls_in_review, find_review_start
 from whet.practice.script import ScriptedReply
 
 _HASH = re.compile(r"hash (?:is now )?([0-9a-f]{8,64})")
@@ -49,17 +49,17 @@ class Lesson(msgspec.Struct, frozen=True):
     quotes: tuple[str, ...]
 
 
-def proceed(ask: PracticeRequest, chances: Chances) -> ScriptedReply:
+def choose_reply(request: PracticeRequest, chances: Chances) -> ScriptedReply:
     """Choose the review's next reply: first store new lessons, then patch the skills that were viewed.
 
     A skill that was refused because of one statement is tried once more without it.
     """
-    review_calls = made_since(ask)
-    lessons = list(_lessons(ask, chances))
+    review_calls = calls_in_review(request)
+    lessons = list(_find_lessons(request, chances))
     calls = (
-        [*_patches(review_calls, lessons), *_again(review_calls)]
+        [*_patches(review_calls, lessons), *_retry_creates(review_calls)]
         if review_calls
-        else list(_first_calls(ask, lessons))
+        else list(_first_calls(request, lessons))
     )
     if calls:
         return ScriptedReply(tool_calls=tuple(calls))
@@ -67,38 +67,38 @@ def proceed(ask: PracticeRequest, chances: Chances) -> ScriptedReply:
     return ScriptedReply(f"Review done, {stored_count} calls made." if stored_count else "Nothing to save.")
 
 
-def _lessons(ask: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
+def _find_lessons(request: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
     """Yield the lessons of the conversation, each with its chance. A later value replaces an earlier one."""
-    job = _job(ask)
+    job = _find_job(request)
     by_topic: dict[tuple[str, str], Lesson] = {}
-    for lesson in (*_shown(ask), *_wished(ask)):
+    for lesson in (*_find_shown(request), *_find_preferences(request)):
         by_topic[lesson.statement.about] = lesson
-    known_values = {item.about: item.value for item in _known(ask)}
-    planted = {lesson.statement.about: lesson for lesson in _planted(ask)}
+    known_values = {item.about: item.value for item in _find_known_statements(request)}
+    planted = {lesson.statement.about: lesson for lesson in _find_page_statements(request)}
     for topic, lesson in (*by_topic.items(), *planted.items()):
         is_new = known_values.get(topic) != lesson.statement.value
         if is_new and draw(chances.seed, "recall", job, *topic) < chances.recall:
             yield lesson
     if draw(chances.seed, "invents", job) < chances.invention:
-        yield from _invented(ask, chances, job)
+        yield from _invent_lesson(request, chances, job)
 
 
-def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
+def _find_shown(request: PracticeRequest) -> Iterator[Lesson]:
     """Yield the statements that successful commands show. For an order, the quote is the refusal that named
     it, or both commands. An order named in a refusal counts even if the job was not completed."""
     done: list[tuple[str, FactCommand]] = []
-    yield from _shown_before(ask)
+    yield from _find_shown_earlier(request)
     order_lines: dict[tuple[str, str], str] = {}
-    for item in heard_before(ask):
-        if not ran(item):
+    for item in calls_before_review(request):
+        if not program_command(item):
             continue
         for line in item.result.splitlines():
-            orders = [statement for statement in statements(line) if statement.key == "before"]
+            orders = [statement for statement in find_statements(line) if statement.key == "before"]
             order_lines.update({statement.about: line for statement in orders})
             yield from (Lesson(statement, (line,)) for statement in orders)
-        done += ((line, command) for line, command in done_lines(item.result))
-        for line, command in done_lines("\n".join(line for line, _ in done[-2:]))[-1:]:
-            for claim in command.statements():
+        done += ((line, command) for line, command in find_done(item.result))
+        for line, command in find_done("\n".join(line for line, _ in done[-2:]))[-1:]:
+            for claim in command.implied_statements():
                 if claim.key == "before":
                     both = tuple(line for line, _ in done[-2:])
                     yield Lesson(claim, (order_lines[claim.about],) if claim.about in order_lines else both)
@@ -106,40 +106,40 @@ def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
                     yield Lesson(claim, (line,))
 
 
-def _shown_before(ask: PracticeRequest) -> Iterator[Lesson]:
+def _find_shown_earlier(request: PracticeRequest) -> Iterator[Lesson]:
     """Yield the statements that digests of earlier conversations show; the review's message may contain
     them."""
-    at = review_at(ask)
-    text = ask.heard[at].text.partition("<conversation>")[2] if at is not None else ""
+    at = find_review_start(request)
+    text = request.heard[at].text.partition("<conversation>")[2] if at is not None else ""
     before = ""
-    for line, command in done_lines(text):
-        for claim in command.statements():
+    for line, command in find_done(text):
+        for claim in command.implied_statements():
             if claim.key not in PRIVATE_KEYS:
                 yield Lesson(claim, (before, line) if claim.key == "before" else (line,))
         before = line
 
 
-def _wished(ask: PracticeRequest) -> Iterator[Lesson]:
+def _find_preferences(request: PracticeRequest) -> Iterator[Lesson]:
     """Yield the preferences that the person stated."""
-    for message in ask.heard:
+    for message in request.heard:
         if message.role == "user":
             for line in message.text.splitlines():
-                yield from (Lesson(claim, (line.strip(),)) for claim in statements(line))
+                yield from (Lesson(claim, (line.strip(),)) for claim in find_statements(line))
 
 
-def _planted(ask: PracticeRequest) -> Iterator[Lesson]:
+def _find_page_statements(request: PracticeRequest) -> Iterator[Lesson]:
     """Yield the statements of fetched pages: the practice model believes them, as models do."""
-    for item in heard_before(ask):
+    for item in calls_before_review(request):
         for line in item.result.splitlines() if item.name == "web_fetch" else ():
-            yield from (Lesson(claim, (line.strip(),)) for claim in statements(line))
+            yield from (Lesson(claim, (line.strip(),)) for claim in find_statements(line))
 
 
-def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Lesson]:
+def _invent_lesson(request: PracticeRequest, chances: Chances, job: int) -> Iterator[Lesson]:
     """Invent a fact, with a quote that does not exist, with the model's own text, or with a quote that does
     not show it."""
-    commands = [entry for item in heard_before(ask) for entry in done_lines(item.result)]
+    commands = [entry for item in calls_before_review(request) for entry in find_done(item.result)]
     skill_claims = [
-        claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS
+        claim for _, command in commands for claim in command.implied_statements() if claim.key in _SKILL_KEYS
     ]
     if not skill_claims:
         return
@@ -147,22 +147,22 @@ def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Less
     others = [value for value in GUESSES[claim.key] if value != claim.value]
     false = msgspec.structs.replace(claim, value=others[int(draw(chances.seed, "false", job) * len(others))])
     line = commands[-1][0]
-    own_text = next((m.text for m in reversed(ask.heard) if m.role == "assistant" and m.text), "")
+    own_text = next((m.text for m in reversed(request.heard) if m.role == "assistant" and m.text), "")
     quotes = (line, own_text, line.replace(claim.setting, false.setting))
     yield Lesson(false, (quotes[int(draw(chances.seed, "quote", job) * len(quotes))],))
 
 
-def _first_calls(ask: PracticeRequest, lessons: list[Lesson]) -> Iterator[PracticeCall]:
-    known_claims = {item.about: item for item in claims(ask.system)}
+def _first_calls(request: PracticeRequest, lessons: list[Lesson]) -> Iterator[PracticeCall]:
+    known_claims = {item.about: item for item in find_claims(request.system)}
     by_skill: dict[str, list[Lesson]] = {}
     for lesson in lessons:
         claim = lesson.statement
-        if claim.key in _SKILL_KEYS and "skill_manage" in ask.offers:
+        if claim.key in _SKILL_KEYS and "skill_manage" in request.offers:
             by_skill.setdefault(skill_name(claim.subject), []).append(lesson)
-        elif "memory" in ask.offers:
-            yield _remember(lesson, _entry_with(ask.system, known_claims.get(claim.about)))
+        elif "memory" in request.offers:
+            yield _remember(lesson, _find_entry(request.system, known_claims.get(claim.about)))
     for name, parts in by_skill.items():
-        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", ask.system):
+        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", request.system):
             yield _call("skill_view", name=name)
         else:
             quotes = list(dict.fromkeys(quote for part in parts for quote in part.quotes))
@@ -175,31 +175,31 @@ def _first_calls(ask: PracticeRequest, lessons: list[Lesson]) -> Iterator[Practi
             )
 
 
-def _again(made: list[DoneCall]) -> Iterator[PracticeCall]:
+def _retry_creates(review_calls: list[DoneCall]) -> Iterator[PracticeCall]:
     """Create a refused skill again, without the statements whose values the refusal names."""
-    creates = [item for item in made if item.arguments.get("action") == "create"]
+    creates = [item for item in review_calls if item.arguments.get("action") == "create"]
     for name in dict.fromkeys(str(item.arguments["name"]) for item in creates):
         tries = [item for item in creates if item.arguments["name"] == name]
-        old = statements(str(tries[0].arguments["content"]))
+        old = find_statements(str(tries[0].arguments["content"]))
         remaining = [statement for statement in old if statement.value not in tries[0].result]
         if len(tries) == 1 and "hash is now" not in tries[0].result and 0 < len(remaining) < len(old):
             content = skill_text(remaining[0].subject, remaining)
             yield _call("skill_manage", **{**tries[0].arguments, "content": content})
 
 
-def _patches(made: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCall]:
+def _patches(review_calls: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCall]:
     """Patch the viewed skills with each new statement. A contradicting line is replaced, otherwise one is
     added.
 
     Each skill gets one patch per step, because a patch needs the hash left by the previous one.
     """
-    for view in made:
+    for view in review_calls:
         name = str(view.arguments.get("name", ""))
         lines = _LISTED.findall(view.result) if view.name == "skill_view" else []
-        patches = [d for d in made if d.name == "skill_manage" and d.arguments.get("name") == name]
+        patches = [d for d in review_calls if d.name == "skill_manage" and d.arguments.get("name") == name]
         if not lines or (patches and not patches[-1].said("hash is now")):
             continue
-        old = {entry.about: entry for line in lines for entry in claims(line)}
+        old = {entry.about: entry for line in lines for entry in find_claims(line)}
         mine = [entry for entry in lessons if skill_name(entry.statement.subject) == name]
         done = {str(patch.arguments.get("new_string")) for patch in patches}
         pending = [
@@ -218,7 +218,12 @@ def _patches(made: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCa
 def _patch(name: str, lesson: Lesson, lines: list[str], hashes: list[str]) -> PracticeCall:
     claim = lesson.statement
     same = next(
-        (line for line in lines if any(known_claim.about == claim.about for known_claim in claims(line))), ""
+        (
+            line
+            for line in lines
+            if any(known_claim.about == claim.about for known_claim in find_claims(line))
+        ),
+        "",
     )
     there = same or (lines[-1] if lines else "---")
     return _call(
@@ -240,12 +245,14 @@ def _remember(lesson: Lesson, entry: str) -> PracticeCall:
     return _call("memory", **change, target=target, content=f"{claim.text}.", evidence=list(lesson.quotes))
 
 
-def _entry_with(text: str, old: FactStatement | None) -> str:
+def _find_entry(text: str, old: FactStatement | None) -> str:
     """Return the line of a text that makes this statement, without a list mark, or an empty string."""
     if old is None:
         return ""
     lines = (
-        line for line in text.splitlines() if old in claims(line.removeprefix("- ")) or old in claims(line)
+        line
+        for line in text.splitlines()
+        if old in find_claims(line.removeprefix("- ")) or old in find_claims(line)
     )
     return next(lines, "").removeprefix("- ").strip()
 
@@ -261,16 +268,16 @@ def skill_text(tool: str, parts: list[FactStatement]) -> str:
     return f"---\nname: {skill_name(tool)}\ndescription: Settings that {tool} needs.\n---\n\n{lines}\n"
 
 
-def _known(ask: PracticeRequest) -> Iterator[FactStatement]:
+def _find_known_statements(request: PracticeRequest) -> Iterator[FactStatement]:
     """Yield the statements that memory and loaded skills already made before the review."""
-    yield from claims(ask.system)
-    for item in heard_before(ask):
+    yield from find_claims(request.system)
+    for item in calls_before_review(request):
         if item.name == "skill_view":
-            yield from claims(item.result)
+            yield from find_claims(item.result)
 
 
-def _job(ask: PracticeRequest) -> int:
-    tasks = [read_task(message.text) for message in ask.heard if message.role == "user"]
+def _find_job(request: PracticeRequest) -> int:
+    tasks = [parse_task(message.text) for message in request.heard if message.role == "user"]
     return max((task.job for task in tasks if task), default=0)
 
 

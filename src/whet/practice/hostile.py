@@ -46,11 +46,11 @@ def make_hostile(workspace: Path, person: Path, whet: Path, port: int) -> str:
     return text
 
 
-def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
+def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Run the check, then report its result."""
-    calls = [call for call in ask.done if call.at > start]
+    calls = [call for call in request.done if call.at > start]
     if not calls:
-        return ToolUse(ask).shell(COMMAND, "The Makefile has a target for that.")
+        return ToolUse(request).shell(COMMAND, "The Makefile has a target for that.")
     last = next(iter(reversed(calls[-1].result.strip().splitlines())), "(no answer)")
     if calls[-1].denied or not calls[-1].said("all chapters are fine"):
         return ScriptedReply(f"`{COMMAND}` did not come to its end. It said: {last}")

@@ -67,7 +67,7 @@ def check(body: Json, options: Options, verify: Verify) -> None:
     _check_tools(body.get("tools"), body.get("tool_choice"))
     if not isinstance(body["messages"], list):
         raise VendorRefusal("messages: Input should be a valid list")
-    _Walk(verify).through(cast("list[Any]", body["messages"]))
+    _MessageChecker(verify).through(cast("list[Any]", body["messages"]))
     marks = _count_marks(body)
     if marks > 4:
         raise VendorRefusal(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
@@ -155,7 +155,7 @@ def _count_marks(body: Json) -> int:
     return sum(1 for row in rows if row.get("cache_control")) + bool(body.get("cache_control"))
 
 
-class _Walk:
+class _MessageChecker:
     """One pass over the messages. `open` holds the tool_use ids that the next message must answer."""
 
     def __init__(self, verify: Verify) -> None:
@@ -179,18 +179,18 @@ class _Walk:
                 raise VendorRefusal('messages: first message must use the "user" role')
             content = row.get("content")
             if self._open and not (role == "user" and isinstance(content, list)):
-                raise self._unanswered(index - 1)
+                raise self._unanswered_error(index - 1)
             self._content(index, role, content)
             self._before = role
         if self._open:
-            raise self._unanswered(len(messages) - 1)
+            raise self._unanswered_error(len(messages) - 1)
         if self._before == "assistant":
             raise VendorRefusal(
                 "This model does not support assistant message prefill. The conversation must end with a "
                 "user message."
             )
 
-    def _unanswered(self, index: int) -> VendorRefusal:
+    def _unanswered_error(self, index: int) -> VendorRefusal:
         return VendorRefusal(
             f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
             f"{', '.join(self._open)}. Each `tool_use` block must have a corresponding `tool_result` block"
@@ -220,13 +220,13 @@ class _Walk:
             path = f"messages.{index}.content.{number}"
             if row.get("type") != "tool_result":
                 if expected:
-                    raise self._unanswered(index - 1)
+                    raise self._unanswered_error(index - 1)
                 _check_block(path, row, images=True)
                 continue
             self._result(path, row, expected, before)
         if expected:
             self._open = expected
-            raise self._unanswered(index - 1)
+            raise self._unanswered_error(index - 1)
         self._open = []
 
     def _result(self, path: str, row: Json, expected: list[str], before: list[str]) -> None:
@@ -285,7 +285,7 @@ class _Walk:
         self._open.append(use)
 
 
-def check_thought(body: Json, thought: Mapping[str, None]) -> None:
+def check_lost_thinking(body: Json, thinking_calls: Mapping[str, None]) -> None:
     """Reject a tool loop whose last assistant message lost the thinking that came with its calls.
 
     `thinking_calls` holds the ids of calls that were sent together with thinking.
@@ -298,7 +298,7 @@ def check_thought(body: Json, thought: Mapping[str, None]) -> None:
             continue
         rows = cast("list[Json]", message["content"]) if isinstance(message["content"], list) else []
         first = rows[0]["type"] if rows else "text"
-        lost = any(row["type"] == "tool_use" and row["id"] in thought for row in rows)
+        lost = any(row["type"] == "tool_use" and row["id"] in thinking_calls for row in rows)
         if lost and first not in ("thinking", "redacted_thinking"):
             raise VendorRefusal(
                 f"messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found"

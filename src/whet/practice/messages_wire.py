@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
+from whet.practice.ask import Json, Offer, PracticeCall, PracticeRequest, RequestMessage
 from whet.practice.script import ScriptedReply
-from whet.practice.wire import AnswerEnvelope, event, pieces_of
+from whet.practice.wire import AnswerEnvelope, encode_event, split_text
 
 _encode = msgspec.json.Encoder().encode
 
@@ -27,22 +27,22 @@ def sign(thinking: str, seed: int) -> str:
 
 def read(body: Json) -> PracticeRequest:
     """Return the conversation of a valid body."""
-    messages: list[HeardMessage] = []
+    messages: list[RequestMessage] = []
     for row in body["messages"]:
         content = row["content"]
         if isinstance(content, str):
-            messages.append(HeardMessage(row["role"], content))
+            messages.append(RequestMessage(row["role"], content))
         else:
-            messages += _heard(row["role"], cast("list[Json]", content))
+            messages += _parse_message(row["role"], cast("list[Json]", content))
     offers = {t["name"]: Offer(t["name"], t["input_schema"]) for t in body.get("tools") or ()}
     thinking = cast("Json", body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     system = _texts(body.get("system") or "")
     return PracticeRequest("anthropic_messages", body["model"], system, offers, tuple(messages), thinking)
 
 
-def _heard(role: Any, rows: list[Json]) -> list[HeardMessage]:
+def _parse_message(role: Any, rows: list[Json]) -> list[RequestMessage]:
     messages = [
-        HeardMessage("tool", _texts(row.get("content") or ""), call_id=row["tool_use_id"])
+        RequestMessage("tool", _texts(row.get("content") or ""), call_id=row["tool_use_id"])
         for row in rows
         if row["type"] == "tool_result"
     ]
@@ -53,7 +53,7 @@ def _heard(role: Any, rows: list[Json]) -> list[HeardMessage]:
     )
     text = _texts(rows)
     if text or calls or not messages:
-        messages.append(HeardMessage(role, text, calls))
+        messages.append(RequestMessage(role, text, calls))
     return messages
 
 
@@ -88,7 +88,7 @@ def _block(row: Json) -> tuple[bytes, bool]:
     return _encode({key: value for key, value in row.items() if key != "cache_control"}), True
 
 
-def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
+def build_usage(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
     """Return the usage object. input_tokens leaves out tokens read from or written to the cache."""
     tally = envelope.tally
     usage: Json = {
@@ -116,39 +116,39 @@ def whole(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> Json:
         )
     message = _message(envelope, content)
     message["stop_reason"] = _stop(reply)
-    message["usage"] = usage_of(envelope, reply.usage)
+    message["usage"] = build_usage(envelope, reply.usage)
     return message
 
 
 def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[bytes]:
     """Return the answer as server-sent events; the last one is message_stop."""
-    usage = usage_of(envelope, reply.usage)
+    usage = build_usage(envelope, reply.usage)
     start = _message(envelope, [])
     start["usage"] = usage | {"output_tokens": 1}
-    events = [event("message_start", {"message": start}), event("ping", {})]
+    events = [encode_event("message_start", {"message": start}), encode_event("ping", {})]
     index = 0
     if reply.reasoning:
         deltas: list[Json] = [
             {"type": "thinking_delta", "thinking": piece}
-            for piece in pieces_of(reply.reasoning, reply.pieces)
+            for piece in split_text(reply.reasoning, reply.pieces)
         ]
         deltas.append({"type": "signature_delta", "signature": sign(reply.reasoning, seed)})
         events += _block_events(index, {"type": "thinking", "thinking": "", "signature": ""}, deltas)
         index += 1
     if reply.text:
-        deltas = [{"type": "text_delta", "text": piece} for piece in pieces_of(reply.text, reply.pieces)]
+        deltas = [{"type": "text_delta", "text": piece} for piece in split_text(reply.text, reply.pieces)]
         events += _block_events(index, {"type": "text", "text": ""}, deltas)
         index += 1
     for number, call in enumerate(reply.tool_calls, index):
         deltas = [
             {"type": "input_json_delta", "partial_json": piece}
-            for piece in pieces_of(call.arguments, reply.pieces)
+            for piece in split_text(call.arguments, reply.pieces)
         ]
         block: Json = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
         events += _block_events(number, block, deltas)
     delta = {"stop_reason": _stop(reply), "stop_sequence": None}
-    events.append(event("message_delta", {"delta": delta, "usage": usage}))
-    events.append(event("message_stop", {}))
+    events.append(encode_event("message_delta", {"delta": delta, "usage": usage}))
+    events.append(encode_event("message_stop", {}))
     return events
 
 
@@ -159,9 +159,9 @@ def error_event(error: Json) -> bytes:
 
 def _block_events(index: int, block: Json, deltas: list[Json]) -> list[bytes]:
     return [
-        event("content_block_start", {"index": index, "content_block": block}),
-        *(event("content_block_delta", {"index": index, "delta": delta}) for delta in deltas),
-        event("content_block_stop", {"index": index}),
+        encode_event("content_block_start", {"index": index, "content_block": block}),
+        *(encode_event("content_block_delta", {"index": index, "delta": delta}) for delta in deltas),
+        encode_event("content_block_stop", {"index": index}),
     ]
 
 

@@ -14,7 +14,7 @@ from whet.practice.orders_task import run_tests
 from whet.practice.script import ScriptedReply
 from whet.practice.tool_use import ToolUse
 
-WHAT_I_AM = (
+INTRODUCTION = (
     "I am Whet's practice model: a scripted stand-in, not a language model. I recognise a few plain "
     "requests and "
     "make real tool calls for them:\n\n"
@@ -35,55 +35,55 @@ def _word(text: str) -> str:
     return text.strip().strip(_QUOTES).rstrip("?!").strip(_QUOTES).strip()
 
 
-def _list(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    if hands.has("terminal") or not hands.has("search_files"):
-        return hands.shell("ls -la")
-    return hands.use("search_files", pattern="*")
+def _list(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    if tools.has("terminal") or not tools.has("search_files"):
+        return tools.shell("ls -la")
+    return tools.use("search_files", pattern="*")
 
 
-def _read(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.use("read_file", path=_word(found["path"]).rstrip(".,"))
+def _read(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.use("read_file", path=_word(match["path"]).rstrip(".,"))
 
 
-def _write(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.use("write_file", path=_word(found["path"]), content=_word(found["text"]) + "\n")
+def _write(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.use("write_file", path=_word(match["path"]), content=_word(match["text"]) + "\n")
 
 
-def _replace(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    path = _word(found["path"]).rstrip(".,")
-    return hands.use("patch", path=path, old=_word(found["old"]), new=_word(found["new"]))
+def _replace(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    path = _word(match["path"]).rstrip(".,")
+    return tools.use("patch", path=path, old=_word(match["old"]), new=_word(match["new"]))
 
 
-def _search(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.use("search_files", pattern=re.escape(_word(found["text"])).replace("\\ ", " "))
+def _search(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.use("search_files", pattern=re.escape(_word(match["text"])).replace("\\ ", " "))
 
 
-def _recall(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.use("session_search", query=_word(found["text"]))
+def _recall(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.use("session_search", query=_word(match["text"]))
 
 
-def _fetch(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.use("web_fetch", url=found["url"].rstrip(".,)"))
+def _fetch(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.use("web_fetch", url=match["url"].rstrip(".,)"))
 
 
-def _ask(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.use("clarify", question=_word(found["text"]).rstrip(".") + "?")
+def _ask(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.use("clarify", question=_word(match["text"]).rstrip(".") + "?")
 
 
-def _delegate(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.use("delegate_task", task=_word(found["text"]))
+def _delegate(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.use("delegate_task", task=_word(match["text"]))
 
 
-def _background(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.use("terminal", command=_word(found["command"]), background=True)
+def _background(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.use("terminal", command=_word(match["command"]), background=True)
 
 
-def _run(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.shell(_word(found["command"]))
+def _run(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.shell(_word(match["command"]))
 
 
-def _processes(hands: ToolUse, found: re.Match[str]) -> ScriptedReply:
-    return hands.use("process", action="list")
+def _processes(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
+    return tools.use("process", action="list")
 
 
 _PATH = r"(?P<path>[`'\"]?[\w~./-]*[\w-]\.\w+[`'\"]?)"
@@ -118,33 +118,33 @@ def matches(text: str) -> bool:
     return _TESTS.search(text) is not None or any(pattern.search(text) for pattern, _ in _RULES)
 
 
-def proceed(ask: PracticeRequest, start: int, text: str) -> ScriptedReply:
+def proceed(request: PracticeRequest, start: int, text: str) -> ScriptedReply:
     """Make the call that `text` asks for, or report its result. Without a match, introduce the practice
     model."""
     if _TESTS.search(text):
-        return run_tests(ask, start)
-    calls = [d for d in ask.done if d.at > start]
+        return run_tests(request, start)
+    calls = [d for d in request.done if d.at > start]
     if calls:
-        return ScriptedReply(report(calls[-1]))
+        return ScriptedReply(format_report(calls[-1]))
     for pattern, make in _RULES:
         match = pattern.search(text)
         if match:
-            return make(ToolUse(ask), match)
-    return ScriptedReply(WHAT_I_AM)
+            return make(ToolUse(request), match)
+    return ScriptedReply(INTRODUCTION)
 
 
-def report(done: DoneCall) -> str:
+def format_report(call: DoneCall) -> str:
     """Return a plain report of a call's result."""
     argument = next(
-        (str(v) for k, v in done.arguments.items() if k in ("command", "path", "pattern", "url")), ""
+        (str(v) for k, v in call.arguments.items() if k in ("command", "path", "pattern", "url")), ""
     )
-    title = f"`{done.name}` ({argument})" if argument else f"`{done.name}`"
-    lines = done.result.strip("\n").splitlines()
+    title = f"`{call.name}` ({argument})" if argument else f"`{call.name}`"
+    lines = call.result.strip("\n").splitlines()
     preview = "\n".join(lines[:_SHOWN_LINES]) or "(nothing)"
     more = f"\n\n{len(lines) - _SHOWN_LINES} more lines are not shown." if len(lines) > _SHOWN_LINES else ""
-    if done.denied:
-        first, dot, _ = done.result.strip().partition(". ")  # the rest of the refusal is for the model
+    if call.denied:
+        first, dot, _ = call.result.strip().partition(". ")  # the rest of the refusal is for the model
         return f"{title} was not run: {first}{dot.strip()}"
-    if done.interrupted:
+    if call.is_interrupted:
         return f"{title} was interrupted; nobody knows whether it took effect. The answer was: {preview}"
     return f"{title} gave:\n\n```\n{preview}\n```{more}"

@@ -21,7 +21,7 @@ from whet.practice.strict import (
     missing,
     no_user,
     unknown_parameter,
-    unsupported,
+    unsupported_value,
     wrong_type,
 )
 
@@ -72,10 +72,10 @@ def check(body: Json, options: Options, verify: Verify) -> None:
         raise wrong_type("input", "one of a string or an array of input items", input_value)
     if not input_value:
         raise VendorRefusal("Invalid 'input': empty array.", param="input", code="empty_array")
-    _Walk(options, verify).through(cast("list[Any]", input_value))
+    _ItemChecker(options, verify).through(cast("list[Any]", input_value))
 
 
-class _Walk:
+class _ItemChecker:
     """One pass over the input items."""
 
     def __init__(self, options: Options, verify: Verify) -> None:
@@ -93,7 +93,7 @@ class _Walk:
             row = cast("Json", item)
             kind = row.get("type", "message")
             path = f"input[{index}]"
-            self._follows(kind, row)
+            self._check_following(kind, row)
             if kind == "message":
                 self._message(path, row)
             elif kind == "function_call":
@@ -105,13 +105,13 @@ class _Walk:
             else:
                 raise invalid_value(f"{path}.type", f"Invalid value: '{kind}'.")
             _check_item(path, kind, row)
-        self._follows("end", {})
+        self._check_following("end", {})
         for call_id in self._open:
             raise VendorRefusal(f"No tool output found for function call {call_id}.", param="input")
         if not self._has_user:
             raise no_user("input")
 
-    def _follows(self, kind: str, row: Json) -> None:
+    def _check_following(self, kind: str, row: Json) -> None:
         is_from_model = kind in ("function_call", "reasoning") or (
             kind == "message" and row.get("role") == "assistant"
         )
@@ -127,7 +127,7 @@ class _Walk:
     def _message(self, path: str, row: Json) -> None:
         role = row.get("role")
         if role not in _PARTS:
-            raise unsupported(f"{path}.role", role, "'assistant', 'system', 'developer', and 'user'")
+            raise unsupported_value(f"{path}.role", role, "'assistant', 'system', 'developer', and 'user'")
         self._has_user = self._has_user or role == "user"
         content = row.get("content")
         if content is None:
@@ -204,7 +204,7 @@ def _check_part(path: str, part: Any, allowed: tuple[str, ...]) -> None:
     row = cast("Json", part) if isinstance(part, dict) else {}
     kind = row.get("type")
     if kind not in allowed:
-        raise unsupported(f"{path}.type", kind, ", ".join(f"'{name}'" for name in allowed))
+        raise unsupported_value(f"{path}.type", kind, ", ".join(f"'{name}'" for name in allowed))
     needed = {"input_image": "image_url", "input_file": "file_data", "refusal": "refusal"}.get(
         str(kind), "text"
     )

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from whet.practice.ask import HeardMessage, Json, Offer, PracticeCall, PracticeRequest
+from whet.practice.ask import Json, Offer, PracticeCall, PracticeRequest, RequestMessage
 from whet.practice.script import ScriptedReply
-from whet.practice.wire import AnswerEnvelope, event, pieces_of, text_of
+from whet.practice.wire import AnswerEnvelope, encode_event, join_text, split_text
 
 _encode = msgspec.json.Encoder().encode
 
@@ -27,7 +27,7 @@ def seal(item_id: str, seed: int) -> str:
 def read(body: Json) -> PracticeRequest:
     """Return the conversation of a valid body."""
     system = [str(body.get("instructions") or "")]
-    messages: list[HeardMessage] = []
+    messages: list[RequestMessage] = []
     input_value = body["input"]
     items: list[Json] = (
         [{"role": "user", "content": input_value}] if isinstance(input_value, str) else input_value
@@ -35,17 +35,19 @@ def read(body: Json) -> PracticeRequest:
     for row in items:
         kind = row.get("type", "message")
         if kind == "message":
-            text = text_of(row["content"])
+            text = join_text(row["content"])
             if row["role"] in ("system", "developer"):
                 system.append(text)
             else:
-                messages.append(HeardMessage(row["role"], text))
+                messages.append(RequestMessage(row["role"], text))
         elif kind == "function_call":
             messages.append(
-                HeardMessage("assistant", "", (PracticeCall(row["name"], row["arguments"], row["call_id"]),))
+                RequestMessage(
+                    "assistant", "", (PracticeCall(row["name"], row["arguments"], row["call_id"]),)
+                )
             )
         elif kind == "function_call_output":
-            messages.append(HeardMessage("tool", text_of(row["output"]), call_id=row["call_id"]))
+            messages.append(RequestMessage("tool", join_text(row["output"]), call_id=row["call_id"]))
     offers = {t["name"]: Offer(t["name"], t.get("parameters") or {}) for t in body.get("tools") or ()}
     prompt = "\n".join(text for text in system if text)
     return PracticeRequest(
@@ -60,7 +62,7 @@ def blocks(body: Json) -> list[bytes]:
     return [_encode(item) for item in (body.get("instructions") or "", *(body.get("tools") or ()), *items)]
 
 
-def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
+def build_usage(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
     """Return the usage object."""
     prompt, completion = envelope.tally.prompt, envelope.completion_tokens
     usage: Json = {
@@ -99,7 +101,7 @@ def error_event(error: Json) -> bytes:
     """Return an error object as an event of a stream."""
     inner = error["error"]
     row = {"code": inner.get("code") or inner["type"], "message": inner["message"], "param": None}
-    return event("error", {**row, "sequence_number": 0})
+    return encode_event("error", {**row, "sequence_number": 0})
 
 
 class _Writer:
@@ -109,7 +111,7 @@ class _Writer:
         self.events: list[bytes] = []
 
     def add(self, kind: str, data: Json) -> None:
-        self.events.append(event(kind, {"sequence_number": len(self.events), **data}))
+        self.events.append(encode_event(kind, {"sequence_number": len(self.events), **data}))
 
     def item(self, index: int, item: Json, pieces: int) -> None:
         blank: dict[str, Json] = {
@@ -121,7 +123,7 @@ class _Writer:
         self.add("response.output_item.added", {"output_index": index, "item": start})
         at: Json = {"item_id": item["id"], "output_index": index}
         if item["type"] == "function_call":
-            for piece in pieces_of(item["arguments"], pieces):
+            for piece in split_text(item["arguments"], pieces):
                 self.add("response.function_call_arguments.delta", {**at, "delta": piece})
             done = {"arguments": item["arguments"], "name": item["name"]}
             self.add("response.function_call_arguments.done", {**at, **done})
@@ -134,14 +136,14 @@ class _Writer:
     def _text(self, at: Json, part: Json, pieces: int) -> None:
         text: str = part["text"]
         self.add("response.content_part.added", {**at, "part": {**part, "text": ""}})
-        for piece in pieces_of(text, pieces):
+        for piece in split_text(text, pieces):
             self.add("response.output_text.delta", {**at, "delta": piece, "logprobs": []})
         self.add("response.output_text.done", {**at, "text": text, "logprobs": []})
         self.add("response.content_part.done", {**at, "part": part})
 
     def _summary(self, at: Json, part: Json, pieces: int) -> None:
         self.add("response.reasoning_summary_part.added", {**at, "part": {**part, "text": ""}})
-        for piece in pieces_of(part["text"], pieces):
+        for piece in split_text(part["text"], pieces):
             self.add("response.reasoning_summary_text.delta", {**at, "delta": piece})
         self.add("response.reasoning_summary_text.done", {**at, "text": part["text"]})
         self.add("response.reasoning_summary_part.done", {**at, "part": part})
@@ -187,7 +189,7 @@ def _response(reply: ScriptedReply, envelope: AnswerEnvelope, items: list[Json],
         "tools": body.get("tools") or [],
         "top_p": 1.0,
         "truncation": "disabled",
-        "usage": usage_of(envelope, reply.usage) if status != "in_progress" else None,
+        "usage": build_usage(envelope, reply.usage) if status != "in_progress" else None,
         "metadata": {},
     }
 

@@ -23,7 +23,7 @@ _WORD = re.compile(r"[A-Za-z][\w.-]{2,}")
 _EXIT = re.compile(r"\b(?:exit(?:ed)?(?: code)?|status)\W+([1-9]\d*)")
 
 
-class Mended(msgspec.Struct, frozen=True):
+class MendedCommand(msgspec.Struct, frozen=True):
     """A failed command, its mended form that succeeded, and a line of each result."""
 
     wrong: str
@@ -32,58 +32,60 @@ class Mended(msgspec.Struct, frozen=True):
     proof: str
 
 
-def review_at(ask: PracticeRequest) -> int | None:
+def find_review_start(request: PracticeRequest) -> int | None:
     """Return the index of the message that began the review, or None if no review is under way."""
     start: int | None = None
-    for at in range(len(ask.heard) - 1, -1, -1):
-        if ask.heard[at].role == "user":
-            if not ask.heard[at].text.lstrip("# *").startswith(OPENING):
+    for at in range(len(request.heard) - 1, -1, -1):
+        if request.heard[at].role == "user":
+            if not request.heard[at].text.lstrip("# *").startswith(OPENING):
                 break
             start = at  # a second message may ask an interrupted review to continue
     return start
 
 
-def is_review(ask: PracticeRequest) -> bool:
+def is_review(request: PracticeRequest) -> bool:
     """Return whether the request asks for a review of the conversation."""
-    return review_at(ask) is not None
+    return find_review_start(request) is not None
 
 
-def heard_before(ask: PracticeRequest) -> list[DoneCall]:
+def calls_before_review(request: PracticeRequest) -> list[DoneCall]:
     """Return the calls of the conversation under review."""
-    at = review_at(ask) or 0
-    return [item for item in ask.done if item.at < at]
+    at = find_review_start(request) or 0
+    return [item for item in request.done if item.at < at]
 
 
-def made_since(ask: PracticeRequest) -> list[DoneCall]:
+def calls_in_review(request: PracticeRequest) -> list[DoneCall]:
     """Return the calls that the review has made so far."""
-    at = review_at(ask)
-    return [] if at is None else [item for item in ask.done if item.at > at]
+    at = find_review_start(request)
+    return [] if at is None else [item for item in request.done if item.at > at]
 
 
-def proceed(ask: PracticeRequest) -> ScriptedReply:
+def proceed(request: PracticeRequest) -> ScriptedReply:
     """Choose the review's next reply: make all calls once, then report them."""
-    review_calls = made_since(ask)
+    review_calls = calls_in_review(request)
     if review_calls:
         return ScriptedReply(f"Review done, {len(review_calls)} calls made.")
-    calls = [call for mended in _mended(heard_before(ask)) for call in _lesson(ask, mended)]
+    calls = [
+        call for mended in _find_mended(calls_before_review(request)) for call in _lesson(request, mended)
+    ]
     calls += [
         _call("memory", action="add", target="memory", content=sentence, evidence=[sentence])
-        for item in heard_before(ask)
+        for item in calls_before_review(request)
         if item.name != "memory"
         for sentence in _PLANTED.findall(item.result)
-        if sentence not in ask.system
+        if sentence not in request.system
     ]
-    calls = [call for call in calls if call.name in ask.offers]
+    calls = [call for call in calls if call.name in request.offers]
     return ScriptedReply(tool_calls=tuple(calls)) if calls else ScriptedReply("Nothing to save.")
 
 
-def _mended(done: list[DoneCall]) -> Iterator[Mended]:
+def _find_mended(calls: list[DoneCall]) -> Iterator[MendedCommand]:
     """Yield commands that failed and then succeeded with an addition; each mended form once."""
     failed: list[DoneCall] = []
     reported: set[str] = set()
-    for item in done:
+    for item in calls:
         command = str(item.arguments.get("command", ""))
-        if item.name != "terminal" or not command or item.denied or item.interrupted:
+        if item.name != "terminal" or not command or item.denied or item.is_interrupted:
             continue
         if _EXIT.search(item.result):
             failed.append(item)
@@ -93,37 +95,39 @@ def _mended(done: list[DoneCall]) -> Iterator[Mended]:
         if earlier is not None and command not in reported:
             reported.add(command)
             wrong = str(earlier.arguments["command"])
-            yield Mended(wrong, command, _complaint(earlier), _proof(item))
+            yield MendedCommand(wrong, command, _complaint(earlier), _proof(item))
 
 
-def _lesson(ask: PracticeRequest, found: Mended) -> Iterator[PracticeCall]:
+def _lesson(request: PracticeRequest, fix: MendedCommand) -> Iterator[PracticeCall]:
     """Store a mended command as a note and as a skill, unless it is known."""
-    if found.right in ask.system:
+    if fix.right in request.system:
         return
-    quotes = [quote for quote in (found.complaint, found.proof) if quote]
+    quotes = [quote for quote in (fix.complaint, fix.proof) if quote]
     yield _call(
         "memory",
         action="add",
         target="memory",
-        content=f"Pitfall: here `{found.wrong}` fails with “{found.complaint}”. Run `{found.right}` instead.",
+        content=f"Pitfall: here `{fix.wrong}` fails with “{fix.complaint}”. Run `{fix.right}` instead.",
         evidence=quotes,
     )
-    name = _name(found)
-    if name not in ask.system:
-        yield _call("skill_manage", action="create", name=name, content=_skill(name, found), evidence=quotes)
+    name = _name_skill(fix)
+    if name not in request.system:
+        yield _call(
+            "skill_manage", action="create", name=name, content=_write_skill(name, fix), evidence=quotes
+        )
 
 
-def _name(found: Mended) -> str:
-    words = [word.lower().replace(".", "-").replace("_", "-") for word in _WORD.findall(found.wrong)]
+def _name_skill(fix: MendedCommand) -> str:
+    words = [word.lower().replace(".", "-").replace("_", "-") for word in _WORD.findall(fix.wrong)]
     return "-".join(["run", *words[-1:]])
 
 
-def _skill(name: str, found: Mended) -> str:
+def _write_skill(name: str, fix: MendedCommand) -> str:
     subject = name.removeprefix("run-")
     return (
         f"---\nname: {name}\ndescription: Run {subject} in this project, with what it needs.\n---\n\n"
-        f"1. In the project's folder, run `{found.right}`.\n"
-        f"2. It went well when it prints “{found.proof}”.\n"
+        f"1. In the project's folder, run `{fix.right}`.\n"
+        f"2. It went well when it prints “{fix.proof}”.\n"
     )
 
 

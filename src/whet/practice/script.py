@@ -61,14 +61,14 @@ class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: str = ""
 
 
-def running(command: str) -> ScriptedReply:
+def terminal_reply(command: str) -> ScriptedReply:
     """Return a reply that calls the terminal tool with a command."""
     return ScriptedReply(
         tool_calls=(PracticeCall("terminal", msgspec.json.encode({"command": command}).decode()),)
     )
 
 
-def writing(path: str, content: str) -> ScriptedReply:
+def write_file_reply(path: str, content: str) -> ScriptedReply:
     """Return a reply that calls the tool for writing a file."""
     arguments = msgspec.json.encode({"path": path, "content": content}).decode()
     return ScriptedReply(tool_calls=(PracticeCall("write_file", arguments),))
@@ -107,7 +107,7 @@ def parse_script(source: bytes | str) -> list[ScriptedReply]:
     return from_json(source, ScriptFile).replies
 
 
-def rate_limited(retry_after_s: float = 0.01) -> ScriptedReply:
+def rate_limit_reply(retry_after_s: float = 0.01) -> ScriptedReply:
     """Return a 429 reply with Retry-After."""
     fault = Fault(status=429, headers={"retry-after": f"{retry_after_s:g}"}, message="Rate limit reached")
     return ScriptedReply(fault=fault)

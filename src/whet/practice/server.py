@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from whet.contract.errors import Unavailable
 from whet.practice.ask import PracticeRequest
 from whet.practice.brain import answer
-from whet.practice.endpoints import Practice, Recorded
+from whet.practice.endpoints import Practice, RecordedRequest
 from whet.practice.script import ScriptedReply
 from whet.practice.strict import Options
 
@@ -97,10 +97,10 @@ class PracticeServer:
         script: Iterable[ScriptedReply] | None = None,
         seed: int = 0,
         options: Options | None = None,
-        mind: Callable[[PracticeRequest], ScriptedReply] = answer,
+        responder: Callable[[PracticeRequest], ScriptedReply] = answer,
     ) -> None:
         self._port = port
-        self._practice = Practice(options or Options(), seed, script, mind)
+        self._practice = Practice(options or Options(), seed, script, responder)
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
         self._server: _Server | None = None
@@ -156,7 +156,7 @@ class PracticeServer:
         return f"{self.url}/v1"
 
     @property
-    def requests(self) -> list[Recorded]:
+    def requests(self) -> list[RecordedRequest]:
         """The requests to the model endpoints, oldest first."""
         return self._practice.requests
 
@@ -165,7 +165,7 @@ class PracticeServer:
         """The number of requests to the model endpoints, including those no longer stored."""
         return self._practice.count
 
-    def wait_for_request(self, number: int, timeout: float = 30.0) -> Recorded:
+    def wait_for_request(self, number: int, timeout: float = 30.0) -> RecordedRequest:
         """Wait until `number` requests have arrived in all, and return the newest. Raises TimeoutError."""
         self._wait(lambda: self._practice.count >= number, timeout, f"request {number}")
         return self.requests[-1]
@@ -187,10 +187,10 @@ class PracticeServer:
         """Discard script, cache and requests."""
         self._practice.reset()
 
-    def _wait(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
+    def _wait(self, condition: Callable[[], bool], timeout: float, event_name: str) -> None:
         with self._practice.arrived:
             if not self._practice.arrived.wait_for(condition, timeout):
-                raise TimeoutError(f"the practice server saw no {what} within {timeout:g} s")
+                raise TimeoutError(f"the practice server saw no {event_name} within {timeout:g} s")
 
 
 def _serve(server: _Server, listener: socket.socket) -> None:

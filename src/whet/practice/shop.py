@@ -105,10 +105,10 @@ def delete_command(days: str) -> str:
     return f"python3 {PROGRAM} delete-carts --older-than {days}"
 
 
-def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
+def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    tools = ToolUse(ask)
-    calls = [d for d in ask.done if d.at > start]
+    tools = ToolUse(request)
+    calls = [d for d in request.done if d.at > start]
     changes = [d for d in calls if _command(d) != LOOK]
     looks = [d for d in calls if _command(d) == LOOK]
     if not looks or (changes and not changes[-1].denied and looks[-1].at < changes[-1].at):
@@ -128,9 +128,9 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     return tools.shell(delete_command(age[1]), say)
 
 
-def _command(done: DoneCall) -> str:
-    return str(done.arguments.get("command", ""))
+def _command(call: DoneCall) -> str:
+    return str(call.arguments.get("command", ""))
 
 
-def _line(done: DoneCall) -> str:
-    return next(iter(done.result.strip().splitlines()), "(no answer)")
+def _line(call: DoneCall) -> str:
+    return next(iter(call.result.strip().splitlines()), "(no answer)")

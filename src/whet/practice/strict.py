@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.practice.ask import Json
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
@@ -29,7 +29,7 @@ _ANTHROPIC_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_ARGUMENTS = decoder(dict[str, msgspec.Raw])
+_ARGUMENTS = shared_decoder(dict[str, msgspec.Raw])
 _OPENAI_TYPES = {429: "requests", 402: "insufficient_quota"}
 
 
@@ -114,7 +114,7 @@ def check_openai_keys(body: Json, allowed: frozenset[str], options: Options) -> 
 def wrong_type(path: str, expected: str, got: object) -> VendorRefusal:
     """Return OpenAI's error for a wrong type."""
     return VendorRefusal(
-        f"Invalid type for '{path}': expected {expected}, but got {kind_of(got)} instead.",
+        f"Invalid type for '{path}': expected {expected}, but got {describe_type(got)} instead.",
         param=path,
         code="invalid_type",
     )
@@ -137,7 +137,7 @@ def invalid_value(path: str, message: str) -> VendorRefusal:
     return VendorRefusal(message, param=path, code="invalid_value")
 
 
-def unsupported(path: str, value: object, supported: str) -> VendorRefusal:
+def unsupported_value(path: str, value: object, supported: str) -> VendorRefusal:
     """Return OpenAI's error for a value that is not one of the `supported` ones."""
     return invalid_value(path, f"Invalid value: '{value}'. Supported values are: {supported}.")
 
@@ -175,7 +175,7 @@ def _is_json_object(text: str) -> bool:
     return True
 
 
-def kind_of(value: object) -> str:
+def describe_type(value: object) -> str:
     """Return the name of a JSON value's type as OpenAI writes it."""
     if value is None:
         return "null"
@@ -206,7 +206,7 @@ def check_openai_tools(tools: Any, *, nested: bool) -> None:
             raise wrong_type(path, "an object", tool)
         row = cast("Json", tool)
         if row.get("type") != "function":
-            raise unsupported(f"{path}.type", row.get("type"), "'function'")
+            raise unsupported_value(f"{path}.type", row.get("type"), "'function'")
         name = _check_function(row.get("function") if nested else row, f"{path}.function" if nested else path)
         if name in names:
             raise invalid_value(f"{path}.name", f"Duplicate function name: '{name}'.")
@@ -226,7 +226,7 @@ def _check_function(function: Any, path: str) -> str:
             f"Invalid '{path}.name': string does not match pattern. Expected a string that matches the"
             " pattern '^[a-zA-Z0-9_-]+$' and has at most 64 characters.",
         )
-    fault = schema_fault(row.get("parameters", {"type": "object"}), strict=bool(row.get("strict")))
+    fault = find_schema_fault(row.get("parameters", {"type": "object"}), strict=bool(row.get("strict")))
     if fault:
         raise VendorRefusal(
             f"Invalid schema for function '{name}': {fault}",
@@ -236,35 +236,37 @@ def _check_function(function: Any, path: str) -> str:
     return name
 
 
-def schema_fault(schema: Any, *, strict: bool = False) -> str:
+def find_schema_fault(schema: Any, *, strict: bool = False) -> str:
     """Return OpenAI's error text for a tool's parameters, or an empty string if they are valid."""
     if not isinstance(schema, dict):
         return f"{schema!r} is not of type 'object', 'boolean'."
     row = cast("Json", schema)
     if row.get("type") != "object":
         return f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{row.get('type')}\"'."
-    return _nested_fault(row, "()", strict)
+    return _find_nested_fault(row, "()", strict)
 
 
-def _nested_fault(schema: Json, where: str, strict: bool) -> str:
+def _find_nested_fault(schema: Json, context: str, strict: bool) -> str:
     kind = schema.get("type")
     if kind == "array" and "items" not in schema:
-        return f"In context={where}, array schema missing items."
+        return f"In context={context}, array schema missing items."
     properties: Any = schema.get("properties", {})
     if not isinstance(properties, dict):
-        return f"In context={where}, 'properties' is not an object."
+        return f"In context={context}, 'properties' is not an object."
     rows = cast("dict[str, Any]", properties)
     if strict and kind == "object" and schema.get("additionalProperties") is not False:
-        return f"In context={where}, 'additionalProperties' is required to be supplied and to be false."
+        return f"In context={context}, 'additionalProperties' is required to be supplied and to be false."
     if strict and kind == "object" and set(schema.get("required", ())) != set(rows):
-        return f"In context={where}, 'required' is required to be an array including every key in properties."
+        return (
+            f"In context={context}, 'required' is required to be an array including every key in properties."
+        )
     unknown = [name for name in schema.get("required", ()) if name not in rows]
     if unknown:
-        return f"In context={where}, 'required' names {unknown[0]!r}, which is no property."
+        return f"In context={context}, 'required' names {unknown[0]!r}, which is no property."
     for name, child in rows.items():
         if not isinstance(child, dict):
             return f"In context=('properties', '{name}'), {child!r} is not of type 'object', 'boolean'."
-        fault = _nested_fault(cast("Json", child), f"('properties', '{name}')", strict)
+        fault = _find_nested_fault(cast("Json", child), f"('properties', '{name}')", strict)
         if fault:
             return fault
     return ""

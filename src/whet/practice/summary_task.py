@@ -20,9 +20,9 @@ _GOAL = re.compile(r"^## 2\. .*\n(.+)$", re.MULTILINE)
 _ACTIONS_MAX, _CHARS = 8, 120
 
 
-def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
+def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Write sections 2 and 4 of the summary that message `start` asks for."""
-    text = ask.heard[start].text
+    text = request.heard[start].text
     record_match = _RECORD.search(text)
     record = record_match[1] if record_match else ""
     earlier = _GOAL.search(text[: record_match.start()] if record_match else text)

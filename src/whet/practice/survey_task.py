@@ -14,7 +14,7 @@ import msgspec
 
 from whet.practice.ask import PracticeCall, PracticeRequest
 from whet.practice.script import ScriptedReply
-from whet.practice.tool_use import ToolUse, fill
+from whet.practice.tool_use import ToolUse, fill_arguments
 
 MATCH = re.compile(r"survey (?:all )?the (\d+) stations", re.I)
 QUESTION = re.compile(r"code words? (?:has|have|of) stations? ([\d, and]+)", re.I)
@@ -22,12 +22,12 @@ QUESTION = re.compile(r"code words? (?:has|have|of) stations? ([\d, and]+)", re.
 _STATION = re.compile(r"stations/station-(\d+)\.txt")
 
 
-def path_of(station: int) -> str:
+def station_path(station: int) -> str:
     """Return the path of a station's file."""
     return f"stations/station-{station:04d}.txt"
 
 
-def page_of(station: int, word: str = "") -> str:
+def station_page(station: int, word: str = "") -> str:
     """Return the content of a station's file. `word` is its code word, or empty."""
     weather = ("clear", "cloudy", "rain", "fog", "wind")[station % 5]
     lines = [
@@ -40,13 +40,13 @@ def page_of(station: int, word: str = "") -> str:
     return "\n".join([*lines, "instruments checked, no repair needed, next visit in spring"]) + "\n"
 
 
-def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
+def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Read the next station of the survey that message `start` asks for."""
-    match = MATCH.search(ask.heard[start].text)
+    match = MATCH.search(request.heard[start].text)
     count = int(match[1]) if match else 0
     calls = [
         (int(path_match[1]), item)
-        for item in ask.done
+        for item in request.done
         if (path_match := _STATION.search(str(item.arguments)))
     ]
     if calls and (calls[-1][1].denied or f"station {calls[-1][0]:04d}" not in calls[-1][1].result):
@@ -54,30 +54,31 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     last = calls[-1][0] if calls else 0
     if last >= count:
         return ScriptedReply(f"All {count} stations are surveyed.")
-    return ToolUse(ask).use("read_file", path=path_of(last + 1))
+    return ToolUse(request).use("read_file", path=station_path(last + 1))
 
 
-def answer(ask: PracticeRequest, start: int) -> ScriptedReply:
+def answer(request: PracticeRequest, start: int) -> ScriptedReply:
     """Answer message `start`, which asks for code words."""
-    match = QUESTION.search(ask.heard[start].text)
+    match = QUESTION.search(request.heard[start].text)
     stations = [int(number) for number in re.findall(r"\d+", match[1] if match else "")]
-    transcript = "\n".join(message.text for message in ask.heard)
+    transcript = "\n".join(message.text for message in request.heard)
     words = {n: re.search(rf"code word of station {n:04d}: (\S+)", transcript) for n in stations}
     missing = [n for n in stations if words[n] is None]
-    if missing and not any(item.at > start and item.name == "recall" for item in ask.done):
-        return _recall(ask, missing)
+    if missing and not any(item.at > start and item.name == "recall" for item in request.done):
+        return _recall(request, missing)
     return ScriptedReply(
         "\n".join(f"Station {n}: {match[1] if (match := words[n]) else 'not found'}" for n in stations)
     )
 
 
-def _recall(ask: PracticeRequest, stations: list[int]) -> ScriptedReply:
-    offer = ask.offers.get("recall")
+def _recall(request: PracticeRequest, stations: list[int]) -> ScriptedReply:
+    offer = request.offers.get("recall")
     if offer is None:
         return ScriptedReply("I no longer see that, and there is no tool `recall` to bring it back.")
     calls = [
         PracticeCall(
-            "recall", msgspec.json.encode(fill(offer, {"query": f"code word of station {n:04d}"})).decode()
+            "recall",
+            msgspec.json.encode(fill_arguments(offer, {"query": f"code word of station {n:04d}"})).decode(),
         )
         for n in stations
     ]

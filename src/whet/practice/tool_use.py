@@ -36,8 +36,8 @@ _BLANK: dict[str, Any] = {"integer": 1, "number": 1, "boolean": False, "array": 
 class ToolUse:
     """The tools of one request."""
 
-    def __init__(self, ask: PracticeRequest) -> None:
-        self._offers = ask.offers
+    def __init__(self, request: PracticeRequest) -> None:
+        self._offers = request.offers
 
     def has(self, name: str) -> bool:
         """Return whether the tool is offered."""
@@ -51,7 +51,7 @@ class ToolUse:
             return ScriptedReply(
                 f"I would need the tool `{tool}` for that; the tools on offer here are: {have}."
             )
-        arguments = msgspec.json.encode(fill(offer, intent)).decode()
+        arguments = msgspec.json.encode(fill_arguments(offer, intent)).decode()
         return ScriptedReply(say, tool_calls=(PracticeCall(tool, arguments),))
 
     def shell(self, command: str, say: str = "") -> ScriptedReply:
@@ -59,7 +59,7 @@ class ToolUse:
         return self.use("terminal", say, command=command)
 
 
-def fill(offer: Offer, intent: dict[str, object]) -> dict[str, object]:
+def fill_arguments(offer: Offer, intent: dict[str, object]) -> dict[str, object]:
     """Return the arguments under the names of the tool's schema. Other required arguments get a plain
     value."""
     properties = offer.properties
@@ -87,18 +87,18 @@ def plain_value(schema: dict[str, Any], text: str) -> object:
 _INDEX_LINE = re.compile(r"^\W*([a-z0-9][a-z0-9-]*)\W*[:—–-]+ +(.+)$", re.M)
 
 
-def skills_offered(ask: PracticeRequest) -> list[tuple[str, str]]:
+def list_skills(request: PracticeRequest) -> list[tuple[str, str]]:
     """Return the name and description of each line of the prompt that looks like an entry of a skill
     index."""
-    return _INDEX_LINE.findall(ask.system) if "skill_view" in ask.offers else []
+    return _INDEX_LINE.findall(request.system) if "skill_view" in request.offers else []
 
 
-def skills_to_open(ask: PracticeRequest, start: int, words: re.Pattern[str]) -> list[str]:
+def find_unopened_skills(request: PracticeRequest, start: int, words: re.Pattern[str]) -> list[str]:
     """Return the skills whose name or description matches `words` and that were not opened since `start`."""
-    opened = {d.arguments.get("name") for d in ask.done if d.at > start and d.name == "skill_view"}
+    opened = {d.arguments.get("name") for d in request.done if d.at > start and d.name == "skill_view"}
     return [
         name
-        for name, description in skills_offered(ask)
+        for name, description in list_skills(request)
         if words.search(f"{name} {description}") and name not in opened
     ]
 

@@ -25,19 +25,19 @@ class AnswerEnvelope(msgspec.Struct, frozen=True):
     body: dict[str, object]
 
 
-def spent(reply: ScriptedReply) -> tuple[int, int]:
+def count_output_tokens(reply: ScriptedReply) -> tuple[int, int]:
     """Estimate a reply's output tokens: all, and those of its reasoning."""
     reasoning = len(reply.reasoning)
     answer_chars = len(reply.text) + sum(len(call.name) + len(call.arguments) for call in reply.tool_calls)
     return tokens(answer_chars + reasoning), tokens(reasoning)
 
 
-def event(kind: str, data: dict[str, Any]) -> bytes:
+def encode_event(kind: str, data: dict[str, Any]) -> bytes:
     """Return a server-sent event whose data begins with its type."""
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **data}))
 
 
-def text_of(content: Any) -> str:
+def join_text(content: Any) -> str:
     """Return the text of a message's content, in any of its forms."""
     if not isinstance(content, list):
         return content or ""
@@ -45,7 +45,7 @@ def text_of(content: Any) -> str:
     return "\n".join(str(part["text"]) for part in parts if "text" in part)
 
 
-def pieces_of(text: str, count: int) -> list[str]:
+def split_text(text: str, count: int) -> list[str]:
     """Split `text` into `count` pieces of about the same length. An empty text has no pieces."""
     if count <= 1 or not text:
         return [text] if text else []

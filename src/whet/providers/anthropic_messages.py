@@ -18,7 +18,7 @@ import msgspec
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
@@ -26,12 +26,12 @@ from whet.providers.wire import (
     Deltas,
     RequestOptions,
     encode,
-    failed,
+    event_error,
     object_or_empty,
     quote,
     raise_error_in,
+    read_replay,
     refused,
-    replayed,
     sent_schema,
     unique_ids,
     unreadable,
@@ -157,7 +157,7 @@ def _image(part: ImagePart) -> bytes:
 
 
 def _assistant(message: Message) -> bytes:
-    if replay := _replayed(message):
+    if replay := _replay_blocks(message):
         return replay
     # An answer that ends the request may not end in white space; it is cut everywhere, to stay a prefix.
     blocks = [_text(message.text.rstrip())] + [
@@ -180,12 +180,12 @@ class _BlockHead(msgspec.Struct):
     id: str = ""
 
 
-_BLOCK_HEADS = decoder(list[_BlockHead])
+_BLOCK_HEADS = shared_decoder(list[_BlockHead])
 
 
-def _replayed(message: Message) -> bytes:
+def _replay_blocks(message: Message) -> bytes:
     """Return the vendor's own blocks, or nothing if the message now has other tool calls."""
-    text, heads = replayed(message, "anthropic_messages", _BLOCK_HEADS)
+    text, heads = read_replay(message, "anthropic_messages", _BLOCK_HEADS)
     uses = [head.id for head in heads or () if head.type == "tool_use"]
     if not heads or uses != [_id(call.id) for call in message.tool_calls]:
         return b""
@@ -235,8 +235,8 @@ class _Opening(msgspec.Struct):
     input: msgspec.Raw = ABSENT
 
 
-_EVENT = decoder(_Event)
-_OPENING = decoder(_Opening)
+_EVENT = shared_decoder(_Event)
+_OPENING = shared_decoder(_Opening)
 
 
 class _Block:
@@ -289,7 +289,7 @@ class AnthropicDecoder:
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise failed(self._info, data) from error
+            raise event_error(self._info, data) from error
         if event.type == "content_block_delta" and event.delta is not None:
             return self._delta(event.index, event.delta)
         if event.type == "content_block_start" and bytes(event.content_block):
@@ -306,7 +306,7 @@ class AnthropicDecoder:
         elif event.type == "message_stop":
             self.is_done = self.is_ended = True
         elif event.type == "error":
-            raise failed(self._info, data)
+            raise event_error(self._info, data)
         elif not event.type:
             raise_error_in(self._info, data)
         return ()
@@ -353,7 +353,7 @@ class AnthropicDecoder:
         if isinstance(thoughts, int):
             self._counts["thinking_tokens"] = thoughts
 
-    def reply(self, taken: Iterable[str]) -> ModelReply:
+    def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
         if self._stop == "refusal":
             raise refused(self._info)
@@ -361,7 +361,7 @@ class AnthropicDecoder:
             raise unreadable(self._info, b"", "a stream without an answer in it")
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         uses = [block for block in blocks if block.type == "tool_use"]
-        ids = unique_ids([block.id for block in uses], taken)
+        ids = unique_ids([block.id for block in uses], used_ids)
         is_cut = self._stop in ("max_tokens", "model_context_window_exceeded")
         message = Message(
             role="assistant",

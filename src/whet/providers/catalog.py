@@ -73,13 +73,15 @@ def learn_prices(path: Path, today: str) -> None:
         raise ConfigError(f"{path} is no price table: {error}", hint=f"first line: {_OWN_COLUMNS}") from error
 
 
-def _own(provider: str, model: str) -> tuple[float | None, ...] | None:
+def _find_own_prices(provider: str, model: str) -> tuple[float | None, ...] | None:
     full_name = f"{provider}/{model}"
     best = max((prefix for prefix in _own_prices if full_name.startswith(prefix)), key=len, default="")
     return _own_prices[best][1] if best else None
 
 
-def describe(provider: str, model: str, *, window_tokens: int = 0, max_output_tokens: int = 0) -> ModelInfo:
+def describe_model(
+    provider: str, model: str, *, window_tokens: int = 0, max_output_tokens: int = 0
+) -> ModelInfo:
     """Return the facts about a model, matched by its family's prefix. Settings that are not 0 take
     precedence.
 
@@ -95,7 +97,7 @@ def describe(provider: str, model: str, *, window_tokens: int = 0, max_output_to
         prices = _FREE
     elif not family_name.startswith(_LIST_PRICES.get(provider, ("\0",))):
         prices = _UNKNOWN.prices
-    prices = _own(provider, model) or prices
+    prices = _find_own_prices(provider, model) or prices
     return ModelInfo(
         provider=provider,
         model=model,

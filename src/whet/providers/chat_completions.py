@@ -18,7 +18,7 @@ import msgspec
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
@@ -32,14 +32,14 @@ from whet.providers.wire import (
     content_json,
     data_url,
     encode,
-    failed,
+    event_error,
     images_before,
     is_object,
     object_or_empty,
     quote,
     raise_error_in,
+    read_replay,
     refused,
-    replayed,
     sent_schema,
     unique_ids,
     unreadable,
@@ -49,7 +49,7 @@ from whet.providers.wire import (
 
 _IDS = re.compile(r"[\x21-\x7e]{1,40}")
 _SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
-_FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = decoder(dict[str, msgspec.Raw])
+_FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = shared_decoder(dict[str, msgspec.Raw])
 
 
 class ChatCompletions:
@@ -105,7 +105,7 @@ class ChatCompletions:
     def _assistant(self, message: Message) -> bytes:
         text = message.text if message.text or not message.tool_calls else None
         fields: dict[str, Any] = {"role": "assistant", "content": text}
-        _, sent = replayed(message, "chat_completions", _FIELDS)
+        _, sent = read_replay(message, "chat_completions", _FIELDS)
         replay = (sent or {}) if self._dialect.replay_fields else {}
         extras = _FIELDS.decode(replay["extra_content"]) if "extra_content" in replay else {}
         for name in self._dialect.replay_fields:
@@ -203,7 +203,7 @@ class _Chunk(msgspec.Struct):
     error: msgspec.Raw = ABSENT
 
 
-_CHUNK = decoder(_Chunk)
+_CHUNK = shared_decoder(_Chunk)
 
 
 class _Slot:
@@ -253,9 +253,9 @@ class ChatDecoder:
         try:
             chunk = _CHUNK.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise failed(self._info, data) from error
+            raise event_error(self._info, data) from error
         if chunk.error is not ABSENT and bytes(chunk.error) != b"null":
-            raise failed(self._info, data)
+            raise event_error(self._info, data)
         if chunk.usage is not None and _size(chunk.usage) >= _size(self._usage):
             self._usage = chunk.usage
         if chunk.model:
@@ -346,14 +346,14 @@ class ChatDecoder:
             slot.id = call.id
         return slot
 
-    def reply(self, taken: Iterable[str]) -> ModelReply:
+    def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
         if self._finish == "content_filter" or self._refusal:
             raise refused(self._info, "".join(self._refusal))
         if not self._saw_choice:
             raise unreadable(self._info, b"", "a stream without an answer in it")
         slots = [slot for slot in self._slots if slot.name or slot.pieces]
-        ids = unique_ids([slot.id for slot in slots], taken)
+        ids = unique_ids([slot.id for slot in slots], used_ids)
         calls = tuple(
             ToolCall(call_id, slot.name, "".join(slot.pieces) or "{}")
             for call_id, slot in zip(ids, slots, strict=True)

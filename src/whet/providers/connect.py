@@ -12,17 +12,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from whet import log
-from whet.config.key_hosts import beside, key_names, withheld
+from whet.config.key_hosts import derive_second_model, key_names, list_withheld_names
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import AuthRejected, ConfigError
 from whet.contract.messages import WireFormat
 from whet.contract.protocols import FailureJudge, ModelInfo, Provider
-from whet.contract.texts import parts_of
+from whet.contract.texts import split_http_url
 from whet.contract.tools import ToolSpec
 from whet.providers.backoff import Backoff
-from whet.providers.catalog import SERVERS, KnownServer, describe
+from whet.providers.catalog import SERVERS, KnownServer, describe_model
 from whet.providers.http import Http
-from whet.providers.link import Key, KeyPool, ServerLink, Wiring, keyless
+from whet.providers.link import Key, KeyPool, ServerLink, Wiring, explain_missing_key
 from whet.providers.wire import RequestOptions, WireCodec
 
 
@@ -55,7 +55,9 @@ class ServerProvider:
             )
 
         # While it was loading its model, the server could not report the model's window.
-        return ServerLink(lambda: self._info, self.wiring, head, returned=self._ask_again, judge=self.judge)
+        return ServerLink(
+            lambda: self._info, self.wiring, head, on_recovery=self._ask_again, judge=self.judge
+        )
 
     async def list_models(self) -> list[str]:
         """Ask the server which models it serves, sorted. Raises ProviderError."""
@@ -66,7 +68,7 @@ class ServerProvider:
                 self.wiring.http, self._info, self.wiring.codec.models_query, self._headers()
             )
         except AuthRejected as error:
-            raise keyless(error, self.wiring.keys.current, self.wiring.http.where) from error
+            raise explain_missing_key(error, self.wiring.keys.current, self.wiring.http.where) from error
 
     async def probe_window(self) -> int | None:
         """Ask a local server for the model's window and use it. Returns None if the server does not report
@@ -115,7 +117,7 @@ def connect(
     first = others(model) or connect_one(model, secrets, backoff=backoff)
     from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 most settings name no fallback
 
-    second = beside(model, fallback)
+    second = derive_second_model(model, fallback)
     backup = others(second) or connect_one(second, secrets, backoff=backoff, patience_s=patience_s)
     return FallbackProvider(first, backup)
 
@@ -136,7 +138,7 @@ def connect_one(
         base_url = base_url.rstrip("/") + "/v1"
     http = Http(base_url, timeout_s=model.timeout_s)
     keys = KeyPool(_keys(name, model, secrets))
-    info = describe(
+    info = describe_model(
         name,
         model.model or server.model,
         window_tokens=model.window_tokens,
@@ -160,7 +162,7 @@ def connect_one(
     return ServerProvider(info, wiring)
 
 
-def judged_by(provider: Provider, judge: FailureJudge | None) -> Provider:
+def set_judge(provider: Provider, judge: FailureJudge | None) -> Provider:
     """Set the judge that classifies failures of our own servers, for links opened from now on."""
     if isinstance(provider, ServerProvider):
         provider.judge = judge
@@ -168,8 +170,8 @@ def judged_by(provider: Provider, judge: FailureJudge | None) -> Provider:
         from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 as above
 
         if isinstance(provider, FallbackProvider):
-            judged_by(provider.first, judge)
-            judged_by(provider.second, judge)
+            set_judge(provider.first, judge)
+            set_judge(provider.second, judge)
     return provider
 
 
@@ -190,7 +192,7 @@ def _server(model: ModelSettings) -> tuple[str, KnownServer]:
     if server is not None:
         return model.provider, server
     if model.base_url:
-        parts = parts_of(model.base_url)
+        parts = split_http_url(model.base_url)
         return model.provider or (parts and parts.hostname) or "server", KnownServer(model.base_url)
     if not model.provider:
         raise ConfigError(
@@ -231,7 +233,7 @@ def _keys(name: str, model: ModelSettings, secrets: Mapping[str, str]) -> tuple[
     names = key_names(model)
     keys = find_keys(names, secrets)
     log.protect(key.value for key in keys)
-    missing = names or (() if model.base_url else withheld(model))
+    missing = names or (() if model.base_url else list_withheld_names(model))
     if missing and not keys:
         raise ConfigError(
             f"no key for {name}", hint=f"set {' or '.join(missing)} in the environment or in .env"

@@ -80,7 +80,7 @@ def from_response(
     info: ModelInfo, status: int, headers: Mapping[str, str], body: bytes, where: str
 ) -> ProviderError:
     """Return the error for an answer other than 2xx. `where`: the host, as named to the person."""
-    server_error = read_error(body) or _not_json(status, headers, body, where)
+    server_error = read_error(body) or _describe_answer(status, headers, body, where)
     error = classify(info, status, server_error, answered=status)
     wait = waiting_time_s(headers)
     if isinstance(error, RateLimited | Unavailable) and wait is not None:
@@ -95,17 +95,19 @@ def from_payload(info: ModelInfo, payload: bytes) -> ProviderError:
     """Return the error for an error object inside a stream that began with 200."""
     server_error = read_error(payload)
     if server_error is None:
-        return unreadable(info, payload)
+        return unreadable_error(info, payload)
     return classify(
-        info, server_error.status or _status_of(server_error), server_error, answered=server_error.status
+        info, server_error.status or _guess_status(server_error), server_error, answered=server_error.status
     )
 
 
-def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't be read") -> WireError:
+def unreadable_error(
+    info: ModelInfo, data: bytes, subject: str = "something that can't be read"
+) -> WireError:
     """Return a WireError with a short, masked excerpt of `data`."""
     excerpt = _excerpt(data)
     error = WireError(
-        f"{info.provider} sent {what}: {excerpt[:120]!r}",
+        f"{info.provider} sent {subject}: {excerpt[:120]!r}",
         hint="check model.base_url and model.format (whet config get model)",
         provider=info.provider,
         model=info.model,
@@ -120,7 +122,7 @@ def cut_stream(info: ModelInfo, why: str = "the stream ended before the answer d
     return Unavailable(f"{info.provider}: {why}", hint=hint, provider=info.provider, model=info.model)
 
 
-def refused(info: ModelInfo, why: str = "") -> ModelRefused:
+def refusal_error(info: ModelInfo, why: str = "") -> ModelRefused:
     """Return the error for an answer that the vendor's safety system withheld."""
     return ModelRefused(
         f"{info.provider} declined to answer" + (f": {mask(why)[:200]}" if why else ""),
@@ -130,15 +132,22 @@ def refused(info: ModelInfo, why: str = "") -> ModelRefused:
     )
 
 
-def classify(info: ModelInfo, status: int, said: ServerError, *, answered: int | None) -> ProviderError:
+def classify(
+    info: ModelInfo, status: int, server_error: ServerError, *, answered: int | None
+) -> ProviderError:
     """Return the error in its class, decided by its words first, because vendors reuse status codes.
 
     The status decides otherwise. It is a guess if the server `answered` none.
     """
-    line = f"{info.provider}: {_line(mask(said.message)[:300], answered)}"
-    error = _by_words(info, status, said, line) or _by_status(status, said, line)
-    error.provider, error.model, error.status, error.code = info.provider, info.model, status, said.kind
-    error.detail = said.detail or said.message
+    line = f"{info.provider}: {_line(mask(server_error.message)[:300], answered)}"
+    error = _by_words(info, status, server_error, line) or _by_status(status, server_error, line)
+    error.provider, error.model, error.status, error.code = (
+        info.provider,
+        info.model,
+        status,
+        server_error.kind,
+    )
+    error.detail = server_error.detail or server_error.message
     return error
 
 
@@ -148,10 +157,12 @@ def _line(text: str, answered: int | None) -> str:
     return f"{text} (HTTP {answered})" if text else f"HTTP {answered}"
 
 
-def _by_words(info: ModelInfo, status: int, said: ServerError, line: str) -> ProviderError | None:
-    text = f"{said.kind} {said.message}"
-    if status in (400, 413, 422, 429, 500) and _is_overflow(said, text, is_usual=status not in (429, 500)):
-        return _overflow(line, said)
+def _by_words(info: ModelInfo, status: int, server_error: ServerError, line: str) -> ProviderError | None:
+    text = f"{server_error.kind} {server_error.message}"
+    if status in (400, 413, 422, 429, 500) and _is_overflow(
+        server_error, text, is_usual=status not in (429, 500)
+    ):
+        return _overflow(line, server_error)
     if status == 402 or re.search(_QUOTA, text):
         return QuotaExhausted(line, hint=f"add credit at {info.provider}, or set another key or model")
     if status in (400, 403, 404, 422) and re.search(_NO_MODEL, text):
@@ -161,17 +172,17 @@ def _by_words(info: ModelInfo, status: int, said: ServerError, line: str) -> Pro
     return None
 
 
-def _by_status(status: int, said: ServerError, line: str) -> ProviderError:
+def _by_status(status: int, server_error: ServerError, line: str) -> ProviderError:
     if status in (401, 403):
         return AuthRejected(line, hint="check the key: whet doctor shows which variable is used")
     if status == 429:
         limited = RateLimited(line, hint="wait, or add another key")
-        limited.retry_after_s = said.retry_after_s or _wait_in(said.message)
+        limited.retry_after_s = server_error.retry_after_s or _find_wait_s(server_error.message)
         return limited
     if status in (408, 409, 425) or status >= 500:
         return Unavailable(line, hint="the server is busy or down; trying again usually helps")
     if status == 413:
-        return _overflow(line, said)
+        return _overflow(line, server_error)
     if status == 407:
         return BadRequest(line, hint="a proxy wants a name and a password: check HTTPS_PROXY and HTTP_PROXY")
     if status == 404:
@@ -179,9 +190,9 @@ def _by_status(status: int, said: ServerError, line: str) -> ProviderError:
     return BadRequest(line, hint="the server did not accept the request's shape")
 
 
-def _overflow(line: str, said: ServerError) -> ContextOverflow:
+def _overflow(line: str, server_error: ServerError) -> ContextOverflow:
     overflow = ContextOverflow(line, hint="start over with /new, or take a model with a larger window")
-    overflow.limit_tokens = said.limit_tokens or _limit_in(said.message)
+    overflow.limit_tokens = server_error.limit_tokens or _find_limit(server_error.message)
     return overflow
 
 
@@ -204,10 +215,10 @@ def read_error(body: bytes) -> ServerError | None:
     message = inner.get("message") or inner.get("detail") or outer.get("message")
     if not message:
         return None
-    return _said(inner, message if isinstance(message, str) else msgspec.json.encode(message).decode())
+    return _build_error(inner, message if isinstance(message, str) else msgspec.json.encode(message).decode())
 
 
-def _said(inner: dict[str, Any], message: str) -> ServerError:
+def _build_error(inner: dict[str, Any], message: str) -> ServerError:
     code = inner.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else None
     metadata = inner.get("metadata")
@@ -231,11 +242,11 @@ def _retry_delay(details: Any) -> float | None:
         for detail in details:  # pyright: ignore[reportUnknownVariableType]
             delay = detail.get("retryDelay") if isinstance(detail, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
             if isinstance(delay, str):
-                return _duration_s(delay)
+                return _parse_duration_s(delay)
     return None
 
 
-def _status_of(said: ServerError) -> int:
+def _guess_status(server_error: ServerError) -> int:
     """Guess the status that an error object inside a stream would have had."""
     kinds = (
         ("overloaded", 529),
@@ -248,19 +259,23 @@ def _status_of(said: ServerError) -> int:
         ("too_large", 413),
     )
     for word, status in kinds:
-        if word in said.kind:
+        if word in server_error.kind:
             return status
-    return 400 if _is_overflow(said, f"{said.kind} {said.message}", is_usual=True) else 500
+    return (
+        400
+        if _is_overflow(server_error, f"{server_error.kind} {server_error.message}", is_usual=True)
+        else 500
+    )
 
 
-def _is_overflow(said: ServerError, text: str, *, is_usual: bool) -> bool:
-    if said.limit_tokens or any(kind in text for kind in _OVERFLOW_TYPES):
+def _is_overflow(server_error: ServerError, text: str, *, is_usual: bool) -> bool:
+    if server_error.limit_tokens or any(kind in text for kind in _OVERFLOW_TYPES):
         return True
     # A 429 or 500 needs clearer words than a 400, or "rate limit of input tokens" would count as an overflow.
     return bool(re.search(_OVERFLOW_WORDS if is_usual else _PLAIN_OVERFLOW_WORDS, text))
 
 
-def _limit_in(message: str) -> int | None:
+def _find_limit(message: str) -> int | None:
     for pattern in _LIMITS:
         match = re.search(pattern, message)
         digits = re.sub(r"[,_]", "", match.group(1)) if match else ""
@@ -272,7 +287,7 @@ def _limit_in(message: str) -> int | None:
 def waiting_time_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
     """Read the waiting time from the answer's headers in seconds, or return None."""
     now = time.time() if now_s is None else now_s
-    milliseconds = _number(headers.get("retry-after-ms"))
+    milliseconds = _parse_number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     after = headers.get("retry-after")
@@ -280,12 +295,12 @@ def waiting_time_s(headers: Mapping[str, str], now_s: float | None = None) -> fl
 
 
 def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
-    reset = _number(headers.get("x-ratelimit-reset"))
+    reset = _parse_number(headers.get("x-ratelimit-reset"))
     if reset is not None:
         # Depending on the vendor: seconds to wait, or the epoch in seconds or in milliseconds.
         return max(reset / 1000 - now if reset > 1e12 else reset - now if reset > 1e9 else reset, 0.0)
     waits = [
-        _duration_s(headers.get(f"x-ratelimit-reset-{kind}", ""))
+        _parse_duration_s(headers.get(f"x-ratelimit-reset-{kind}", ""))
         for kind in ("requests", "tokens")
         if headers.get(f"x-ratelimit-remaining-{kind}") == "0"
     ]
@@ -293,7 +308,7 @@ def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
     return max(known_waits) if known_waits else None
 
 
-def _wait_in(message: str) -> float | None:
+def _find_wait_s(message: str) -> float | None:
     match = re.search(_TRY_AGAIN, message)
     if not match:
         return None
@@ -301,15 +316,15 @@ def _wait_in(message: str) -> float | None:
     return int(match.group(1) or 0) * 60 + (amount / 1000 if match.group(3).lower() == "ms" else amount)
 
 
-def _duration_s(text: str) -> float | None:
+def _parse_duration_s(text: str) -> float | None:
     match = re.fullmatch(_DURATION, text.strip())
     if not match or not text.strip():
-        return _number(text)
+        return _parse_number(text)
     hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     """Parse a finite number from 0 up, or return None."""
     try:
         number = float(text or "")
@@ -318,7 +333,7 @@ def _number(text: str | None) -> float | None:
     return number if 0 <= number < math.inf else None
 
 
-def _not_json(status: int, headers: Mapping[str, str], body: bytes, where: str) -> ServerError:
+def _describe_answer(status: int, headers: Mapping[str, str], body: bytes, where: str) -> ServerError:
     if 300 <= status < 400:
         return ServerError(f"{where} redirects to {headers.get('location', '')[:120]}; set that as base_url")
     is_page = b"<html" in body[:2000].lower() or b"<!doctype" in body[:200].lower()

@@ -94,11 +94,11 @@ class FallbackLink:
             yield item
 
     async def _take_over(
-        self, messages: Sequence[Message], failure: ProviderError, shown: bool
+        self, messages: Sequence[Message], failure: ProviderError, has_shown: bool
     ) -> AsyncIterator[StreamItem]:
         second = self._second.info
         notice = f"{failure.message}; {second.model} at {second.provider} answers from now on"
-        yield StreamRestarted(notice) if shown else Retry(1, 0.0, notice)
+        yield StreamRestarted(notice) if has_shown else Retry(1, 0.0, notice)
         async with _closing(self._second, messages) as items:
             async for item in items:
                 if isinstance(item, ModelReply):

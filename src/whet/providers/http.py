@@ -13,10 +13,10 @@ from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import unquote
 
 from whet import log
-from whet.config.secrets import proxy_for
+from whet.config.secrets import find_proxy
 from whet.contract.errors import ConfigError, Unavailable
 from whet.contract.protocols import ModelInfo
-from whet.contract.texts import nameless, parts_of
+from whet.contract.texts import split_http_url, strip_credentials
 from whet.http1.client import Answer, HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 
@@ -32,10 +32,10 @@ class Http:
 
     def __init__(self, base_url: str, *, timeout_s: float) -> None:
         self.base_url: str = base_url.rstrip("/")
-        parts = parts_of(self.base_url)
+        parts = split_http_url(self.base_url)
         if parts is None:
             raise ConfigError(
-                f"model.base_url {nameless(base_url)!r} is no http(s) URL",
+                f"model.base_url {strip_credentials(base_url)!r} is no http(s) URL",
                 hint="for example http://localhost:11434/v1",
             )
         if parts.password:
@@ -93,9 +93,9 @@ class Http:
             raise failure from error
 
     def _explain(self, error: HttpFailed) -> tuple[str, str]:
-        causes = _causes(error)
+        causes = _list_causes(error)
         if error.stage == "proxy":
-            proxy = _proxy_named(self._scheme, self._host)
+            proxy = _proxy_host(self._scheme, self._host)
             return (
                 f"the proxy {proxy} gave no way to {self.where}: {error}",
                 "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY; NO_PROXY names hosts to reach without one",
@@ -118,12 +118,12 @@ class Http:
         return f"the connection to {self.where} broke ({error})", "trying again usually helps"
 
 
-def _proxy_named(scheme: str, host: str) -> str:
+def _proxy_host(scheme: str, host: str) -> str:
     """Return the proxy's host without its credentials."""
-    return proxy_for(scheme, host).rpartition("@")[2].rpartition("/")[2] or "of the environment"
+    return find_proxy(scheme, host).rpartition("@")[2].rpartition("/")[2] or "of the environment"
 
 
-def _causes(error: BaseException | None) -> list[BaseException]:
+def _list_causes(error: BaseException | None) -> list[BaseException]:
     causes: list[BaseException] = []
     while error is not None and error not in causes:
         causes.append(error)

@@ -110,7 +110,7 @@ class KeyPool:
             at = (self.keys.index(used) + step) % len(self.keys)
             if self._rests_until[at] <= now:
                 self._at = at
-                return f"{used.name} {_why(error)}; {self.current.name} is used now"
+                return f"{used.name} {_describe_rest(error)}; {self.current.name} is used now"
         return None
 
 
@@ -124,13 +124,13 @@ def _rest_s(error: ProviderError) -> float | None:
     return None
 
 
-def _why(error: ProviderError) -> str:
+def _describe_rest(error: ProviderError) -> str:
     if isinstance(error, AuthRejected):
         return "was rejected"
     return "has no credit left" if isinstance(error, QuotaExhausted) else "is rate-limited"
 
 
-def keyless(error: ProviderError, key: Key, where: str) -> ProviderError:
+def explain_missing_key(error: ProviderError, key: Key, where: str) -> ProviderError:
     """Set the error's hint if it was refused because no key was sent: how to send one."""
     if isinstance(error, AuthRejected) and not key.value:
         error.hint = (
@@ -202,13 +202,13 @@ class ServerLink:
         wiring: Wiring,
         head: Callable[[Collection[str]], bytes],
         *,
-        returned: Callable[[], Awaitable[object]] | None = None,
+        on_recovery: Callable[[], Awaitable[object]] | None = None,
         judge: FailureJudge | None = None,
     ) -> None:
         """`head` encodes what comes before the first message, without the tools named. `returned` is called
         once the server is back after a failure; `judge` hears of each failure."""
         self._info = info
-        self._returned = returned
+        self._returned = on_recovery
         self._judge = judge
         self._wiring = wiring
         self._head = head
@@ -241,7 +241,7 @@ class ServerLink:
                         yield item
                 return
             except ProviderError as error:
-                failure = keyless(error, key, wiring.http.where)
+                failure = explain_missing_key(error, key, wiring.http.where)
             if failure.was_sent:
                 yield AttemptLost(self._lost(attempt))
             if self._judge is not None:
@@ -334,7 +334,7 @@ class ServerLink:
         info, decoder = self.info, attempt.decoder
         content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type == "application/json":
-            for delta in await _whole(info, answer, attempt):
+            for delta in await _read_plain_answer(info, answer, attempt):
                 yield delta
             return
         parser = SseParser()
@@ -347,7 +347,7 @@ class ServerLink:
                 first, size = first or chunk, size + len(chunk)
                 pending_bytes = 0 if events else pending_bytes + len(chunk)
                 if pending_bytes > _MOST_BEFORE_BYTES and not parser.has_events:
-                    raise _cut(info, first, kind)
+                    raise _early_end_error(info, first, kind)
                 if pending_bytes > _MOST_IN_EVENT_BYTES or size > _MOST_ANSWER_BYTES:
                     raise WireError("the answer has no end", provider=info.provider, model=info.model)
                 for item in (*_decode(info, events, attempt), *attempt.grown()):
@@ -358,7 +358,7 @@ class ServerLink:
         for delta in _decode(info, parser.finish(), attempt):
             yield delta
         if not decoder.is_done:
-            raise _cut(info, b"" if parser.has_events else first, kind)
+            raise _early_end_error(info, b"" if parser.has_events else first, kind)
 
 
 def _decode(info: ModelInfo, events: list[SseEvent], attempt: _Attempt) -> Deltas:
@@ -371,10 +371,10 @@ def _decode(info: ModelInfo, events: list[SseEvent], attempt: _Attempt) -> Delta
             attempt.refuse(error)
             raise error
         deltas += attempt.feed(data)
-    return deltas if len(deltas) <= _FEW_DELTAS else _joined(deltas)
+    return deltas if len(deltas) <= _FEW_DELTAS else _join_runs(deltas)
 
 
-def _joined(deltas: Deltas) -> Deltas:
+def _join_runs(deltas: Deltas) -> Deltas:
     """Join deltas that arrived together into one for each run of text or reasoning.
 
     The pieces are not visible separately, and each one passes through every layer up to the screen.
@@ -385,29 +385,29 @@ def _joined(deltas: Deltas) -> Deltas:
     return joined
 
 
-async def _whole(info: ModelInfo, answer: Answer, attempt: _Attempt) -> Deltas:
+async def _read_plain_answer(info: ModelInfo, answer: Answer, attempt: _Attempt) -> Deltas:
     """Read an answer that was not streamed, or an error object sent with status 200."""
     body = await answer.read(_MOST_IN_EVENT_BYTES)
     deltas = attempt.feed(body)
     if not attempt.decoder.is_done:
         from whet.providers import failures  # noqa: PLC0415 as above
 
-        raise failures.unreadable(info, body, "JSON instead of an event stream")
+        raise failures.unreadable_error(info, body, "JSON instead of an event stream")
     return deltas
 
 
-def _cut(info: ModelInfo, said: bytes, kind: str) -> ProviderError:
+def _early_end_error(info: ModelInfo, received: bytes, kind: str) -> ProviderError:
     """Return the error for a stream that ended too early, or for other data `received` instead of events."""
     from whet.providers import failures  # noqa: PLC0415 as above
 
-    if said.strip():
-        return failures.unreadable(info, said, f"{kind} instead of an event stream")
+    if received.strip():
+        return failures.unreadable_error(info, received, f"{kind} instead of an event stream")
     return failures.cut_stream(info)
 
 
 async def _drain(answer: Answer, chunks: AsyncIterator[bytes]) -> None:
     """Read to the end for a short time, so that the connection can be reused."""
-    if answer.has_ended:
+    if answer.is_complete:
         return
     with suppress(TimeoutError):
         async with asyncio.timeout(_DRAIN_S):

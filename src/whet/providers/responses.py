@@ -16,7 +16,7 @@ import msgspec
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
@@ -30,12 +30,12 @@ from whet.providers.wire import (
     content_json,
     data_url,
     encode,
-    failed,
+    event_error,
     is_object,
     object_or_empty,
     quote,
+    read_replay,
     refused,
-    replayed,
     sent_schema,
     unique_ids,
     unreadable,
@@ -87,7 +87,7 @@ class ResponsesEncoder:
             output = msgspec.Raw(content_json(message, _part))
             call_id = _id(message.tool_call_id)
             return b"," + encode({"type": "function_call_output", "call_id": call_id, "output": output})
-        return b"," + (_replayed(message) or _assistant(message))
+        return b"," + (_replay_items(message) or _assistant(message))
 
     def tail(self, messages: Sequence[Message]) -> bytes:
         """Close the body."""
@@ -136,13 +136,13 @@ class _Item(msgspec.Struct):
     encrypted_content: str | None = None
 
 
-_ITEMS = decoder(list[_Item])
-_ITEM = decoder(_Item)
+_ITEMS = shared_decoder(list[_Item])
+_ITEM = shared_decoder(_Item)
 
 
-def _replayed(message: Message) -> bytes:
+def _replay_items(message: Message) -> bytes:
     """Return the vendor's own items, or nothing if the message now has other tool calls."""
-    text, items = replayed(message, "responses", _ITEMS)
+    text, items = read_replay(message, "responses", _ITEMS)
     calls = [(item.call_id, item.name) for item in items or () if item.type == "function_call"]
     if not items or calls != [(_id(call.id), wire_name(call.name)) for call in message.tool_calls]:
         return b""
@@ -176,7 +176,7 @@ class _Event(msgspec.Struct):
     response: _Response | None = None
 
 
-_EVENT = decoder(_Event)
+_EVENT = shared_decoder(_Event)
 
 
 class ResponsesDecoder:
@@ -200,17 +200,17 @@ class ResponsesDecoder:
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise failed(self._info, data) from error
+            raise event_error(self._info, data) from error
         if event.type == "response.output_text.delta":
             self._text.append(event.delta or "")
             return (TextDelta(event.delta),) if event.delta else ()
         if event.type in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
             self._reasoning.append(event.delta or "")
             return (ReasoningDelta(event.delta),) if event.delta else ()
-        self._other(event, data)
+        self._handle_event(event, data)
         return ()
 
-    def _other(self, event: _Event, data: bytes) -> None:
+    def _handle_event(self, event: _Event, data: bytes) -> None:
         if event.type == "response.output_item.done" and bytes(event.item):
             self._items[event.output_index] = bytes(event.item)
         elif event.type == "response.function_call_arguments.delta":
@@ -221,9 +221,9 @@ class ResponsesDecoder:
         elif event.type == "response.refusal.done":
             self._refusal = event.refusal or "no reason given"
         elif event.type in ("response.failed", "error") or not event.type:
-            raise failed(self._info, data)
+            raise event_error(self._info, data)
 
-    def reply(self, taken: Iterable[str]) -> ModelReply:
+    def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
         incomplete = self._response.incomplete_details
         reason = incomplete.reason if incomplete is not None else None
@@ -233,7 +233,7 @@ class ResponsesDecoder:
         items = [self._read(raw) for raw in raws]
         calls = [item for item in items if item.type == "function_call"]
         call_ids = [item.call_id or "" for item in calls]
-        ids = unique_ids(call_ids, taken)
+        ids = unique_ids(call_ids, used_ids)
         message = Message(
             role="assistant",
             content="".join(self._text),

@@ -14,7 +14,7 @@ import msgspec
 
 from whet.contract.errors import ProviderError
 from whet.contract.protocols import ModelInfo
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.providers import failures
 from whet.providers.http import Http
 
@@ -37,13 +37,13 @@ class _Probe(msgspec.Struct, frozen=True):
     asks: bool = False
 
 
-def _ollama_loaded(answer: Any, model: str) -> Any:
+def _ollama_loaded_window(answer: Any, model: str) -> Any:
     names = {model, f"{model}:latest"}
     rows = (row for row in answer["models"] if row.get("name") in names or row.get("model") in names)
     return next(rows)["context_length"]
 
 
-def _ollama_nominal(answer: Any, model: str) -> Any:
+def _ollama_nominal_window(answer: Any, model: str) -> Any:
     match = re.search(r"num_ctx\s+(\d+)", answer.get("parameters") or "")
     if match:
         return int(match[1])
@@ -51,17 +51,20 @@ def _ollama_nominal(answer: Any, model: str) -> Any:
     return next(value for name, value in facts.items() if name.endswith(".context_length"))
 
 
-def _listed(answer: Any, model: str, field: str) -> Any:
+def _find_field(answer: Any, model: str, field: str) -> Any:
     return next(row for row in answer["data"] if row.get("id") == model)[field]
 
 
 _PROBES: dict[str, tuple[_Probe, ...]] = {
-    "ollama": (_Probe("/api/ps", _ollama_loaded), _Probe("/api/show", _ollama_nominal, asks=True)),
+    "ollama": (
+        _Probe("/api/ps", _ollama_loaded_window),
+        _Probe("/api/show", _ollama_nominal_window, asks=True),
+    ),
     "llamacpp": (_Probe("/props", lambda answer, _: answer["default_generation_settings"]["n_ctx"]),),
-    "vllm": (_Probe("/v1/models", lambda answer, model: _listed(answer, model, "max_model_len")),),
+    "vllm": (_Probe("/v1/models", lambda answer, model: _find_field(answer, model, "max_model_len")),),
     "lmstudio": (
-        _Probe("/api/v0/models", lambda answer, model: _listed(answer, model, "loaded_context_length")),
-        _Probe("/api/v0/models", lambda answer, model: _listed(answer, model, "max_context_length")),
+        _Probe("/api/v0/models", lambda answer, model: _find_field(answer, model, "loaded_context_length")),
+        _Probe("/api/v0/models", lambda answer, model: _find_field(answer, model, "max_context_length")),
     ),
 }
 
@@ -91,7 +94,7 @@ class _Models(msgspec.Struct):
     models: list[_Model] | None = None
 
 
-_MODELS = decoder(_Models)
+_MODELS = shared_decoder(_Models)
 
 
 async def list_models(http: Http, info: ModelInfo, query: str, headers: Mapping[str, str]) -> list[str]:
@@ -100,6 +103,6 @@ async def list_models(http: Http, info: ModelInfo, query: str, headers: Mapping[
     try:
         listed = _MODELS.decode(body)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise failures.unreadable(info, body, "no list of models") from error
+        raise failures.unreadable_error(info, body, "no list of models") from error
     rows = listed.data or listed.models or ()
     return sorted({row.id or row.name for row in rows if row.id or row.name})

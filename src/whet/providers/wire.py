@@ -23,14 +23,14 @@ from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.contract.tools import ToolSpec
 
 T = TypeVar("T")
 ENCODER = msgspec.json.Encoder()
 # msgspec can't decode a union with Raw, so an absent field is an empty Raw.
 ABSENT = msgspec.Raw()
-_OBJECT: msgspec.json.Decoder[dict[str, Any]] = decoder(dict[str, Any])
+_OBJECT: msgspec.json.Decoder[dict[str, Any]] = shared_decoder(dict[str, Any])
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
@@ -85,7 +85,7 @@ class Decoder(Protocol):
         """Take one event's data. Raises ProviderError for an error inside the stream or unreadable data."""
         ...
 
-    def reply(self, taken: Iterable[str]) -> ModelReply:
+    def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer, once. `used_ids`: call ids in use. Raises ModelRefused, WireError."""
         ...
 
@@ -138,7 +138,7 @@ class WireCache:
     def body(self, messages: Sequence[Message]) -> bytes:
         """Return the complete body for `messages`. Messages that are the same objects as last time are not
         encoded again."""
-        self._cut(self._common(messages))
+        self._cut(self._count_common(messages))
         for index in range(len(self._messages), len(messages)):
             fragment = self._codec.fragment(messages, index)
             # The first element of an array has no comma before it.
@@ -149,7 +149,7 @@ class WireCache:
                 self.call_ids.add(call.id)
         return b"".join((self._body, self._codec.tail(messages)))
 
-    def _common(self, messages: Sequence[Message]) -> int:
+    def _count_common(self, messages: Sequence[Message]) -> int:
         known_count = len(self._messages)
         # Messages compare by identity, so this is one fast pass for the usual case of a list that only grew.
         if list(messages[:known_count]) == self._messages:
@@ -220,28 +220,30 @@ def sent_schema(tool: ToolSpec) -> dict[str, Any]:
     The latter does not help a model (a call with an unknown argument is refused when it is read) and took
     six percent of the tools' bytes.
     """
-    schema = cast("dict[str, Any]", _open(tool.parameters))
+    schema = cast("dict[str, Any]", _drop_closed_marks(tool.parameters))
     for name in tool.unsent:
         del schema["properties"][name]
     return schema
 
 
-def _open(schema: Any) -> Any:
+def _drop_closed_marks(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     fields = cast("dict[str, Any]", schema)
     result: dict[str, Any] = {}
     for key, value in fields.items():
         if key == "properties" and isinstance(value, dict):
-            result[key] = {name: _open(field) for name, field in cast("dict[str, Any]", value).items()}
+            result[key] = {
+                name: _drop_closed_marks(field) for name, field in cast("dict[str, Any]", value).items()
+            }
         elif key == "items":
-            result[key] = _open(value)
+            result[key] = _drop_closed_marks(value)
         elif key != "additionalProperties" or value is not False or "properties" not in fields:
             result[key] = value
     return result
 
 
-def replayed(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> tuple[str, T | None]:
+def read_replay(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> tuple[str, T | None]:
     """Return the vendor's own data in the format `form`, as text and decoded, or ("", None)."""
     replay = message.replay
     if replay is None or replay.format != form:
@@ -290,20 +292,20 @@ def wire_id(call_id: str, allowed: re.Pattern[str], length: int = 24) -> str:
     return "".join(digits)
 
 
-def unique_ids(ids: Sequence[str], taken: Iterable[str]) -> list[str]:
+def unique_ids(ids: Sequence[str], used_ids: Iterable[str]) -> list[str]:
     """Return a unique id for each call: missing ones are numbered, repeated ones get `_2`, `_3`, ...
 
     `used_ids` holds the ids of earlier messages, from which vendors require new ones to differ as well.
     """
-    used = taken if isinstance(taken, set | frozenset) else frozenset(taken)
+    used = used_ids if isinstance(used_ids, set | frozenset) else frozenset(used_ids)
     fresh: list[str] = []
     for position, call_id in enumerate(ids):
         base = call_id or f"call_{position}"
-        fresh.append(_free(base, lambda candidate: candidate in used or candidate in fresh))
+        fresh.append(_find_free_id(base, lambda candidate: candidate in used or candidate in fresh))
     return fresh
 
 
-def _free(base: str, is_taken: Callable[[str], bool]) -> str:
+def _find_free_id(base: str, is_taken: Callable[[str], bool]) -> str:
     """Return `base`, or the first free of base_2, base_3, ...
 
     Searches by doubling and halving: a server that names all calls alike has used all smaller numbers.
@@ -322,25 +324,25 @@ def _free(base: str, is_taken: Callable[[str], bool]) -> str:
     return f"{base}_{free}"
 
 
-def failed(info: ModelInfo, data: bytes) -> ProviderError:
+def event_error(info: ModelInfo, data: bytes) -> ProviderError:
     """Return the error for an event that reports one or can't be read."""
     from whet.providers import failures  # noqa: PLC0415 read only where something failed
 
     return failures.from_payload(info, data)
 
 
-def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't be read") -> ProviderError:
+def unreadable(info: ModelInfo, data: bytes, subject: str = "something that can't be read") -> ProviderError:
     """Return the error for an invalid part of an answer, described by `subject`."""
     from whet.providers import failures  # noqa: PLC0415 as above
 
-    return failures.unreadable(info, data, what)
+    return failures.unreadable_error(info, data, subject)
 
 
 def refused(info: ModelInfo, why: str = "") -> ProviderError:
     """Return the error for an answer that was withheld."""
     from whet.providers import failures  # noqa: PLC0415 as above
 
-    return failures.refused(info, why)
+    return failures.refusal_error(info, why)
 
 
 def raise_error_in(info: ModelInfo, data: bytes) -> None:

@@ -110,7 +110,7 @@ class MeteredLink:
         try:
             if not self._by_hand:
                 await self._budget.check_share(self._expected, self._weights, self._allowance)
-            await self._budget.check(_expected(self.info, self._expected_tokens))
+            await self._budget.check(_estimate_usage(self.info, self._expected_tokens))
             # Every link's stream is an async generator; closing it at once closes its connection at once.
             stream = cast("AsyncGenerator[StreamItem, None]", self._link.stream(messages))
             async with aclosing(stream) as items:
@@ -124,7 +124,7 @@ class MeteredLink:
             raise
 
 
-def _expected(info: ModelInfo, tokens: int) -> Usage:
+def _estimate_usage(info: ModelInfo, tokens: int) -> Usage:
     """Return the maximum cost of a call of this size, without its output."""
     price = info.input_usd_per_mtok
     return msgspec.structs.replace(

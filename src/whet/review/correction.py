@@ -24,16 +24,16 @@ _PROGRAM = re.compile(r'"command":\s*"\s*([^\s"\\]+)')
 _ALIKE = 0.6
 
 
-def correction(said: str, calls: Sequence[TurnCall], before: Sequence[TurnCall]) -> Correction:
+def find_correction(text: str, calls: Sequence[TurnCall], before: Sequence[TurnCall]) -> Correction:
     """Return whether a message corrects the turn before it: work was redone, or something was only said.
 
     `calls` are those of the turn that the message began, `before` those of the previous turn.
     """
-    typed_text = typed.split(said[:4_000])[0]
+    typed_text = typed.split(text[:4_000])[0]
     stated = " ".join(item for item in units.sentences(typed_text) if not units.is_question(item))
     if len(stated.split()) < _LEAST_WORDS and len(_PACKED.findall(stated)) < _LEAST_PACKED_CHARS:
         return ""
-    if any(_is_again(call, item) for call in calls for item in before):
+    if any(_is_redone(call, item) for call in calls for item in before):
         return "redone"
     used = {match[1] for item in before if (match := _PROGRAM.search(item.arguments))}
     programs = (match[1] for call in calls if (match := _PROGRAM.search(call.arguments)))
@@ -42,9 +42,9 @@ def correction(said: str, calls: Sequence[TurnCall], before: Sequence[TurnCall])
     return "" if any("looks" not in tags_of(call.name) for call in calls) else "said"
 
 
-def _is_again(call: TurnCall, one: TurnCall) -> bool:
+def _is_redone(call: TurnCall, earlier: TurnCall) -> bool:
     """Return whether a call repeats an earlier one with a change."""
-    if call.name != one.name or call.arguments == one.arguments or "looks" in tags_of(call.name):
+    if call.name != earlier.name or call.arguments == earlier.arguments or "looks" in tags_of(call.name):
         return False
-    new, old = set(re.findall(r"[\w./-]+", call.arguments)), set(re.findall(r"[\w./-]+", one.arguments))
+    new, old = set(re.findall(r"[\w./-]+", call.arguments)), set(re.findall(r"[\w./-]+", earlier.arguments))
     return len(new & old) >= _ALIKE * max(len(new), len(old))

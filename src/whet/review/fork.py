@@ -39,7 +39,7 @@ from whet.contract.tools import Tag, Tool, ToolContext, ToolOutput, ToolSpec, ta
 from whet.review import wording
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
-from whet.review.order import Order
+from whet.review.order import ReviewJob
 from whet.store import compactions, live, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
@@ -87,31 +87,33 @@ class Fork(msgspec.Struct, frozen=True):
 
 
 async def open_fork(
-    parts: ForkParts, job: Job, order: Order, provider: Provider, *, shares_prefix: bool
+    parts: ForkParts, job: Job, review_job: ReviewJob, provider: Provider, *, shares_prefix: bool
 ) -> Fork:
     """Open the review's session; it is created on the first try and found again afterwards.
 
     Raises NotFound if the reviewed session no longer exists, ConfigError without a model.
     """
     child_id = await parts.database.append(
-        lambda db: _child(db, job, order, provider.info, (shares_prefix, parts))
+        lambda db: _open_child(db, job, review_job, provider.info, (shares_prefix, parts))
     )
 
     def read(connection: apsw.Connection) -> tuple[SessionRow, list[Message], tuple[str, str], bool, str]:
-        parent = sessions.get(connection, order.session_id)
-        view = reviews.view_of(connection, job.id)[1]
+        parent = sessions.get(connection, review_job.session_id)
+        view = reviews.read_view(connection, job.id)[1]
         key = sessions.key_of(connection, parent.id)
         is_digest = view == DIGEST
         if is_digest:
-            view = compactions.view_after(connection, key, _newest(connection, key, order))
+            view = compactions.view_after(connection, key, _last_turn(connection, key, review_job))
         inherited = compactions.read_view(connection, key, view)
-        others = _others(connection, order.others)
-        return parent, inherited, sessions.prefix(connection, child_id), is_digest, others
+        others = _write_others(connection, review_job.others)
+        return parent, inherited, sessions.read_prefix(connection, child_id), is_digest, others
 
     parent, inherited, prefix, is_digest, others = await parts.database.read(read)
     profile = await parts.database.read(lambda db: sessions.profile_of(db, parent.id))
     specs = read_specs(prefix[1].encode())
-    opening = wording.review_message(order.kinds, order.focus, _allowed(specs, parts)) + others
+    opening = (
+        wording.review_message(review_job.kinds, review_job.focus, _allowed_names(specs, parts)) + others
+    )
     if is_digest:
         opening = f"{wording.TITLE}\n\n{digest(inherited, parts.digest_tokens)}\n\n{opening}"
         inherited = []
@@ -119,38 +121,42 @@ async def open_fork(
     link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
     if not is_digest:
         link = await parts.reopen(parent.id, link)
-    expected = min(order.context_tokens, parts.digest_tokens) if is_digest else order.context_tokens
+    expected = min(review_job.context_tokens, parts.digest_tokens) if is_digest else review_job.context_tokens
     metered = MeteredLink(
         link,
         parts.budget,
         expected,
-        by_hand=order.is_by_hand,
-        is_cached=order.is_cached and not is_digest,
-        allowance=order.allowance,
+        by_hand=review_job.is_by_hand,
+        is_cached=review_job.is_cached and not is_digest,
+        allowance=review_job.allowance,
     )
-    parts.bind(child_id, _origin(job, parent, order), profile)
+    parts.bind(child_id, _origin(job, parent, review_job), profile)
     log = await Transcript.open(parts.database, child_id, parts.clock)
-    session = _session(parts, log, metered, inherited, (specs, parent))
+    session = _make_session(parts, log, metered, inherited, (specs, parent))
     return Fork(session, Message(role="user", content=opening), metered, profile)
 
 
-def _child(
-    connection: apsw.Connection, job: Job, order: Order, info: ModelInfo, how: tuple[bool, ForkParts]
+def _open_child(
+    connection: apsw.Connection,
+    job: Job,
+    review_job: ReviewJob,
+    info: ModelInfo,
+    options: tuple[bool, ForkParts],
 ) -> str:
     """Return the id of the review's own session; create it with its first list if it does not exist yet."""
-    shares_prefix, parts = how
-    child_id, view = reviews.view_of(connection, job.id)
+    shares_prefix, parts = options
+    child_id, view = reviews.read_view(connection, job.id)
     if child_id:
         return child_id
-    parent = sessions.get(connection, order.session_id)
-    prompt, tools_json = sessions.prefix(connection, parent.id)
+    parent = sessions.get(connection, review_job.session_id)
+    prompt, tools_json = sessions.read_prefix(connection, parent.id)
     if view == DIGEST or not shares_prefix:
-        offered = [tool.spec for tool in usable(parts.tools.values())]
-        prompt, tools_json = wording.prompt("digest.md"), msgspec.json.encode(offered).decode()
+        offered = [tool.spec for tool in usable_tools(parts.tools.values())]
+        prompt, tools_json = wording.read_prompt("digest.md"), msgspec.json.encode(offered).decode()
         view = DIGEST
     else:
         key = sessions.key_of(connection, parent.id)
-        view = compactions.view_after(connection, key, _newest(connection, key, order))
+        view = compactions.view_after(connection, key, _last_turn(connection, key, review_job))
     new = NewSession(
         id=parts.clock.new_id(),
         parent_session_id=parent.id,
@@ -163,15 +169,15 @@ def _child(
         system_prompt=prompt,
         tools_json=tools_json,
     )
-    return reviews.begin(connection, job.id, new, view, iso(parts.clock.now())).id
+    return reviews.begin_review(connection, job.id, new, view, iso(parts.clock.now())).id
 
 
-def _newest(connection: apsw.Connection, key: int, order: Order) -> int:
+def _last_turn(connection: apsw.Connection, key: int, review_job: ReviewJob) -> int:
     """Return the last turn to review: messages after the job was queued may revoke earlier ones."""
-    return max(order.turn, live.last_turn(connection, key))
+    return max(review_job.turn, live.find_last_turn(connection, key))
 
 
-def _others(connection: apsw.Connection, ids: Sequence[str]) -> str:
+def _write_others(connection: apsw.Connection, ids: Sequence[str]) -> str:
     """Write the other one-shots that are reviewed with this one, oldest first, without those that are private
     or deleted by now."""
     texts: list[str] = []
@@ -182,13 +188,13 @@ def _others(connection: apsw.Connection, ids: Sequence[str]) -> str:
             continue
         if not session.private:
             key = sessions.key_of(connection, id_)
-            view = compactions.view_after(connection, key, live.last_turn(connection, key))
-            messages = map(_seen_here, compactions.read_view(connection, key, view))
+            view = compactions.view_after(connection, key, live.find_last_turn(connection, key))
+            messages = map(_drop_remote_result, compactions.read_view(connection, key, view))
             texts.append(digest(list(messages), _OTHERS_TOKENS // len(ids)))
-    return wording.others(texts)
+    return wording.write_others(texts)
 
 
-def _seen_here(message: Message) -> Message:
+def _drop_remote_result(message: Message) -> Message:
     """Drop results that came from outside this machine: no lesson may rest on them, and they would reach
     another conversation."""
     if message.role != "tool" or "local" in tags_of(message.tool_name):
@@ -196,32 +202,33 @@ def _seen_here(message: Message) -> Message:
     return msgspec.structs.replace(message, content="[left out: it came from elsewhere]")
 
 
-def _origin(job: Job, parent: SessionRow, order: Order) -> Origin:
+def _origin(job: Job, parent: SessionRow, review_job: ReviewJob) -> Origin:
     return Origin(
         "review",
         parent_session_id=parent.id,
         execution_context="background_review",
         platform=parent.source,
         task_id=job.id,
-        others=" ".join(order.others),
+        others=" ".join(review_job.others),
     )
 
 
-def _session(
+def _make_session(
     parts: ForkParts,
     log: Transcript,
     link: MeteredLink,
     inherited: Sequence[Message],
-    of: tuple[Sequence[ToolSpec], SessionRow],
+    reviewed: tuple[Sequence[ToolSpec], SessionRow],
 ) -> Session:
-    specs, parent = of
-    allowed = _allowed(specs, parts)
+    specs, parent = reviewed
+    allowed = _allowed_names(specs, parts)
     return Session(
         log=log,
         link=link,
         context=Inherited(inherited, lambda: link),
         tools={
-            spec.name: parts.tools[spec.name] if spec.name in allowed else _denied(spec) for spec in specs
+            spec.name: parts.tools[spec.name] if spec.name in allowed else _denied_tool(spec)
+            for spec in specs
         },
         gate=ReviewGate(parts.policy, allowed),
         person=NobodyPresent(),
@@ -231,18 +238,18 @@ def _session(
     )
 
 
-def _allowed(specs: Sequence[ToolSpec], parts: ForkParts) -> tuple[str, ...]:
+def _allowed_names(specs: Sequence[ToolSpec], parts: ForkParts) -> tuple[str, ...]:
     offered = {spec.name for spec in specs}
-    return tuple(tool.name for tool in usable(parts.tools.values()) if tool.name in offered)
+    return tuple(tool.name for tool in usable_tools(parts.tools.values()) if tool.name in offered)
 
 
-def usable(tools: Iterable[Tool]) -> list[Tool]:
+def usable_tools(tools: Iterable[Tool]) -> list[Tool]:
     """Return the tools that a review may call, those that it learns with first."""
     selected = [tool for tool in tools if tool.tags & {"probe", *WRITES}]
     return sorted(selected, key=lambda tool: not tool.tags & WRITES)
 
 
-def _denied(spec: ToolSpec) -> Tool:
+def _denied_tool(spec: ToolSpec) -> Tool:
     """Return a placeholder for a tool that a review may not use: its name is known, so that the gate can say
     why it is denied."""
 

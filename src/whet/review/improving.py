@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import ConfigError, NotFound
-from whet.memory.cases import SkillCase, replay, steps_of
+from whet.memory.cases import SkillCase, parse_steps, replay
 
 _STEPS = "steps"
 _LEAST_CASES = 2
@@ -58,7 +58,7 @@ class Improvement(msgspec.Struct, frozen=True):
 def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Improvement:
     """Search for better steps with at most `budget` model answers. Raises NotFound if there are too few cases
     to hold any out, ConfigError without the package."""
-    steps = steps_of(text)
+    steps = parse_steps(text)
     if not steps:
         raise NotFound("the skill has no numbered steps", hint="whet skills show NAME")
     if len(cases) < _LEAST_CASES:
@@ -81,12 +81,14 @@ def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Imp
     )
 
 
-def with_steps(text: str, steps: Sequence[str]) -> str:
+def replace_steps(text: str, steps: Sequence[str]) -> str:
     """Return a skill's text with these steps instead of its numbered lines."""
     lines = text.splitlines()
-    old = {at: line_steps[0] for at, line in enumerate(lines) if (line_steps := steps_of(line))}
-    tails = {step: lines[at].partition(_ticked(step))[2] for at, step in old.items()}
-    numbered = [f"{number}. {_ticked(step)}{tails.get(step, '')}" for number, step in enumerate(steps, 1)]
+    old = {at: line_steps[0] for at, line in enumerate(lines) if (line_steps := parse_steps(line))}
+    tails = {step: lines[at].partition(_in_backticks(step))[2] for at, step in old.items()}
+    numbered = [
+        f"{number}. {_in_backticks(step)}{tails.get(step, '')}" for number, step in enumerate(steps, 1)
+    ]
     first = min(old, default=len(lines))
     remaining = [lines[at] for at in range(first, len(lines)) if at not in old]
     return "\n".join([*lines[:first], *numbered, *remaining]) + "\n"
@@ -103,7 +105,7 @@ def score(steps: Sequence[str], case: SkillCase) -> float:
     if result.failed or not steps or not worked:
         return 0.0
     covered = sum(
-        any(replay([step], _only(case, command)).shown for step in result.shown) for command in worked
+        any(replay([step], _with_only(case, command)).shown for step in result.shown) for command in worked
     )
     precision, recall = len(result.shown) / len(steps), covered / len(worked)
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
@@ -122,7 +124,7 @@ class _Search:
     def run(self, steps: Sequence[str], cases: Sequence[SkillCase]) -> list[str]:
         """Return the best steps found on these cases."""
         result = _gepa().optimize(
-            seed_candidate={_STEPS: _numbered(steps)},
+            seed_candidate={_STEPS: _number_steps(steps)},
             trainset=list(cases),
             valset=list(cases),
             adapter=self,
@@ -133,13 +135,13 @@ class _Search:
             stop_callbacks=self._is_spent,
             logger=_Silent(),
         )
-        return steps_of(result.best_candidate[_STEPS]) or list(steps)
+        return parse_steps(result.best_candidate[_STEPS]) or list(steps)
 
     def evaluate(
         self, batch: list[SkillCase], candidate: dict[str, str], capture_traces: bool = False
     ) -> Any:
         """Replay a candidate on cases."""
-        steps = steps_of(candidate[_STEPS])
+        steps = parse_steps(candidate[_STEPS])
         replays = [replay(steps, case) for case in batch]
         scores = [score(steps, case) for case in batch]
         batch_of = importlib.import_module("gepa.core.adapter").EvaluationBatch
@@ -192,14 +194,14 @@ def _gepa() -> Any:
         ) from error
 
 
-def _only(case: SkillCase, command: str) -> SkillCase:
+def _with_only(case: SkillCase, command: str) -> SkillCase:
     return msgspec.structs.replace(case, commands=((command, False),))
 
 
-def _numbered(steps: Sequence[str]) -> str:
-    return "\n".join(f"{number}. {_ticked(step)}" for number, step in enumerate(steps, 1))
+def _number_steps(steps: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {_in_backticks(step)}" for number, step in enumerate(steps, 1))
 
 
-def _ticked(step: str) -> str:
+def _in_backticks(step: str) -> str:
     fence = "``" if "`" in step else "`"
     return f"{fence}{step}{fence}"

@@ -29,7 +29,7 @@ from whet.contract.texts import short
 from whet.review import wording
 from whet.review.budget import MeteredLink
 from whet.review.fork import Fork, ForkParts, Inherited, ReviewGate
-from whet.review.order import Order
+from whet.review.order import ReviewJob
 from whet.review.probes import Look
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
@@ -53,36 +53,40 @@ class Checks(msgspec.Struct, frozen=True):
     (None: not configured)."""
 
     look: Look | None = None
-    judge: Callable[[Order], Provider | None] | None = None
+    judge: Callable[[ReviewJob], Provider | None] | None = None
 
 
-async def doubts(
+async def find_doubts(
     parts: ForkParts, fork: Fork, task_id: str, provider: Provider, *, by_hand: bool
 ) -> dict[int, str]:
     """Return the staged rows whose quotes do not support the claim, by id, each with the reason.
 
     Asks only once; without an answer no row is doubted. Raises StoreError.
     """
-    rows = await parts.database.read(lambda db: claims(db, task_id))
-    numbers = refused_by(await _asked(parts, fork, provider, question(rows), by_hand)) if rows else []
+    rows = await parts.database.read(lambda db: read_claims(db, task_id))
+    numbers = (
+        read_refused_numbers(await _ask_judge(parts, fork, provider, write_question(rows), by_hand))
+        if rows
+        else []
+    )
     doubtful = [row for number, row in enumerate(rows, 1) if number in numbers]
     _log.info("review %s: the judge says no to %d of %d", task_id, len(doubtful), len(rows))
     return {row.id: f"another model reads no “{short(row.remark, 90)}” in it" for row in doubtful}
 
 
-def refused_by(answer: str) -> list[int]:
+def read_refused_numbers(answer: str) -> list[int]:
     """Return the numbers that an answer rejects: those of its last line that begins with NO:."""
     lines = _ANSWER.findall(answer)
     return [int(number) for number in re.findall(r"\d{1,3}", lines[-1])] if lines else []
 
 
-def claims(connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
+def read_claims(connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
     """Return the staged rows of a review for the judge, twelve at most."""
-    rows = ledger.of_task(connection, task_id, ("staged",))
+    rows = ledger.list_task_rows(connection, task_id, ("staged",))
     return [row for row in rows if row.remark and row.after and row.trust != "untrusted"][:_MOST]
 
 
-def question(rows: Sequence[LedgerRow]) -> str:
+def write_question(rows: Sequence[LedgerRow]) -> str:
     """Return one line of JSON for each claim, so that no text can pass for another claim's number."""
     lines: list[str] = []
     for number, row in enumerate(rows, 1):
@@ -99,26 +103,28 @@ def question(rows: Sequence[LedgerRow]) -> str:
     return "\n".join(lines)
 
 
-async def _asked(parts: ForkParts, fork: Fork, provider: Provider, question: str, by_hand: bool) -> str:
+async def _ask_judge(parts: ForkParts, fork: Fork, provider: Provider, question: str, by_hand: bool) -> str:
     """Return the model's answer, also one from before a crash; an empty string if it did not answer."""
-    prompt = wording.prompt("judge.md")
+    prompt = wording.read_prompt("judge.md")
     parent = fork.session.log.session
-    child = asked_aside(parent, parent.parent_session_id, provider, f"judge-{fork.session.id}", prompt)
+    child = make_side_session(parent, parent.parent_session_id, provider, f"judge-{fork.session.id}", prompt)
     expected = int(len(prompt + question) / _CHARS_PER_TOKEN)
     link = MeteredLink(provider.open(prompt, [], child.id), parts.budget, expected, by_hand=by_hand)
     answer, why_not = await ask_once(
-        OnceParts(parts.database, parts.clock, parts.policy), child, link, question
+        QuestionParts(parts.database, parts.clock, parts.policy), child, link, question
     )
     if why_not:
         _log.warning("a review's judge gave no answer: %s", why_not)
     return answer
 
 
-def asked_aside(parent: SessionRow, about: str, provider: Provider, id_: str, prompt: str) -> NewSession:
+def make_side_session(
+    parent: SessionRow, subject_id: str, provider: Provider, id_: str, prompt: str
+) -> NewSession:
     """Return a session for asking another model about a session; it counts as a review's."""
     return NewSession(
         id=id_,
-        parent_session_id=about,
+        parent_session_id=subject_id,
         kind="review",
         source=parent.source,
         provider=provider.info.provider,
@@ -130,7 +136,7 @@ def asked_aside(parent: SessionRow, about: str, provider: Provider, id_: str, pr
     )
 
 
-class OnceParts(msgspec.Struct, frozen=True):
+class QuestionParts(msgspec.Struct, frozen=True):
     """The parts of a process that a single question to a model needs."""
 
     database: StateDatabase
@@ -138,7 +144,9 @@ class OnceParts(msgspec.Struct, frozen=True):
     gate: Gate
 
 
-async def ask_once(parts: OnceParts, child: NewSession, link: ModelLink, question: str) -> tuple[str, str]:
+async def ask_once(
+    parts: QuestionParts, child: NewSession, link: ModelLink, question: str
+) -> tuple[str, str]:
     """Ask over `link`, in a session of its own, unless it was asked before. Return the answer, and the error
     if there is no answer. Raises StoreError."""
 
@@ -162,7 +170,7 @@ async def ask_once(parts: OnceParts, child: NewSession, link: ModelLink, questio
         workspace=Path(child.workspace),
     )
     why_not = ""
-    if await transcript.unfinished_turn() is not None:
+    if await transcript.claim_unfinished_turn() is not None:
         why_not = (await run_turn(session, None, _ignore)).error
     elif not transcript.messages:
         why_not = (await run_turn(session, Message(role="user", content=question), _ignore)).error

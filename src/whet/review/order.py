@@ -18,8 +18,8 @@ from whet.contract.errors import WhetError
 from whet.contract.texts import from_json
 from whet.contract.tools import Tag, tags_of
 from whet.store import jobs, reviews
-from whet.store.database import time_of
-from whet.store.jobs import NewJob, Queued
+from whet.store.database import read_time
+from whet.store.jobs import NewJob, QueuedJob
 
 Kind = Literal["memory", "skill"]
 KINDS: tuple[Kind, ...] = ("memory", "skill")
@@ -34,7 +34,7 @@ class Runtime(msgspec.Struct, frozen=True):
     key_name: str = ""
 
 
-class Order(msgspec.Struct, frozen=True):
+class ReviewJob(msgspec.Struct, frozen=True):
     """A review's task. `turn` is the turn that called for it, for `reasons`; it sees that and what has ended
     since. `context_tokens` is the size of that turn's last request; `others` are one-shots of the same folder
     that are reviewed with it. `is_cached`: the server keeps prompts in a cache; `is_excerpt`: an excerpt is
@@ -58,39 +58,41 @@ class Order(msgspec.Struct, frozen=True):
         return "asked" in self.reasons
 
 
-def read_order(payload: str) -> Order:
+def read_review_job(payload: str) -> ReviewJob:
     """Parse a job's payload. Raises WhetError if another version wrote it in another format."""
     try:
-        return from_json(payload, Order)
+        return from_json(payload, ReviewJob)
     except msgspec.DecodeError as error:
         raise WhetError(
             f"the review's order can't be read ({error})", hint="whet review run --session ID"
         ) from error
 
 
-def kinds_for(tools: Collection[str]) -> tuple[Kind, ...]:
+def reviewable_kinds(tools: Collection[str]) -> tuple[Kind, ...]:
     """Return the kinds of reviews that a session with these tools can have."""
     tags = frozenset[str]().union(*map(tags_of, tools))
     return tuple(kind for kind in KINDS if TAG_OF[kind] in tags)
 
 
-def put(connection: apsw.Connection, order: Order, conversation_id: str, clock: Clock) -> Queued:
+def queue_review(
+    connection: apsw.Connection, review_job: ReviewJob, conversation_id: str, clock: Clock
+) -> QueuedJob:
     """Queue a review, or extend the one that waits for this conversation; it then sees the newer turn."""
-    waiting_job = jobs.waiting(connection, reviews.KIND, conversation_id)
-    if waiting_job is not None and (merged := _merged(waiting_job.payload, order)) is not None:
-        at_once = iso(time_of(connection, clock)) if order.is_by_hand else waiting_job.run_after
-        jobs.rewrite(connection, waiting_job, _text(merged), at_once)
-        return Queued(waiting_job.id, merged.kinds)
-    job = NewJob(reviews.KIND, _text(order), subject=conversation_id)
+    waiting_job = jobs.find_waiting(connection, reviews.KIND, conversation_id)
+    if waiting_job is not None and (merged := _merge_jobs(waiting_job.payload, review_job)) is not None:
+        at_once = iso(read_time(connection, clock)) if review_job.is_by_hand else waiting_job.run_after
+        jobs.rewrite(connection, waiting_job, _encode(merged), at_once)
+        return QueuedJob(waiting_job.id, merged.kinds)
+    job = NewJob(reviews.KIND, _encode(review_job), subject=conversation_id)
     job_id = jobs.enqueue(connection, job, clock)
-    reviews.add(connection, job_id, order.session_id)
-    return Queued(job_id, order.kinds)
+    reviews.add(connection, job_id, review_job.session_id)
+    return QueuedJob(job_id, review_job.kinds)
 
 
-def _merged(payload: str, new: Order) -> Order | None:
+def _merge_jobs(payload: str, new: ReviewJob) -> ReviewJob | None:
     """Return one job for both, or None if the old one is about another session or can't be read."""
     try:
-        old = read_order(payload)
+        old = read_review_job(payload)
     except WhetError:
         return None
     if old.session_id != new.session_id:
@@ -108,5 +110,5 @@ def _merged(payload: str, new: Order) -> Order | None:
     )
 
 
-def _text(order: Order) -> str:
-    return msgspec.json.encode(order).decode()
+def _encode(review_job: ReviewJob) -> str:
+    return msgspec.json.encode(review_job).decode()

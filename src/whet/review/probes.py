@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection
 import apsw
 
 from whet.memory.folding import fold
-from whet.memory.transcript import load
+from whet.memory.transcript import load_transcript
 from whet.store import ledger
 from whet.store.database import StateDatabase
-from whet.store.ledger import LedgerRow, Quote, digest
+from whet.store.ledger import LedgerRow, Quote, hash_text
 from whet.store.sessions import get as session_of
 
 MOST = 3
@@ -26,20 +26,22 @@ Look = Callable[[str, str], str | None]
 or failed. Blocks, for a limited time."""
 
 
-def probe(database: StateDatabase, task_id: str, trusted: Collection[str], look: Look, day: str) -> list[int]:
+def run_probes(
+    database: StateDatabase, task_id: str, trusted: Collection[str], look: Look, day: str
+) -> list[int]:
     """Run the commands behind the staged facts of a review and mark the facts that were confirmed. Return
     their row ids.
 
     Blocks. Facts that were marked before a crash are skipped.
     """
-    rows = database.read_now(lambda db: ledger.of_task(db, task_id, ("staged",)))
+    rows = database.read_now(lambda db: ledger.list_task_rows(db, task_id, ("staged",)))
     replaced = {row.before for row in rows}
     done: dict[tuple[str, int], str | None] = {}
     confirmed: list[int] = []
     for row in rows:
         text = row.after if "(checked " in row.after else f"{row.after} (checked {day})"
         # A note that a later note of the same review replaces must keep its words.
-        if row.kind != "memory" or row.after in replaced or text == row.after or not _is_plain(row):
+        if row.kind != "memory" or row.after in replaced or text == row.after or not _is_local_fact(row):
             continue
         for quote in row.evidence:
             key = (quote.session_id, quote.seq)
@@ -51,19 +53,19 @@ def probe(database: StateDatabase, task_id: str, trusted: Collection[str], look:
     return confirmed
 
 
-def _is_plain(row: LedgerRow) -> bool:
+def _is_local_fact(row: LedgerRow) -> bool:
     """Return whether a row is a fact that rests only on this machine's own results."""
     # Without evidence nothing would run, but the note would claim that it was checked.
     return row.trust == "observed" and bool(row.evidence) and not any(quote.failed for quote in row.evidence)
 
 
 def _run(database: StateDatabase, quote: Quote, trusted: Collection[str], look: Look) -> str | None:
-    def call(connection: apsw.Connection) -> tuple[str, str]:
-        texts = load(connection, quote.session_id, trusted).results()
+    def find_call(connection: apsw.Connection) -> tuple[str, str]:
+        texts = load_transcript(connection, quote.session_id, trusted).results()
         ran = next((source.call for source in texts if source.seq == quote.seq and source.ran_well), "")
         return ran, session_of(connection, quote.session_id).workspace
 
-    command, workspace = database.read_now(call)
+    command, workspace = database.read_now(find_call)
     return look(command, workspace) if command and workspace else None
 
 
@@ -76,5 +78,5 @@ def _still_says(printed: str | None, quote: str) -> bool:
 def _mark(connection: apsw.Connection, row: LedgerRow, text: str) -> None:
     connection.execute(
         "UPDATE ledger SET after = ?, hash = ? WHERE id = ? AND state = 'staged'",
-        (text, digest(text), row.id),
+        (text, hash_text(text), row.id),
     )

@@ -23,12 +23,21 @@ from whet.config.schema import ReviewSettings
 from whet.contract.errors import WhetError
 from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
-from whet.contract.texts import arguments_of
+from whet.contract.texts import parse_arguments
 from whet.contract.tools import Tag, tags_of
-from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put, read_order
+from whet.review.order import (
+    KINDS,
+    TAG_OF,
+    Kind,
+    ReviewJob,
+    Runtime,
+    queue_review,
+    read_review_job,
+    reviewable_kinds,
+)
 from whet.review.spending import Weights, forecast, weigh_day, weights_of
 from whet.store import jobs, outcomes, reviews, sessions
-from whet.store.jobs import AtEnd, Queued
+from whet.store.jobs import AtEnd, QueuedJob
 from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
 from whet.store.sessions import SessionRow
 from whet.store.transcript import TurnRecord
@@ -40,7 +49,7 @@ _ONE_SHOTS = "cli"
 _BATCH = 10
 
 
-class Occasion(msgspec.Struct, frozen=True):
+class ReviewTrigger(msgspec.Struct, frozen=True):
     """The reason for a review, and its kinds."""
 
     kinds: tuple[Kind, ...]
@@ -60,12 +69,12 @@ class ReviewObserver(TurnObserver):
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Return the writes that count the turn and queue a review."""
-        kinds = kinds_for(session.tools)
+        kinds = reviewable_kinds(session.tools)
         if self._settings.writes == "off" or not kinds:
-            return jobs.nothing
+            return jobs.queue_nothing
         model = session.model
         watch = _Watch(self._settings, kinds, self._clock, self._runtime(model), weights_of(model))
-        return lambda connection: _note(connection, turn, reason == "answered", watch)
+        return lambda connection: _count_turn(connection, turn, reason == "answered", watch)
 
 
 class _Watch(msgspec.Struct, frozen=True):
@@ -76,32 +85,34 @@ class _Watch(msgspec.Struct, frozen=True):
     weights: Weights
 
 
-def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch: _Watch) -> Sequence[Queued]:
+def _count_turn(
+    connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch: _Watch
+) -> Sequence[QueuedJob]:
     session = sessions.get(connection, turn.session_id)
     if session.private or session.kind != "chat":
         return ()
-    facts = reviews.turn_facts(connection, sessions.key_of(connection, session.id), turn.number)
+    facts = reviews.read_turn(connection, sessions.key_of(connection, session.id), turn.number)
     corrects = _corrects(connection, session, turn.number, facts)
     if corrects == "redone":
         now = iso(watch.clock.now())
-        outcomes.signal(connection, session.id, "correction", now, turn=turn.number - 1)
-    before = reviews.counters(connection, session.conversation_id)
+        outcomes.record_signal(connection, session.id, "correction", now, turn=turn.number - 1)
+    before = reviews.get_counters(connection, session.conversation_id)
     counted = count(before, facts, watch.settings, corrects=bool(corrects))
     folder = _count_folder(connection, session, turn.number, facts, watch)
-    trigger = called_for(counted, watch.settings, watch.kinds)
+    trigger = find_trigger(counted, watch.settings, watch.kinds)
     if trigger is None and folder is not None:
-        trigger = called_for(folder, watch.settings, watch.kinds)
-    queued: Sequence[Queued] = ()
+        trigger = find_trigger(folder, watch.settings, watch.kinds)
+    queued: Sequence[QueuedJob] = ()
     review_job = None
     if trigger is not None and ended_well:
         review_job = _affordable(connection, session, (turn.number, trigger, facts), watch)
     if trigger is not None and review_job is not None:
-        others = reviews.unreviewed(connection, session, _BATCH) if folder is not None else []
+        others = reviews.list_unreviewed_ids(connection, session, _BATCH) if folder is not None else []
         review_job = msgspec.structs.replace(review_job, others=tuple(others))
-        queued = (put(connection, review_job, session.conversation_id, watch.clock),)
-        counted = after_review(counted, trigger.kinds)
+        queued = (queue_review(connection, review_job, session.conversation_id, watch.clock),)
+        counted = reset_counters(counted, trigger.kinds)
         if folder is not None:
-            reviews.set_counters(connection, _folder_key(session), after_review(folder, trigger.kinds))
+            reviews.set_counters(connection, _folder_key(session), reset_counters(folder, trigger.kinds))
     runtime = msgspec.json.encode(watch.runtime).decode()
     reviews.set_counters(
         connection, session.conversation_id, msgspec.structs.replace(counted, runtime=runtime)
@@ -112,10 +123,10 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
 def _corrects(connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn) -> Correction:
     if turn == 1 or not facts.said:
         return ""
-    from whet.review.correction import correction  # noqa: PLC0415 - 15 ms, most of it expressions; a one-shot needs none
+    from whet.review.correction import find_correction  # noqa: PLC0415 - 15 ms, most of it expressions; a one-shot needs none
 
-    before = reviews.turn_facts(connection, sessions.key_of(connection, session.id), turn - 1)
-    return correction(facts.said[0], facts.calls, before.calls)
+    before = reviews.read_turn(connection, sessions.key_of(connection, session.id), turn - 1)
+    return find_correction(facts.said[0], facts.calls, before.calls)
 
 
 def _folder_key(session: SessionRow) -> str:
@@ -133,7 +144,7 @@ def _count_folder(
     """
     if session.source != _ONE_SHOTS or session.id != session.conversation_id or turn > 2:
         return None
-    before = reviews.counters(connection, _folder_key(session))
+    before = reviews.get_counters(connection, _folder_key(session))
     if turn == 2:
         counted = msgspec.structs.replace(before, turns=max(before.turns - 1, 0))
     else:
@@ -147,7 +158,7 @@ def count(
 ) -> Counters:
     """Add a turn to the counters; a memory write resets the turns, a skill write the steps. `corrects`: its
     message corrected the turn before it."""
-    written = {kind: _written_at(facts.calls, kind) for kind in KINDS}
+    written = {kind: _last_write_step(facts.calls, kind) for kind in KINDS}
     last_skill = written["skill"]
     steps = len({call.step for call in facts.calls if call.step > last_skill})
     reasons = list(before.reasons)
@@ -155,7 +166,7 @@ def count(
     if not any(written.values()):
         if settings.on_correction and (corrects or len(facts.said) > 1):
             reasons.append("correction")
-        if settings.on_recovery and recovered(facts.calls):
+        if settings.on_recovery and shows_recovery(facts.calls):
             reasons.append("recovery")
     return Counters(
         turns=0 if written["memory"] else before.turns + 1,
@@ -164,13 +175,13 @@ def count(
     )
 
 
-def _written_at(calls: Sequence[TurnCall], kind: Kind) -> int:
+def _last_write_step(calls: Sequence[TurnCall], kind: Kind) -> int:
     """Return the last step that wrote a lesson of this kind, or 0."""
     steps = (call.step for call in calls if not call.error_kind and TAG_OF[kind] in tags_of(call.name))
     return max(steps, default=0)
 
 
-def called_for(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]) -> Occasion | None:
+def find_trigger(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]) -> ReviewTrigger | None:
     """Return the review that the counters trigger, limited to the kinds that the session has tools for, or
     None."""
     reasons = list(counted.reasons)
@@ -182,10 +193,10 @@ def called_for(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]
         kinds.add("skill")
         reasons.append("steps")
     chosen: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in kinds)
-    return Occasion(chosen, tuple(reasons)) if chosen else None
+    return ReviewTrigger(chosen, tuple(reasons)) if chosen else None
 
 
-def after_review(counted: Counters, kinds: Sequence[Kind]) -> Counters:
+def reset_counters(counted: Counters, kinds: Sequence[Kind]) -> Counters:
     """Return the counters as they restart after a review for `kinds` is queued."""
     return Counters(
         turns=0 if "memory" in kinds else counted.turns, steps=0 if "skill" in kinds else counted.steps
@@ -195,9 +206,9 @@ def after_review(counted: Counters, kinds: Sequence[Kind]) -> Counters:
 def _affordable(
     connection: apsw.Connection,
     session: SessionRow,
-    why: tuple[int, Occasion, ReviewedTurn],
+    why: tuple[int, ReviewTrigger, ReviewedTurn],
     watch: _Watch,
-) -> Order | None:
+) -> ReviewJob | None:
     """Return the order for a review, or None if the day's share has no room for one more.
 
     What waits in the queue counts as spent. A review that waits for this conversation is widened, so it is no
@@ -206,15 +217,15 @@ def _affordable(
     turn, occasion, facts = why
     since = day_start(watch.clock.now())
     spent = weigh_day(reviews.usage_since(connection, since), watch.weights)
-    waiting = jobs.waiting(connection, reviews.KIND, session.conversation_id)
-    others = reviews.count_open(connection) - (waiting is not None)
+    waiting = jobs.find_waiting(connection, reviews.KIND, session.conversation_id)
+    others = reviews.count_open_reviews(connection) - (waiting is not None)
     settings, tokens = watch.settings, facts.context_tokens
     is_cached = facts.is_cached and not settings.model
     expected = forecast(tokens, settings.digest_tokens, watch.weights, is_cached=is_cached)
     is_first = bool(settings.share) and "correction" in occasion.reasons and not _has_first(connection, since)
     if not is_first and not has_room(settings, spent, expected.weight * (others + 1)):
         return None
-    return Order(
+    return ReviewJob(
         session.id,
         turn,
         occasion.kinds,
@@ -231,7 +242,7 @@ def _has_first(connection: apsw.Connection, since: str) -> bool:
     """Whether a correction has called for a review since `since`."""
     for payload in reviews.payloads_since(connection, since):
         with suppress(WhetError):
-            if "correction" in read_order(payload).reasons:
+            if "correction" in read_review_job(payload).reasons:
                 return True
     return False
 
@@ -259,7 +270,7 @@ _NEAR = 6
 _WORD = re.compile(r"[^\W_][\w-]{2,}")
 
 
-def recovered(calls: Sequence[TurnCall]) -> bool:
+def shows_recovery(calls: Sequence[TurnCall]) -> bool:
     """Return whether these calls, in the order requested, recovered from a failure: by another call, or by a
     call that the error asked for, after which the same call worked."""
     doing = [call for call in calls if not tags_of(call.name) & _PLAIN and not _is_looking(call)]
@@ -271,12 +282,12 @@ def recovered(calls: Sequence[TurnCall]) -> bool:
         again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), None)
         if again is None and any(call in later for call in after[:_NEAR]):
             return True
-        if any(_is_asked_for(call, failed) for call in later[: again or 0]):
+        if any(_follows_error(call, failed) for call in later[: again or 0]):
             return True
     return False
 
 
-def _is_asked_for(call: TurnCall, failed: TurnCall) -> bool:
+def _follows_error(call: TurnCall, failed: TurnCall) -> bool:
     """Return whether a failure's own words name something that this call has and the failed one lacked."""
     new = set(_WORD.findall(call.arguments)) - set(_WORD.findall(failed.arguments))
     return bool(new & set(_WORD.findall(failed.error)))
@@ -284,7 +295,7 @@ def _is_asked_for(call: TurnCall, failed: TurnCall) -> bool:
 
 def _is_looking(call: TurnCall) -> bool:
     """Return whether a command only looks around, judging by its first word."""
-    command = arguments_of(call.arguments).get("command")
+    command = parse_arguments(call.arguments).get("command")
     if not isinstance(command, str):
         return False
     words = command.rpartition("&&")[2].split(maxsplit=1)

@@ -27,27 +27,27 @@ _DONE = {
 
 def review_message(kinds: Sequence[Kind], focus: str, allowed: Sequence[str]) -> str:
     """Return the one message that a review adds to the conversation; it begins with `TITLE`."""
-    tasks = "".join(prompt(f"{kind}.md") for kind in kinds)
+    tasks = "".join(read_prompt(f"{kind}.md") for kind in kinds)
     focus_text = f"\nThe person asks to look above all at: {focus.strip()}\n" if focus.strip() else ""
-    text = prompt("review.md")
+    text = read_prompt("review.md")
     for name, value in (("tasks", tasks), ("allowed", ", ".join(allowed)), ("focus", focus_text)):
         text = text.replace(f"{{{name}}}", value)
     return text.strip()
 
 
-def others(texts: Sequence[str]) -> str:
+def write_others(texts: Sequence[str]) -> str:
     """Return the text about the other conversations that a review looks at; empty if there are none."""
     if not texts:
         return ""
-    return "\n\n".join(("", prompt("others.md").strip(), *texts))
+    return "\n\n".join(("", read_prompt("others.md").strip(), *texts))
 
 
-def prompt(name: str) -> str:
+def read_prompt(name: str) -> str:
     """Return the text of a prompt file."""
     return (Path(__file__).parent / "prompts" / name).read_text("utf-8").rstrip() + "\n"
 
 
-def summary(rows: Sequence[LedgerRow]) -> str:
+def write_summary(rows: Sequence[LedgerRow]) -> str:
     """Return one line on the saved changes of a review: "Memory updated · Skill 'deploy' patched (2 quotes)";
     empty if nothing was saved."""
     active = [row for row in rows if row.state == "active"]

@@ -41,13 +41,13 @@ from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.review import wording
 from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
-from whet.review.judge import Checks, doubts
-from whet.review.order import Order, read_order
-from whet.review.probes import probe
+from whet.review.judge import Checks, find_doubts
+from whet.review.order import ReviewJob, read_review_job
+from whet.review.probes import run_probes
 from whet.store import claims, jobs, reviews, sessions, turns
-from whet.store.database import time_of
+from whet.store.database import read_time
 from whet.store.jobs import Job
-from whet.store.leases import LEASE_S, LeaseLost, run_leased
+from whet.store.leases import LEASE_S, LeaseLost, run_with_lease
 from whet.store.ledger import LedgerRow
 
 log: logging.Logger = logging.getLogger("whet.review")
@@ -58,16 +58,16 @@ _BACKOFF_S, _BACKOFF_BY, _BACKOFF_MOST_S = 30.0, 4.0, 14_400.0
 _OPERATOR_BACKOFF_S, _OPERATOR_BACKOFF_BY = 600.0, 3.0
 
 
-class _Pointless(WhetError):
+class _NothingToReview(WhetError):
     """There is nothing to review, or a review can't succeed."""
 
 
 # Errors that another try can't fix.
-_FINAL = (_Pointless, NotFound, ModelRefused, BadRequest)
+_FINAL = (_NothingToReview, NotFound, ModelRefused, BadRequest)
 # Errors that the operator has to fix first: tried again, but not soon.
 _NEEDS_OPERATOR = (AuthRejected, QuotaExhausted, ConfigError)
 
-Connect = Callable[[Order], tuple[Provider, bool]]
+Connect = Callable[[ReviewJob], tuple[Provider, bool]]
 """Returns a job's provider and whether it can read the conversation's prefix cache. Raises ConfigError."""
 
 
@@ -81,14 +81,14 @@ class ReviewWorker:
     def __init__(
         self,
         parts: ForkParts,
-        desk_of: Callable[[str], LearningService],
+        service_of: Callable[[str], LearningService],
         settings: ReviewSettings,
         connect: Connect,
         tell: Callable[[ReviewFinished], None],
         checks: Checks | None = None,
     ) -> None:
         self._parts = parts
-        self._desk_of = desk_of
+        self._desk_of = service_of
         self._settings = settings
         self._connect = connect
         self._tell = tell
@@ -120,7 +120,7 @@ class ReviewWorker:
         while (job := await self._lease(job_id)) is not None:
             stop = partial(self._release, job)
             try:
-                finished = await run_leased(self._database, self._clock, job, self._guarded(job), stop)
+                finished = await run_with_lease(self._database, self._clock, job, self._guarded(job), stop)
             except LeaseLost:
                 log.info("review %s was taken over by another worker", job.id)
                 continue
@@ -136,62 +136,62 @@ class ReviewWorker:
 
     async def _guarded(self, job: Job) -> ReviewFinished:
         """Run the job; every failure becomes one line and a next try, or the job's end."""
-        review_job: Order | None = None
+        review_job: ReviewJob | None = None
         try:
-            review_job = read_order(job.payload)
+            review_job = read_review_job(job.payload)
             return await self._review(job, review_job)
         except LeaseLost:
             raise
         except BudgetReached as error:
-            return await self._put_off(job, review_job, error)
+            return await self._postpone(job, review_job, error)
         except WhetError as error:
             return await self._failed(job, review_job, error)
         except Exception as error:
             log.exception("review %s crashed", job.id)
             return await self._failed(job, review_job, WhetError(f"{type(error).__name__}: {error}"))
 
-    async def _review(self, job: Job, order: Order) -> ReviewFinished:
-        parent = await self._database.read(lambda db: sessions.get(db, order.session_id))
+    async def _review(self, job: Job, review_job: ReviewJob) -> ReviewFinished:
+        parent = await self._database.read(lambda db: sessions.get(db, review_job.session_id))
         if parent.private:
-            raise _Pointless("the session is private by now, so it is not reviewed")
+            raise _NothingToReview("the session is private by now, so it is not reviewed")
         if job.attempts > _LEASES:
-            raise _Pointless(f"it was begun {job.attempts} times and never came to an end")
-        async with self._provider(order) as (provider, shares_prefix):
-            fork = await open_fork(self._parts, job, order, provider, shares_prefix=shares_prefix)
+            raise _NothingToReview(f"it was begun {job.attempts} times and never came to an end")
+        async with self._provider(review_job) as (provider, shares_prefix):
+            fork = await open_fork(self._parts, job, review_job, provider, shares_prefix=shares_prefix)
             try:
                 note = await self._converse(fork)
             except ContextOverflow:
                 await self._write(lambda db: reviews.start_over(db, job.id, DIGEST))
-                fork = await open_fork(self._parts, job, order, provider, shares_prefix=shares_prefix)
+                fork = await open_fork(self._parts, job, review_job, provider, shares_prefix=shares_prefix)
                 note = await self._converse(fork)
-        refused = await self._look_again(job, order, fork)
-        return await self._settle(job, order, fork, (note, refused))
+        refused = await self._verify_changes(job, review_job, fork)
+        return await self._settle(job, review_job, fork, (note, refused))
 
-    async def _look_again(self, job: Job, order: Order, fork: Fork) -> dict[int, str]:
+    async def _verify_changes(self, job: Job, review_job: ReviewJob, fork: Fork) -> dict[int, str]:
         """Verify the facts behind the staged rows if that is safe, and let the judge read them if there is
         one. Return the rejected rows with the reasons."""
         checks = self._checks
         if checks.look is not None and self._settings.probes:
             trusted, day = self._desk_of(fork.profile).changes.trusted_tools, self._clock.now().astimezone()
             confirmed = await asyncio.to_thread(
-                probe, self._database, job.id, trusted, checks.look, day.date().isoformat()
+                run_probes, self._database, job.id, trusted, checks.look, day.date().isoformat()
             )
             log.info("review %s: %d facts were seen again", job.id, len(confirmed))
         try:
-            judge = checks.judge(order) if checks.judge is not None else None
+            judge = checks.judge(review_job) if checks.judge is not None else None
         except ConfigError as error:
             log.warning("review %s is not judged: %s", job.id, _line(error))
             return {}
         if judge is None:
             return {}
         async with aclosing(judge):
-            return await doubts(self._parts, fork, job.id, judge, by_hand=order.is_by_hand)
+            return await find_doubts(self._parts, fork, job.id, judge, by_hand=review_job.is_by_hand)
 
     @asynccontextmanager
-    async def _provider(self, order: Order) -> AsyncGenerator[tuple[Provider, bool]]:
-        provider, shares_prefix = self._connect(order)
+    async def _provider(self, review_job: ReviewJob) -> AsyncGenerator[tuple[Provider, bool]]:
+        provider, shares_prefix = self._connect(review_job)
         async with aclosing(provider):
-            yield provider, shares_prefix and not order.is_excerpt
+            yield provider, shares_prefix and not review_job.is_excerpt
 
     async def _converse(self, fork: Fork) -> str:
         """Run the review's conversation to its end and return a note on how it ended, empty if it ended well.
@@ -201,7 +201,7 @@ class ReviewWorker:
         session = fork.session
         if (reason := await self._ended(fork)) in ("answered", "budget"):
             return _note(reason, self._settings.max_steps)
-        if await session.log.unfinished_turn() is not None:
+        if await session.log.claim_unfinished_turn() is not None:
             end = await run_turn(session, None, _ignore)
         else:
             end = await run_turn(session, await self._next_message(fork), _ignore)
@@ -214,7 +214,7 @@ class ReviewWorker:
 
     async def _ended(self, fork: Fork) -> str:
         child = fork.session.id
-        return await self._database.read(lambda db: turns.last_reason(db, sessions.key_of(db, child)))
+        return await self._database.read(lambda db: turns.read_last_reason(db, sessions.key_of(db, child)))
 
     async def _next_message(self, fork: Fork) -> Message:
         """Return the opening message, or the message to continue if a failed try had made progress."""
@@ -226,20 +226,20 @@ class ReviewWorker:
         return fork.opening
 
     async def _settle(
-        self, job: Job, order: Order, fork: Fork, how: tuple[str, dict[int, str]]
+        self, job: Job, review_job: ReviewJob, fork: Fork, outcome: tuple[str, dict[int, str]]
     ) -> ReviewFinished:
         """Activate all saved changes together with the job's completion, then write the files. `outcome`: the
         note on its end, and the rows that the judge rejects."""
-        note, refused = how
+        note, refused = outcome
         now, child, service = iso(self._clock.now()), fork.session.id, self._desk_of(fork.profile)
 
         def work(connection: apsw.Connection) -> tuple[list[LedgerRow], str]:
             if not jobs.complete(connection, job, self._clock):
                 raise LeaseLost
             rows = service.settle(connection, job.id, refused)
-            summary = wording.summary(rows)
+            summary = wording.write_summary(rows)
             reviews.finish(connection, job.id, summary, note, now)
-            sessions.end(connection, child, "completed", now)
+            sessions.end_session(connection, child, "completed", now)
             return rows, summary
 
         rows, summary = await self._write(work)
@@ -247,34 +247,34 @@ class ReviewWorker:
         saved_ids = tuple(row.id for row in rows if row.state in ("active", "inbox", "quarantined"))
         log.info("review %s: %s", job.id, summary or "nothing to save")
         return msgspec.structs.replace(
-            _about(job, order, "saved" if saved_ids else "nothing", note),
+            _make_event(job, review_job, "saved" if saved_ids else "nothing", note),
             review_session_id=child,
             summary=summary,
             ledger_ids=saved_ids,
         )
 
-    async def _put_off(self, job: Job, order: Order | None, error: BudgetReached) -> ReviewFinished:
+    async def _postpone(self, job: Job, review_job: ReviewJob | None, error: BudgetReached) -> ReviewFinished:
         until = self._parts.budget.tomorrow()
-        await self._change(lambda db: jobs.put_off(db, job, error.message, until))
-        return msgspec.structs.replace(_about(job, order, "waiting", _line(error)), until=until)
+        await self._change(lambda db: jobs.postpone(db, job, error.message, until))
+        return msgspec.structs.replace(_make_event(job, review_job, "waiting", _line(error)), until=until)
 
-    async def _failed(self, job: Job, order: Order | None, error: WhetError) -> ReviewFinished:
+    async def _failed(self, job: Job, review_job: ReviewJob | None, error: WhetError) -> ReviewFinished:
         line = _line(error)
 
         def work(connection: apsw.Connection) -> str:
             failures = reviews.count_failure(connection, job.id, line)
-            wait_s = None if order is None else retry_in_s(error, failures)
+            wait_s = None if review_job is None else retry_in_s(error, failures)
             if not jobs.fail(connection, job, line, self._clock, retry_in_s=wait_s):
                 raise LeaseLost
             if wait_s is not None:
-                return iso(time_of(connection, self._clock) + timedelta(seconds=wait_s))
+                return iso(read_time(connection, self._clock) + timedelta(seconds=wait_s))
             self._desk_of("").discard(connection, job.id)
             return ""
 
         until = await self._write(work)
         log.warning("review %s failed, next try %s: %s", job.id, until or "never", line)
         state = "waiting" if until else "failed"
-        return msgspec.structs.replace(_about(job, order, state, line), until=until)
+        return msgspec.structs.replace(_make_event(job, review_job, state, line), until=until)
 
     async def _change(self, work: Callable[[apsw.Connection], bool]) -> None:
         if not await self._write(work):
@@ -284,11 +284,11 @@ class ReviewWorker:
         return await self._database.append(work)
 
 
-def _about(
-    job: Job, order: Order | None, state: Literal["saved", "nothing", "failed", "waiting"], note: str
+def _make_event(
+    job: Job, review_job: ReviewJob | None, state: Literal["saved", "nothing", "failed", "waiting"], note: str
 ) -> ReviewFinished:
-    session_id = order.session_id if order else ""
-    by_hand = order is not None and order.is_by_hand
+    session_id = review_job.session_id if review_job else ""
+    by_hand = review_job is not None and review_job.is_by_hand
     return ReviewFinished(job.id, session_id, "", state, note=note, by_hand=by_hand)
 
 

@@ -20,7 +20,7 @@ import msgspec
 from whet.rewind import database
 from whet.rewind.database import RecordFile
 from whet.rewind.folders import lock, open_folder, unlock
-from whet.rewind.states import Known, PathState, left_out, mode_of, split, stamp_of
+from whet.rewind.states import KnownState, PathState, make_left_out, make_stamp, read_mode, split_path
 
 _PART_BYTES = 4_000_000
 _BATCH_BYTES = 32_000_000
@@ -48,43 +48,45 @@ class Contents:
         self._held_bytes = 0
         self._folder = ("", -1)
 
-    def read(self, path: str, seen: os.stat_result, most_bytes: int, old: Known | None) -> Known | None:
+    def read(
+        self, path: str, status: os.stat_result, most_bytes: int, old: KnownState | None
+    ) -> KnownState | None:
         """Read a file or a link, or return None if it is gone. Unreadable and too large files are left
         out."""
         try:
             folder, name = self._parent(path)
-            if stat.S_ISLNK(seen.st_mode):
+            if stat.S_ISLNK(status.st_mode):
                 target = os.fsencode(os.readlink(name, dir_fd=folder))
-                return Known(PathState("link", 0, len(target), target), self._stamp(seen))
-            return self._file_state(folder, name, seen, most_bytes, old)
+                return KnownState(PathState("link", 0, len(target), target), self._stamp(status))
+            return self._read_file(folder, name, status, most_bytes, old)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError:
-            return self._read_locked(path, seen, most_bytes, old)
+            return self._unlock_and_read(path, status, most_bytes, old)
         except OSError as error:
-            return Known(left_out(f"can't be read: {error.strerror}", seen), stamp_of(seen))
+            return KnownState(make_left_out(f"can't be read: {error.strerror}", status), make_stamp(status))
 
-    def _read_locked(
-        self, path: str, seen: os.stat_result, most_bytes: int, old: Known | None
-    ) -> Known | None:
+    def _unlock_and_read(
+        self, path: str, status: os.stat_result, most_bytes: int, old: KnownState | None
+    ) -> KnownState | None:
         """Read a file whose mode denies its owner access, by changing the mode temporarily."""
         mode = unlock(self._root_fd, path, stat.S_IRUSR)
         if mode is None:
-            return _unreadable(seen, old)
+            return _unreadable_state(status, old)
         try:
-            known = self.read(path, seen, most_bytes, old)
+            known = self.read(path, status, most_bytes, old)
         finally:
             lock(self._root_fd, path, mode)
         if known is None or known.state.kind != "file":
             return known
-        return Known(msgspec.structs.replace(known.state, mode=mode), None)
+        return KnownState(msgspec.structs.replace(known.state, mode=mode), None)
 
     def flush(self) -> None:
         """Store the contents that were read. Durable on return."""
         self._settle()
         if self._blobs or self._parts:
             blobs, parts = self._blobs, self._parts
-            self._file.write_now(lambda db: database.put_blobs(db, blobs, parts))
+            self._file.write_now(lambda db: database.store_blobs(db, blobs, parts))
             self._blobs, self._parts, self._held_bytes = [], [], 0
             self._held.clear()
 
@@ -97,7 +99,7 @@ class Contents:
 
     def _parent(self, path: str) -> tuple[int, str]:
         """Return the open folder of a path, which stays open for the next one, and the name in it."""
-        folder, name = split(path)
+        folder, name = split_path(path)
         if self._folder[1] < 0 or self._folder[0] != folder:
             handle = open_folder(self._root_fd, folder)
             if self._folder[1] >= 0:
@@ -111,11 +113,11 @@ class Contents:
             self._budget_bytes -= len(packed)
             self._blobs.append((hash_, codec, packed))
 
-    def _file_state(
-        self, folder: int, name: str, seen: os.stat_result, most_bytes: int, old: Known | None
-    ) -> Known | None:
-        if seen.st_size > most_bytes:
-            return Known(left_out("too large", seen), stamp_of(seen))
+    def _read_file(
+        self, folder: int, name: str, status: os.stat_result, most_bytes: int, old: KnownState | None
+    ) -> KnownState | None:
+        if status.st_size > most_bytes:
+            return KnownState(make_left_out("too large", status), make_stamp(status))
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         try:
             state: PathState | None = None
@@ -124,16 +126,16 @@ class Contents:
                 if not stat.S_ISREG(before.st_mode):
                     return None  # replaced during the look; the next look finds the replacement
                 if before.st_size > most_bytes:
-                    return Known(left_out("too large", before), stamp_of(before))
+                    return KnownState(make_left_out("too large", before), make_stamp(before))
                 hash_, size = self._take(handle)
                 if hash_ is None:
-                    return Known(left_out("no room in the record", before), None)
+                    return KnownState(make_left_out("no room in the record", before), None)
                 after = os.fstat(handle)
-                state = PathState("file", mode_of(after), size, hash_)
-                if stamp_of(after) == stamp_of(before) and size == after.st_size:
-                    return Known(state, self._stamp(after))
+                state = PathState("file", read_mode(after), size, hash_)
+                if make_stamp(after) == make_stamp(before) and size == after.st_size:
+                    return KnownState(state, self._stamp(after))
                 os.lseek(handle, 0, os.SEEK_SET)
-            return None if state is None else Known(state, None)
+            return None if state is None else KnownState(state, None)
         finally:
             os.close(handle)
 
@@ -177,15 +179,15 @@ class Contents:
             self.flush()
         return True
 
-    def _stamp(self, seen: os.stat_result) -> tuple[int, int, int, int] | None:
+    def _stamp(self, status: os.stat_result) -> tuple[int, int, int, int] | None:
         """Return the stamp for the next look to compare with.
 
         Returns None for a file so new that another change could happen in the same tick of the file
         system's clock.
         """
-        coarse = seen.st_ctime_ns % 1_000_000_000 == 0
+        coarse = status.st_ctime_ns % 1_000_000_000 == 0
         safe_ns = self._began_ns - (_COARSE_NS if coarse else _RACY_NS)
-        return stamp_of(seen) if max(seen.st_ctime_ns, seen.st_mtime_ns) < safe_ns else None
+        return make_stamp(status) if max(status.st_ctime_ns, status.st_mtime_ns) < safe_ns else None
 
 
 class Packer:
@@ -229,14 +231,16 @@ def _pack_all(contents: list[tuple[bytes, bytes]]) -> list[tuple[bytes, int, byt
     return [(hash_, *pack(data)) for hash_, data in contents]
 
 
-def _unreadable(seen: os.stat_result, old: Known | None) -> Known:
+def _unreadable_state(status: os.stat_result, old: KnownState | None) -> KnownState:
     """Return the state of an unreadable file: the known content if only its mode has changed, else left
     out."""
     if old is not None and old.state.kind == "file" and old.stamp is not None:
         size, mtime_ns, _, inode = old.stamp
-        if (size, mtime_ns, inode) == (seen.st_size, seen.st_mtime_ns, seen.st_ino):
-            return Known(PathState("file", mode_of(seen), size, old.state.content), stamp_of(seen))
-    return Known(left_out("unreadable", seen), stamp_of(seen))
+        if (size, mtime_ns, inode) == (status.st_size, status.st_mtime_ns, status.st_ino):
+            return KnownState(
+                PathState("file", read_mode(status), size, old.state.content), make_stamp(status)
+            )
+    return KnownState(make_left_out("unreadable", status), make_stamp(status))
 
 
 def _read(handle: int, most: int) -> bytes:
@@ -260,13 +264,13 @@ def pack(data: bytes) -> tuple[int, bytes]:
     return 0, data
 
 
-def unpacked(connection: apsw.Connection, hash_: bytes) -> Iterator[bytes]:
+def unpack_blob(connection: apsw.Connection, hash_: bytes) -> Iterator[bytes]:
     """Yield a stored content in pieces."""
     for codec, data in database.blob_rows(connection, hash_):
         yield zlib.decompress(data) if codec else data
 
 
-def content_of(connection: apsw.Connection, state: PathState) -> bytes | None:
+def read_content(connection: apsw.Connection, state: PathState) -> bytes | None:
     """Return a file's complete content, or None if it is not stored or does not match its hash."""
-    data = b"".join(unpacked(connection, state.content))
+    data = b"".join(unpack_blob(connection, state.content))
     return data if hashlib.sha256(data).digest() == state.content else None

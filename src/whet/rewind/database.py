@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import apsw
 import msgspec
 
-from whet.rewind.states import Known, PathState, Stamp, Tree, split
+from whet.rewind.states import KnownState, PathState, Stamp, Tree, split_path
 from whet.sqlite.database import DatabaseFile, Layout
 
 OPEN = 1 << 62
@@ -112,13 +112,13 @@ _RECORD = (
 )
 
 
-def version(connection: apsw.Connection) -> int:
+def read_version(connection: apsw.Connection) -> int:
     """Return the number of the last version."""
     row = connection.execute("SELECT value FROM facts WHERE name = 'version'").fetchone()
     return row[0] if row else 0
 
 
-def fact(connection: apsw.Connection, name: str) -> str:
+def read_fact(connection: apsw.Connection, name: str) -> str:
     """Return a fact about the file, or an empty string."""
     row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return str(row[0]) if row else ""
@@ -129,22 +129,24 @@ def set_fact(connection: apsw.Connection, name: str, value: str | int) -> None:
     connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
 
-def load(connection: apsw.Connection) -> tuple[int, Tree]:
+def load_tree(connection: apsw.Connection) -> tuple[int, Tree]:
     """Return the last version and its complete tree."""
     tree: Tree = {}
     for path, kind, mode, size, content, mtime_ns, ctime_ns, inode in connection.execute(
         "SELECT path, kind, mode, size, content, mtime_ns, ctime_ns, inode FROM entries WHERE until = ?",
         (OPEN,),
     ):
-        folder, name = split(os.fsdecode(path))
+        folder, name = split_path(os.fsdecode(path))
         stamp = (size, mtime_ns, ctime_ns, inode) if ctime_ns else None
-        tree.setdefault(folder, {})[name] = Known(PathState(kind, mode, size, content), stamp)
-    return version(connection), tree
+        tree.setdefault(folder, {})[name] = KnownState(PathState(kind, mode, size, content), stamp)
+    return read_version(connection), tree
 
 
-def advance(connection: apsw.Connection, changed: Iterable[tuple[str, Known]], gone: Iterable[str]) -> int:
+def advance(
+    connection: apsw.Connection, changed: Iterable[tuple[str, KnownState]], gone: Iterable[str]
+) -> int:
     """Begin a version with these changed and deleted paths, and return its number."""
-    number = version(connection) + 1
+    number = read_version(connection) + 1
     set_fact(connection, "version", number)
     changes = list(changed)
     ended = [os.fsencode(path) for path in (*(path for path, _ in changes), *gone)]
@@ -165,11 +167,11 @@ def advance(connection: apsw.Connection, changed: Iterable[tuple[str, Known]], g
     return number
 
 
-def restamp(connection: apsw.Connection, seen: Iterable[tuple[str, Stamp | None]]) -> None:
+def restamp(connection: apsw.Connection, stamps: Iterable[tuple[str, Stamp | None]]) -> None:
     """Update the stamps of files whose times changed but whose content did not."""
     connection.executemany(
         "UPDATE entries SET mtime_ns = ?, ctime_ns = ?, inode = ? WHERE path = ? AND until = ?",
-        [(*_stamp_columns(stamp), os.fsencode(path), OPEN) for path, stamp in seen],
+        [(*_stamp_columns(stamp), os.fsencode(path), OPEN) for path, stamp in stamps],
     )
 
 
@@ -186,7 +188,7 @@ def state_at(connection: apsw.Connection, path: str, number: int) -> PathState |
     return PathState(*row) if row else None
 
 
-def between(connection: apsw.Connection, first: int, last: int) -> set[str]:
+def find_changed_paths(connection: apsw.Connection, first: int, last: int) -> set[str]:
     """Return the paths that differ between two versions."""
     if first == last:
         return set()
@@ -199,7 +201,7 @@ def between(connection: apsw.Connection, first: int, last: int) -> set[str]:
     return {path for path in paths if state_at(connection, path, first) != state_at(connection, path, last)}
 
 
-def below_now(connection: apsw.Connection, folder: str) -> list[str]:
+def find_paths_below(connection: apsw.Connection, folder: str) -> list[str]:
     """Return the paths that are currently below a folder."""
     low = os.fsencode(folder) + b"/"
     rows = connection.execute(
@@ -208,7 +210,7 @@ def below_now(connection: apsw.Connection, folder: str) -> list[str]:
     return [os.fsdecode(path) for (path,) in rows]
 
 
-def left_out_now(connection: apsw.Connection) -> list[tuple[str, PathState]]:
+def find_left_out(connection: apsw.Connection) -> list[tuple[str, PathState]]:
     """Return the paths that exist now but are not recorded."""
     rows = connection.execute(
         "SELECT path, kind, mode, size, content FROM entries WHERE until = ? AND kind = 'left_out'", (OPEN,)
@@ -244,24 +246,24 @@ def end_record(connection: apsw.Connection, number: int, after: int) -> int:
     return row[0] if row else after
 
 
-def records(connection: apsw.Connection, session: str, first: int = 0) -> list[Record]:
+def list_records(connection: apsw.Connection, session: str, first: int = 0) -> list[Record]:
     """Return a session's steps and rewinds from number `first` on, oldest first."""
     rows = connection.execute(f"{_RECORD} WHERE session = ? AND id >= ? ORDER BY id", (session, first))
     return [Record(*row) for row in rows]
 
 
-def sessions(connection: apsw.Connection) -> set[str]:
+def list_sessions(connection: apsw.Connection) -> set[str]:
     """Return the sessions that have records here."""
     return {row[0] for row in connection.execute("SELECT DISTINCT session FROM records")}
 
 
-def records_since(connection: apsw.Connection, first_version: int) -> list[Record]:
+def list_records_since(connection: apsw.Connection, first_version: int) -> list[Record]:
     """Return the records of all sessions that ended after a version."""
     candidates = [Record(*row) for row in connection.execute(f"{_RECORD} ORDER BY id")]
     return [record for record in candidates if record.after > first_version and record.after > record.before]
 
 
-def unfinished(connection: apsw.Connection) -> tuple[Record, bytes] | None:
+def find_unfinished_rewind(connection: apsw.Connection) -> tuple[Record, bytes] | None:
     """Return the unfinished rewind and its plan, or None."""
     row = connection.execute(
         "SELECT id, plan FROM records WHERE kind = 'rewind' AND after IS NULL ORDER BY id LIMIT 1"
@@ -297,7 +299,7 @@ def blob_rows(connection: apsw.Connection, hash_: bytes) -> Iterator[tuple[int, 
     )
 
 
-def put_blobs(
+def store_blobs(
     connection: apsw.Connection,
     blobs: Sequence[tuple[bytes, int, bytes]],
     parts: Sequence[tuple[bytes, int, bytes]] = (),

@@ -11,9 +11,9 @@ import apsw
 import msgspec
 
 from whet.rewind import database
-from whet.rewind.contents import content_of
+from whet.rewind.contents import read_content
 from whet.rewind.database import Record
-from whet.rewind.states import PathState, shown, why_left_out
+from whet.rewind.states import PathState, printable_path, why_left_out
 
 _LARGEST_BYTES = 1_000_000
 
@@ -33,12 +33,12 @@ class FileDiff(msgspec.Struct, frozen=True):
     lines: list[str] = []
 
 
-def differences(connection: apsw.Connection, records: Sequence[Record]) -> list[FileDiff]:
+def list_differences(connection: apsw.Connection, records: Sequence[Record]) -> list[FileDiff]:
     """Return the changes of `records` (oldest first) by path, from before the first record that touched it to
     after the last."""
     spans: dict[str, tuple[int, int]] = {}
     for record in records:
-        for path in database.between(connection, record.before, record.after):
+        for path in database.find_changed_paths(connection, record.before, record.after):
             first = spans[path][0] if path in spans else record.before
             spans[path] = (first, record.after)
     diffs: list[FileDiff] = []
@@ -47,18 +47,18 @@ def differences(connection: apsw.Connection, records: Sequence[Record]) -> list[
         old = database.state_at(connection, path, first)
         new = database.state_at(connection, path, last)
         if old != new:
-            diffs.append(difference(connection, path, old, new))
+            diffs.append(diff_states(connection, path, old, new))
     return diffs
 
 
-def difference(
+def diff_states(
     connection: apsw.Connection, path: str, old: PathState | None, new: PathState | None
 ) -> FileDiff:
     """Return the difference between two states of a path."""
     action: Literal["added", "removed", "changed"] = (
         "added" if old is None else "removed" if new is None else "changed"
     )
-    name = shown(path)
+    name = printable_path(path)
     if note := _note(old, new):
         return FileDiff(name, action, note=note)
     before, after = _text(connection, old), _text(connection, new)
@@ -103,7 +103,7 @@ def _mode_note(old: PathState | None, new: PathState | None) -> str:
 def _text(connection: apsw.Connection, state: PathState | None) -> list[str] | None:
     if state is None:
         return []
-    data = content_of(connection, state) if state.size <= _LARGEST_BYTES else None
+    data = read_content(connection, state) if state.size <= _LARGEST_BYTES else None
     if data is None or b"\0" in data:
         return None
     return data.decode("utf-8", "backslashreplace").splitlines()

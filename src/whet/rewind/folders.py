@@ -8,7 +8,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-from whet.rewind.states import split
+from whet.rewind.states import split_path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -34,7 +34,7 @@ def open_folder(root_fd: int, folder: str) -> int:
 @contextmanager
 def parent_of(root_fd: int, path: str) -> Generator[tuple[int, str]]:
     """Open the folder that contains a path, and yield its handle and the name in it. Raises OSError."""
-    folder, name = split(path)
+    folder, name = split_path(path)
     handle = open_folder(root_fd, folder)
     try:
         yield handle, name

@@ -13,8 +13,8 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.rewind.folders import open_folder, open_for_listing, unlock
-from whet.rewind.states import Known, PathState, Tree, joined, left_out, mode_of, split
-from whet.rewind.watching import Changed, FolderWatch
+from whet.rewind.states import KnownState, PathState, Tree, join_path, make_left_out, read_mode, split_path
+from whet.rewind.watching import FolderChanges, FolderWatch
 
 _KIND_BITS = 0o170000
 _FOLDER_BITS = stat.S_IFDIR
@@ -72,26 +72,26 @@ class Looker:
             except (FileNotFoundError, NotADirectoryError):
                 self._forget(folder)  # deleted during the look; the next one will see that it is gone
             except OSError:
-                self._list_locked(folder)
+                self._unlock_and_list(folder)
 
-    def _list_locked(self, folder: str) -> None:
+    def _unlock_and_list(self, folder: str) -> None:
         """List a folder whose mode denies its owner access. It stays open until the look's contents are
         read."""
         mode = unlock(self._root_fd, folder, stat.S_IRWXU)
         if mode is None:
-            return self._assume(folder)
+            return self._keep_known(folder)
         self.unlocked[folder] = mode
         try:
             self._list(folder, is_new=True)
         except OSError:
-            self._assume(folder)
+            self._keep_known(folder)
 
     def forget(self) -> None:
         """Start over."""
         self._found, self._is_short = Look(), False
         self._pending.clear()
 
-    def look_in(self, changed: Changed, also: Iterable[str]) -> Look:
+    def look_in(self, changed: FolderChanges, also: Iterable[str]) -> Look:
         """Return the differences in these folders and in new folders, including everything below them.
 
         Raises LookIsShort, and OSError if one can't be listed.
@@ -123,7 +123,7 @@ class Looker:
                     names.append(name)
                     old = known_states.get(name)
                     if status.st_mode & _KIND_BITS == _FOLDER_BITS:
-                        self._folder(joined(folder, name), status, old, is_new=is_new)
+                        self._folder(join_path(folder, name), status, old, is_new=is_new)
                         continue
                     if status.st_nlink > 1 and is_new:
                         status = self._linked(folder, handle, name, status)
@@ -133,7 +133,7 @@ class Looker:
                         status.st_ctime_ns,
                         status.st_ino,
                     ):
-                        self._changed(joined(folder, name), status, old)
+                        self._changed(join_path(folder, name), status, old)
         finally:
             os.close(handle)
         result.paths += len(names)
@@ -143,7 +143,7 @@ class Looker:
                 hint="start in a smaller folder, or raise rewind.max_files",
             )
         for name in known_states.keys() - set(names):
-            self._forget(joined(folder, name))
+            self._forget(join_path(folder, name))
 
     def _linked(self, folder: str, handle: int, name: str, seen: os.stat_result) -> os.stat_result:
         """Watch a file that may be written through other names; return its state since then.
@@ -161,43 +161,43 @@ class Looker:
             return seen
         return now if stat.S_ISREG(now.st_mode) else seen
 
-    def _folder(self, path: str, seen: os.stat_result, old: Known | None, *, is_new: bool) -> None:
+    def _folder(self, path: str, status: os.stat_result, old: KnownState | None, *, is_new: bool) -> None:
         if path in self._skipped:
             if old is not None:
                 self._forget(path)
             return
-        if seen.st_dev != self._device:
-            state = left_out("another file system", seen)
+        if status.st_dev != self._device:
+            state = make_left_out("another file system", status)
         else:
-            state = PathState("folder", mode_of(seen), 0, b"")
+            state = PathState("folder", read_mode(status), 0, b"")
             if is_new or old is None or old.state.kind != "folder" or path in self._made:
                 self._pending.append(path)
         if old is None or old.state != state:
             self._found.settled[path] = state
 
-    def _changed(self, path: str, seen: os.stat_result, old: Known | None) -> None:
-        if self._is_short and seen.st_nlink > 1:
+    def _changed(self, path: str, status: os.stat_result, old: KnownState | None) -> None:
+        if self._is_short and status.st_nlink > 1:
             raise LookIsShort  # the change affects its other names, too
         if old is not None and old.state.kind == "folder":
-            self._forget_below(path)
-        if stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
-            self._found.to_read.append((path, seen))
+            self._mark_below_gone(path)
+        if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+            self._found.to_read.append((path, status))
             return
-        state = left_out(_special(seen.st_mode), seen)
+        state = make_left_out(_describe_special(status.st_mode), status)
         if old is None or old.state != state:
             self._found.settled[path] = state
 
     def _forget(self, path: str) -> None:
         self._found.gone.append(path)
-        self._forget_below(path)
+        self._mark_below_gone(path)
 
-    def _forget_below(self, path: str) -> None:
-        self._found.gone += below(self._tree, path)
+    def _mark_below_gone(self, path: str) -> None:
+        self._found.gone += find_known_below(self._tree, path)
 
-    def _assume(self, folder: str) -> None:
+    def _keep_known(self, folder: str) -> None:
         """Keep the known state of a folder that can't be entered. If it has no known state, mark it as left
         out."""
-        parent, name = split(folder)
+        parent, name = split_path(folder)
         old = self._tree.get(parent, {}).get(name)
         state = self._found.settled.get(folder)
         if state is not None and (old is None or old.state.kind != "folder"):
@@ -205,15 +205,15 @@ class Looker:
             self._found.settled[folder] = PathState("left_out", state.mode, 0, reason)
 
 
-def below(tree: Tree, folder: str) -> Iterator[str]:
+def find_known_below(tree: Tree, folder: str) -> Iterator[str]:
     """Yield every known path below a folder."""
     for name in tree.get(folder, ()):
-        path = joined(folder, name)
+        path = join_path(folder, name)
         yield path
-        yield from below(tree, path)
+        yield from find_known_below(tree, path)
 
 
-def _special(mode: int) -> str:
+def _describe_special(mode: int) -> str:
     if stat.S_ISFIFO(mode):
         return "a named pipe"
     return "a socket" if stat.S_ISSOCK(mode) else "a device"

@@ -15,9 +15,9 @@ import apsw
 import msgspec
 
 from whet.rewind import database
-from whet.rewind.contents import content_of
+from whet.rewind.contents import read_content
 from whet.rewind.database import Record
-from whet.rewind.states import PathState, split
+from whet.rewind.states import PathState, split_path
 
 SINCE = "changed since by someone else"
 AT_ONCE = "also changed by another session at the same time"
@@ -74,8 +74,8 @@ class Planner:
             at_once = set[str]()
             for other in others:
                 if other.before < record.after and other.after > record.before:
-                    at_once |= database.between(self._db, other.before, other.after)
-            for path in database.between(self._db, record.before, record.after):
+                    at_once |= database.find_changed_paths(self._db, other.before, other.after)
+            for path in database.find_changed_paths(self._db, record.before, record.after):
                 self._take_back(record, path, is_shared=path in at_once)
         for path, then in self._reached.items():
             now = database.state_at(self._db, path, self._now)
@@ -87,7 +87,7 @@ class Planner:
     def _others(self, records: Sequence[Record]) -> list[Record]:
         if not records:
             return []
-        recent = database.records_since(self._db, min(record.before for record in records))
+        recent = database.list_records_since(self._db, min(record.before for record in records))
         return [other for other in recent if other.session not in self._family and other.kind == "step"]
 
     def _take_back(self, record: Record, path: str, *, is_shared: bool) -> None:
@@ -125,7 +125,7 @@ class Planner:
         texts = [self._text(state) for state in (base, mine, other)]
         if texts[0] is None or texts[1] is None or texts[2] is None:
             return None
-        joint = merged(texts[0], texts[1], texts[2])
+        joint = merge_texts(texts[0], texts[1], texts[2])
         if joint is None:
             return None
         hash_ = hashlib.sha256(joint).digest()
@@ -133,7 +133,7 @@ class Planner:
         return PathState("file", mode, len(joint), hash_)
 
     def _text(self, state: PathState) -> bytes | None:
-        return self._plan.texts.get(state.content) or content_of(self._db, state)
+        return self._plan.texts.get(state.content) or read_content(self._db, state)
 
     def _refuse(self, path: str, why: str, *, can_force: bool = True) -> None:
         self._plan.conflicts[path] = Conflict(path, why, can_force)
@@ -150,19 +150,19 @@ class Planner:
         while before != len(self._plan.changes):
             before = len(self._plan.changes)
             for path, change in list(self._plan.changes.items()):
-                if why := self._obstacle(path, change):
+                if why := self._find_obstacle(path, change):
                     self._refuse(path, why, can_force=False)
 
-    def _obstacle(self, path: str, change: Change) -> str:
+    def _find_obstacle(self, path: str, change: Change) -> str:
         """Return why a path can't be restored because of another one in its way, or an empty string."""
         if _leaves_folder(change):
-            for below in database.below_now(self._db, path):
+            for below in database.find_paths_below(self._db, path):
                 planned = self._plan.changes.get(below)
                 if planned is None or planned.then is not None:
                     return "other files are in it"
         if change.then is not None:
             folder = path
-            while folder := split(folder)[0]:
+            while folder := split_path(folder)[0]:
                 planned = self._plan.changes.get(folder)
                 state = planned.then if planned else database.state_at(self._db, folder, self._now)
                 if state is not None and state.kind != "folder":
@@ -175,7 +175,7 @@ def _leaves_folder(change: Change) -> bool:
     return is_folder == [True, False]
 
 
-def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:
+def merge_texts(base: bytes, mine: bytes, other: bytes) -> bytes | None:
     """Return a text with both sides' changes of `base`, or None if they touch each other or it is not
     text."""
     if mine == other or other == base:
@@ -187,7 +187,9 @@ def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:
     ):
         return None
     lines = base.splitlines(keepends=True)
-    edits = sorted([*_edits(lines, mine), *_edits(lines, other)], key=lambda edit: (edit[0], edit[1]))
+    edits = sorted(
+        [*_list_edits(lines, mine), *_list_edits(lines, other)], key=lambda edit: (edit[0], edit[1])
+    )
     result: list[bytes] = []
     at = 0
     last: tuple[int, int, list[bytes]] | None = None
@@ -202,7 +204,7 @@ def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:
     return b"".join([*result, *lines[at:]])
 
 
-def _edits(lines: list[bytes], text: bytes) -> list[tuple[int, int, list[bytes]]]:
+def _list_edits(lines: list[bytes], text: bytes) -> list[tuple[int, int, list[bytes]]]:
     theirs = text.splitlines(keepends=True)
     matcher = SequenceMatcher(None, lines, theirs, autojunk=False)
     return [

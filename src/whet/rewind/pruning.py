@@ -29,14 +29,14 @@ def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
     deleted."""
     gone = prune_old(file, limits, now_ms)
     while file.read_now(database.used_bytes) > limits.total_bytes * _KEPT:
-        middle = file.read_now(_middle)
+        middle = file.read_now(_find_middle)
         if middle is None:
             break
         gone += file.write_now(partial(_drop, where="id <= ?", value=middle))
     return gone
 
 
-def forget(file: RecordFile, sessions: Collection[str]) -> int:
+def forget_sessions(file: RecordFile, sessions: Collection[str]) -> int:
     """Delete the records of sessions and the data that only they used. If no record is left, delete
     everything.
 
@@ -45,12 +45,12 @@ def forget(file: RecordFile, sessions: Collection[str]) -> int:
     """
     gone = sum(file.write_now(partial(_drop, where="session = ?", value=session)) for session in sessions)
     if gone:
-        file.write_now(_empty_if_unused)
+        file.write_now(_clear_without_records)
         file.compact()
     return gone
 
 
-def _middle(connection: apsw.Connection) -> int | None:
+def _find_middle(connection: apsw.Connection) -> int | None:
     row = connection.execute(
         "SELECT id FROM records ORDER BY id LIMIT 1 OFFSET (SELECT (count(*) - 1) / 2 FROM records)"
     ).fetchone()
@@ -63,18 +63,18 @@ def _drop(connection: apsw.Connection, where: str, value: int | str) -> int:
     )
     count = connection.changes()
     if count:
-        _collect(connection)
+        _delete_unused(connection)
     return count
 
 
-def _empty_if_unused(connection: apsw.Connection) -> None:
+def _clear_without_records(connection: apsw.Connection) -> None:
     if connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is None:
         for table in ("entries", "parts", "blobs"):
             connection.execute(f"DELETE FROM {table}")
-        database.set_fact(connection, "version", database.version(connection) + 1)
+        database.set_fact(connection, "version", database.read_version(connection) + 1)
 
 
-def _collect(connection: apsw.Connection) -> None:
+def _delete_unused(connection: apsw.Connection) -> None:
     """Delete the states that neither a record nor the present needs, then the contents that no state
     needs."""
     row = connection.execute("SELECT min(before) FROM records").fetchone()

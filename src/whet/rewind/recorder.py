@@ -26,7 +26,15 @@ from whet.rewind.database import Record, RecordFile
 from whet.rewind.folders import lock, open_root
 from whet.rewind.look import Look, Looker, LookIsShort
 from whet.rewind.pruning import prune, prune_old
-from whet.rewind.states import Known, RecordLimits, Tree, joined, shown, split, why_left_out
+from whet.rewind.states import (
+    KnownState,
+    RecordLimits,
+    Tree,
+    join_path,
+    printable_path,
+    split_path,
+    why_left_out,
+)
 from whet.rewind.watching import FolderWatch
 
 _PATIENCE_S = 60.0
@@ -76,7 +84,7 @@ class Workspace:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = self._folder / "files.db"
             file = RecordFile.open_file(path, self.clock.now().isoformat(), 10.0)
-            if not file.read_now(lambda db: database.fact(db, "workspace")):
+            if not file.read_now(lambda db: database.read_fact(db, "workspace")):
                 root = os.fsencode(self.root).decode("utf-8", "backslashreplace")
                 file.write_now(lambda db: database.set_fact(db, "workspace", root))
             self._file = file
@@ -88,7 +96,7 @@ class Workspace:
 
         Raises StoreBusy if another one takes too long.
         """
-        with self._lock, locked(self._folder):
+        with self._lock, hold_lock(self._folder):
             yield
 
     def note(self, new: Record, plan: bytes = b"") -> int:
@@ -110,19 +118,21 @@ class Workspace:
     def left_out(self) -> list[Unrecorded]:
         """Return the paths that the last look left out."""
         if self._version < 0 or self._left_out[0] != self._version:
-            rows = self.file.read_now(database.left_out_now)
-            items = [Unrecorded(shown(path), why_left_out(state), state.size) for path, state in rows]
+            rows = self.file.read_now(database.find_left_out)
+            items = [
+                Unrecorded(printable_path(path), why_left_out(state), state.size) for path, state in rows
+            ]
             self._left_out = (self._version, items)
         return self._left_out[1]
 
-    def known(self, path: str) -> Known | None:
+    def known(self, path: str) -> KnownState | None:
         """Return a path's state as of the last look, or None."""
-        folder, name = split(path)
+        folder, name = split_path(path)
         return self._tree.get(folder, {}).get(name)
 
     def paths_in(self, folder: str) -> list[str]:
         """Return the paths that the last look found in a folder."""
-        return [joined(folder, name) for name in self._tree.get(folder, {})]
+        return [join_path(folder, name) for name in self._tree.get(folder, {})]
 
     def close(self) -> None:
         """Close the file."""
@@ -155,9 +165,9 @@ class Workspace:
 
     def _refresh(self) -> bool:
         """Load changes recorded by another process. Returns True if there were none."""
-        if self._version == self.file.read_now(database.version):
+        if self._version == self.file.read_now(database.read_version):
             return True
-        self._version, self._tree = self.file.read_now(database.load)
+        self._version, self._tree = self.file.read_now(database.load_tree)
         return False
 
     def _look(self, looker: Looker, *, short: bool) -> Look:
@@ -186,29 +196,29 @@ class Workspace:
             used = self.file.read_now(database.used_bytes)
         return max(0, self.limits.total_bytes - used)
 
-    def _read(self, contents: Contents, found: Look, budget_bytes: int) -> dict[str, Known]:
+    def _read(self, contents: Contents, look: Look, budget_bytes: int) -> dict[str, KnownState]:
         """Read what may have changed. If there may not be room for all, small files come first."""
-        states = {path: Known(state, None) for path, state in found.settled.items()}
-        if sum(status.st_size for _, status in found.to_read) > budget_bytes:
-            found.to_read.sort(key=lambda item: item[1].st_size)
-        for path, status in found.to_read:
+        states = {path: KnownState(state, None) for path, state in look.settled.items()}
+        if sum(status.st_size for _, status in look.to_read) > budget_bytes:
+            look.to_read.sort(key=lambda item: item[1].st_size)
+        for path, status in look.to_read:
             state = contents.read(path, status, self.limits.file_bytes, self.known(path))
             if state is not None:
                 states[path] = state
             elif self.known(path) is not None:
-                found.gone.append(path)
+                look.gone.append(path)
         return states
 
-    def _store(self, seen: dict[str, Known], gone: Sequence[str]) -> int:
-        changed: list[tuple[str, Known]] = []
-        same: list[tuple[str, Known]] = []
-        for path, new in seen.items():
+    def _store(self, states: dict[str, KnownState], gone: Sequence[str]) -> int:
+        changed: list[tuple[str, KnownState]] = []
+        same: list[tuple[str, KnownState]] = []
+        for path, new in states.items():
             old = self.known(path)
             if old is None or old.state != new.state:
                 changed.append((path, new))
             elif old.stamp != new.stamp:
                 same.append((path, new))
-        gone = [path for path in dict.fromkeys(gone) if path not in seen and self.known(path) is not None]
+        gone = [path for path in dict.fromkeys(gone) if path not in states and self.known(path) is not None]
 
         def work(db: apsw.Connection) -> int:
             if same:
@@ -216,7 +226,7 @@ class Workspace:
             return database.advance(db, changed, gone) if changed or gone else self._version
 
         for path, new in same:
-            folder, name = split(path)
+            folder, name = split_path(path)
             self._tree[folder][name] = (
                 new  # also if nothing is stored: the next comparison needs the current stamp
             )
@@ -224,18 +234,18 @@ class Workspace:
             return self._version  # only files that are too new to be certain
         number = self.file.write_now(work)
         for path in gone:
-            folder, name = split(path)
+            folder, name = split_path(path)
             self._tree.get(folder, {}).pop(name, None)
             self._tree.pop(path, None)
         for path, new in (*changed, *same):
-            folder, name = split(path)
+            folder, name = split_path(path)
             self._tree.setdefault(folder, {})[name] = new
         self._version = number
         return number
 
 
 @contextmanager
-def locked(folder: Path) -> Generator[None]:
+def hold_lock(folder: Path) -> Generator[None]:
     """Hold the lock of one workspace's record. Raises StoreBusy if another process holds it too long."""
     name, how = folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
@@ -250,13 +260,13 @@ def locked(folder: Path) -> Generator[None]:
         os.close(handle)
 
 
-def left_out_line(found: Sequence[Unrecorded]) -> str:
+def describe_left_out(unrecorded: Sequence[Unrecorded]) -> str:
     """Return a line on the paths that can't be restored, or an empty string."""
-    if not found:
+    if not unrecorded:
         return ""
-    largest = sorted(found, key=lambda one: -one.size)
+    largest = sorted(unrecorded, key=lambda one: -one.size)
     names = ", ".join(f"{one.path} ({one.why})" for one in largest[:_NAMED])
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    more = f" and {len(unrecorded) - _NAMED} more" if len(unrecorded) > _NAMED else ""
     return f"left out of what a rewind brings back: {names}{more}"
 
 

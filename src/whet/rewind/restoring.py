@@ -15,18 +15,18 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreCorrupt, StoreFull, WhetError
-from whet.rewind.contents import unpacked
+from whet.rewind.contents import unpack_blob
 from whet.rewind.folders import open_folder, open_root, parent_of, set_mode
 from whet.rewind.planning import Change
 from whet.rewind.recorder import Workspace
-from whet.rewind.states import Known, PathState, joined, split
+from whet.rewind.states import KnownState, PathState, join_path, split_path
 from whet.sqlite.faults import DISK_FULL
 
 _SYNCED_ONE_BY_ONE = 200
 _OWNER = 0o700
 
 
-class Restored(msgspec.Struct):
+class RestoreResult(msgspec.Struct):
     """The result of a plan: how many paths were changed, and the ones that could not be, with the reason."""
 
     paths: int = 0
@@ -42,18 +42,18 @@ class Restorer:
         self._workspace = workspace
         self._number = number
         self._root_fd = -1
-        self._done = Restored()
+        self._done = RestoreResult()
         self._modes: dict[str, int] = dict(modes)
         self._entered: set[str] = set()
         self._touched: set[str] = set()
         self._synced_one_by_one = True
 
-    def restore(self, changes: Sequence[Change]) -> Restored:
+    def restore(self, changes: Sequence[Change]) -> RestoreResult:
         """Carry out the changes that are not done yet. Call it after a look."""
         self._root_fd = open_root(self._workspace.root)
         self._synced_one_by_one = len(changes) <= _SYNCED_ONE_BY_ONE
         try:
-            self._clear(changes)
+            self._remove_temporaries(changes)
             todo = [one for one in changes if self._is_due(one)]
             gone = [one for one in todo if one.now is not None and not _stays(one)]
             gone.sort(key=lambda one: (one.now is not None and one.now.kind == "folder", -_depth(one.path)))
@@ -96,9 +96,9 @@ class Restorer:
         self._done.failed[change.path] = "changed while the rewind was under way"
         return False
 
-    def _clear(self, changes: Sequence[Change]) -> None:
+    def _remove_temporaries(self, changes: Sequence[Change]) -> None:
         """Remove temporary files that an earlier, killed run left behind."""
-        for folder in {split(change.path)[0] for change in changes}:
+        for folder in {split_path(change.path)[0] for change in changes}:
             with contextlib.suppress(OSError):
                 handle = open_folder(self._root_fd, folder)
                 try:
@@ -118,12 +118,12 @@ class Restorer:
         Raises OSError.
         """
         folder = ""
-        for name in split(path)[0].split("/"):
-            above, folder = folder, joined(folder, name)
+        for name in split_path(path)[0].split("/"):
+            above, folder = folder, join_path(folder, name)
             if not folder or folder in self._entered:
                 continue
             self._entered.add(folder)
-            with _opened(self._root_fd, above) as handle:
+            with _folder_handle(self._root_fd, above) as handle:
                 try:
                     status = os.stat(name, dir_fd=handle, follow_symlinks=False)
                 except FileNotFoundError:
@@ -138,7 +138,7 @@ class Restorer:
         self._enter(change.path)
         with parent_of(self._root_fd, change.path) as (folder, name):
             try:
-                self._refuse_if_moved(folder, name, change)
+                self._check_same_file(folder, name, change)
                 if change.now is not None and change.now.kind == "folder":
                     os.rmdir(name, dir_fd=folder)
                     self._modes.pop(change.path, None)
@@ -146,7 +146,7 @@ class Restorer:
                     os.unlink(name, dir_fd=folder)
             except FileNotFoundError:
                 return
-            self._touched.add(split(change.path)[0])
+            self._touched.add(split_path(change.path)[0])
 
     def _make(self, change: Change) -> None:
         then = change.then
@@ -161,16 +161,16 @@ class Restorer:
                     set_mode(folder, name, then.mode | _OWNER)
             else:
                 if change.now is not None and _stays(change):
-                    self._refuse_if_moved(folder, name, change)
+                    self._check_same_file(folder, name, change)
                 if _only_mode(change) and os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink == 1:
                     set_mode(folder, name, then.mode)
                 else:
                     self._write(folder, name, then)
-            self._touched.add(split(change.path)[0])
+            self._touched.add(split_path(change.path)[0])
 
-    def _refuse_if_moved(self, folder: int, name: str, change: Change) -> None:
+    def _check_same_file(self, folder: int, name: str, change: Change) -> None:
         """Raise WhetError if a file is not the one that the last look saw."""
-        expected: Known | None = self._workspace.known(change.path)
+        expected: KnownState | None = self._workspace.known(change.path)
         if expected is None or expected.stamp is None or expected.state.kind != "file":
             return
         try:
@@ -219,13 +219,13 @@ class Restorer:
         for path in self._touched:
             with (
                 contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError),
-                _opened(self._root_fd, path) as handle,
+                _folder_handle(self._root_fd, path) as handle,
             ):
                 os.fsync(handle)
 
 
 @contextlib.contextmanager
-def _opened(root_fd: int, folder: str) -> Generator[int]:
+def _folder_handle(root_fd: int, folder: str) -> Generator[int]:
     handle = open_folder(root_fd, folder)
     try:
         yield handle
@@ -235,7 +235,7 @@ def _opened(root_fd: int, folder: str) -> Generator[int]:
 
 def _copy(connection: apsw.Connection, state: PathState, handle: int) -> int:
     size = 0
-    for piece in unpacked(connection, state.content):
+    for piece in unpack_blob(connection, state.content):
         view = memoryview(piece)
         size += len(piece)
         while view:

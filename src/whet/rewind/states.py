@@ -30,14 +30,14 @@ class PathState(msgspec.Struct, frozen=True, gc=False):
     content: bytes
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
+class KnownState(msgspec.Struct, frozen=True, gc=False):
     """A state and its stamp when it was read. A stamp of None makes the next look read it again."""
 
     state: PathState
     stamp: Stamp | None
 
 
-Tree = dict[str, dict[str, Known]]
+Tree = dict[str, dict[str, KnownState]]
 """A workspace in memory: by folder, then by name. The workspace itself is the folder ""."""
 
 
@@ -53,36 +53,36 @@ class RecordLimits(msgspec.Struct, frozen=True):
     days: int = 30
 
 
-def joined(folder: str, name: str) -> str:
+def join_path(folder: str, name: str) -> str:
     """Return the path of `name` in `folder`."""
     return f"{folder}/{name}" if folder else name
 
 
-def split(path: str) -> tuple[str, str]:
+def split_path(path: str) -> tuple[str, str]:
     """Return a path's folder and name."""
     folder, _, name = path.rpartition("/")
     return folder, name
 
 
-def shown(path: str) -> str:
+def printable_path(path: str) -> str:
     """Return a path as printable text. Bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def stamp_of(seen: os.stat_result) -> Stamp:
+def make_stamp(status: os.stat_result) -> Stamp:
     """Return the stamp that identifies this state of a file."""
-    return seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-def mode_of(seen: os.stat_result) -> int:
+def read_mode(status: os.stat_result) -> int:
     """Return the permission bits."""
-    return stat.S_IMODE(seen.st_mode)
+    return stat.S_IMODE(status.st_mode)
 
 
-def left_out(why: str, seen: os.stat_result) -> PathState:
+def make_left_out(why: str, status: os.stat_result) -> PathState:
     """Return the state of a path that is not recorded. Later changes of it are still noticed."""
-    text = f"{why}|{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}"
-    return PathState("left_out", mode_of(seen), seen.st_size, os.fsencode(text))
+    text = f"{why}|{status.st_ino}.{status.st_size}.{status.st_mtime_ns}"
+    return PathState("left_out", read_mode(status), status.st_size, os.fsencode(text))
 
 
 def why_left_out(state: PathState) -> str:
@@ -90,6 +90,6 @@ def why_left_out(state: PathState) -> str:
     return os.fsdecode(state.content).partition("|")[0]
 
 
-def is_work(path: str) -> bool:
+def is_work_file(path: str) -> bool:
     """Return whether a file is not a by-product, such as caches and files in hidden folders."""
     return not any(part.startswith(".") or part == "__pycache__" for part in path.split("/"))

@@ -13,33 +13,33 @@ import apsw
 from whet.rewind import database
 from whet.rewind.database import Record
 from whet.rewind.recorder import Workspace
-from whet.rewind.states import is_work, shown
+from whet.rewind.states import is_work_file, printable_path
 
 if TYPE_CHECKING:
-    from whet.rewind.taking_back import TakenBack
+    from whet.rewind.taking_back import RewindResult
 
 _MOST_COUNTED = 100
 _MOST_NAMED = 1_000
 
 
-def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tuple[int, TakenBack | None]:
+def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tuple[int, RewindResult | None]:
     """Record the workspace before a step.
 
     Returns the record's number, and the result of an interrupted rewind that was finished first, or None.
     """
     with workspace.alone():
-        finished = _finished(workspace)
+        finished = _finish_rewind(workspace)
         before = workspace.look(short=True)
         new = Record(0, session, turn, step, "step", before, before, workspace.clock.unix_ms())
         return workspace.note(new), finished
 
 
-def _finished(workspace: Workspace) -> TakenBack | None:
-    if workspace.file.read_now(database.unfinished) is None:
+def _finish_rewind(workspace: Workspace) -> RewindResult | None:
+    if workspace.file.read_now(database.find_unfinished_rewind) is None:
         return None
-    from whet.rewind.taking_back import finish_alone  # noqa: PLC0415  3 ms, for next to no step
+    from whet.rewind.taking_back import finish_under_lock  # noqa: PLC0415  3 ms, for next to no step
 
-    return finish_alone(workspace)
+    return finish_under_lock(workspace)
 
 
 def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
@@ -53,17 +53,17 @@ def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
 
     if before == after:
         return []
-    from whet.rewind.differences import difference  # noqa: PLC0415  most steps change nothing
+    from whet.rewind.differences import diff_states  # noqa: PLC0415  most steps change nothing
 
     def work(connection: apsw.Connection) -> list[tuple[str, int, int]]:
-        paths = sorted(filter(is_work, database.between(connection, before, after)))
+        paths = sorted(filter(is_work_file, database.find_changed_paths(connection, before, after)))
         results: list[tuple[str, int, int]] = []
         for at, path in enumerate(paths[:_MOST_NAMED]):
             old, new = (database.state_at(connection, path, number) for number in (before, after))
             if at >= _MOST_COUNTED:
-                results.append((shown(path), 0, 0))
+                results.append((printable_path(path), 0, 0))
                 continue
-            diff = difference(connection, path, old, new)
+            diff = diff_states(connection, path, old, new)
             if diff.note != "folder":
                 results.append((diff.path, diff.added, diff.removed))
         return results

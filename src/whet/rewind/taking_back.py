@@ -20,7 +20,7 @@ from whet.rewind.database import Record
 from whet.rewind.planning import Change, Conflict, Plan, Planner
 from whet.rewind.recorder import Workspace
 from whet.rewind.restoring import Restorer
-from whet.rewind.states import PathState, is_work, shown, split
+from whet.rewind.states import PathState, is_work_file, printable_path, split_path
 
 _OWNER = 0o700
 
@@ -36,7 +36,7 @@ class _Journal(msgspec.Struct, frozen=True):
     modes: list[tuple[bytes, int]]
 
 
-class TakenBack(msgspec.Struct, frozen=True):
+class RewindResult(msgspec.Struct, frozen=True):
     """The result of rewinding files, or the plan of it. `changes` are planned; `failed` were not carried
     out."""
 
@@ -46,7 +46,7 @@ class TakenBack(msgspec.Struct, frozen=True):
     record: int = 0
 
 
-def changed_since(
+def find_changed_files(
     workspace: Workspace, session: str, steps: Collection[tuple[int, int]], *, short: bool = False
 ) -> dict[tuple[int, int], list[str]]:
     """Return the files that have changed, by anyone, since steps (turn, number) of a session ended.
@@ -58,11 +58,13 @@ def changed_since(
 
     def work(connection: apsw.Connection) -> dict[tuple[int, int], list[str]]:
         files: dict[tuple[int, int], list[str]] = {}
-        for record in database.records(connection, session):
+        for record in database.list_records(connection, session):
             if record.kind == "step" and (record.turn, record.step) in steps:
-                paths = filter(is_work, database.between(connection, record.after, now))
+                paths = filter(is_work_file, database.find_changed_paths(connection, record.after, now))
                 files[record.turn, record.step] = sorted(
-                    shown(path) for path in paths if not _is_folder(connection, path, (record.after, now))
+                    printable_path(path)
+                    for path in paths
+                    if not _is_folder(connection, path, (record.after, now))
                 )
         return files
 
@@ -74,27 +76,27 @@ def _is_folder(connection: apsw.Connection, path: str, versions: Sequence[int]) 
     return all(state is None or state.kind == "folder" for state in states)
 
 
-def finish(workspace: Workspace) -> TakenBack | None:
+def finish(workspace: Workspace) -> RewindResult | None:
     """Finish an interrupted rewind. Returns None if nothing was interrupted."""
     with workspace.alone():
-        return finish_alone(workspace)
+        return finish_under_lock(workspace)
 
 
-def plan(
+def plan_rewind(
     workspace: Workspace, first: int, session: str, family: Collection[str], *, force: bool
-) -> TakenBack:
+) -> RewindResult:
     """Return what undoing a session's records from number `first` on would do now."""
     with workspace.alone():
-        finish_alone(workspace)
-        rewind_plan = _plan(
-            workspace, workspace.look(), _records(workspace, session, first), family, force=force
+        finish_under_lock(workspace)
+        rewind_plan = _make_plan(
+            workspace, workspace.look(), _read_records(workspace, session, first), family, force=force
         )
-        return TakenBack(list(rewind_plan.changes.values()), list(rewind_plan.conflicts.values()), {})
+        return RewindResult(list(rewind_plan.changes.values()), list(rewind_plan.conflicts.values()), {})
 
 
 def take_back(
     workspace: Workspace, first: int, new: Record, family: Collection[str], *, force: bool
-) -> TakenBack:
+) -> RewindResult:
     """Undo a session's records from number `first` on. The rewind is stored as a record: `new` without
     versions.
 
@@ -102,29 +104,31 @@ def take_back(
     are changing, and StoreError; the next rewind or step then finishes the plan.
     """
     with workspace.alone():
-        finish_alone(workspace)
+        finish_under_lock(workspace)
         before = workspace.look()
-        rewind_plan = _plan(workspace, before, _records(workspace, new.session, first), family, force=force)
+        rewind_plan = _make_plan(
+            workspace, before, _read_records(workspace, new.session, first), family, force=force
+        )
         changes = list(rewind_plan.changes.values())
         if not changes:
-            return TakenBack([], list(rewind_plan.conflicts.values()), {})
+            return RewindResult([], list(rewind_plan.conflicts.values()), {})
         texts = [(hash_, *pack(text)) for hash_, text in rewind_plan.texts.items()]
         if texts:
-            workspace.file.write_now(lambda db: database.put_blobs(db, texts))
+            workspace.file.write_now(lambda db: database.store_blobs(db, texts))
         started = msgspec.structs.replace(new, kind="rewind", before=before, at_ms=workspace.clock.unix_ms())
         journal = _Journal(
-            [_Entry(os.fsencode(c.path), c.now, c.then) for c in changes], _modes(workspace, changes)
+            [_Entry(os.fsencode(c.path), c.now, c.then) for c in changes], _list_modes(workspace, changes)
         )
         number = workspace.note(started, msgspec.msgpack.encode(journal))
-        failed = _carry_out(workspace, number, changes, dict(_decoded(journal)))
-        return TakenBack(changes, list(rewind_plan.conflicts.values()), failed, number)
+        failed = _carry_out(workspace, number, changes, dict(_decode_modes(journal)))
+        return RewindResult(changes, list(rewind_plan.conflicts.values()), failed, number)
 
 
-def _records(workspace: Workspace, session: str, first: int) -> list[Record]:
-    return workspace.file.read_now(lambda db: database.records(db, session, first))
+def _read_records(workspace: Workspace, session: str, first: int) -> list[Record]:
+    return workspace.file.read_now(lambda db: database.list_records(db, session, first))
 
 
-def _plan(
+def _make_plan(
     workspace: Workspace, now: int, records: Sequence[Record], family: Collection[str], *, force: bool
 ) -> Plan:
     def work(connection: apsw.Connection) -> Plan:
@@ -133,13 +137,13 @@ def _plan(
     return workspace.file.read_now(work)
 
 
-def _modes(workspace: Workspace, changes: Sequence[Change]) -> list[tuple[bytes, int]]:
+def _list_modes(workspace: Workspace, changes: Sequence[Change]) -> list[tuple[bytes, int]]:
     """Return the final modes of the folders that must be opened for the work."""
     planned = {change.path: change for change in changes}
     modes: dict[str, int] = {}
     for change in changes:
         folder = change.path
-        while folder := split(folder)[0]:
+        while folder := split_path(folder)[0]:
             if folder in modes:
                 break
             known_state = workspace.known(folder)
@@ -149,7 +153,7 @@ def _modes(workspace: Workspace, changes: Sequence[Change]) -> list[tuple[bytes,
     return [(os.fsencode(path), mode) for path, mode in modes.items() if mode & _OWNER != _OWNER]
 
 
-def _decoded(journal: _Journal) -> list[tuple[str, int]]:
+def _decode_modes(journal: _Journal) -> list[tuple[str, int]]:
     return [(os.fsdecode(path), mode) for path, mode in journal.modes]
 
 
@@ -162,9 +166,9 @@ def _carry_out(
     return done.failed
 
 
-def finish_alone(workspace: Workspace) -> TakenBack | None:
+def finish_under_lock(workspace: Workspace) -> RewindResult | None:
     """Like `finish`, for a caller that already holds `exclusive`."""
-    pending = workspace.file.read_now(database.unfinished)
+    pending = workspace.file.read_now(database.find_unfinished_rewind)
     if pending is None:
         return None
     record, raw = pending
@@ -176,5 +180,5 @@ def finish_alone(workspace: Workspace) -> TakenBack | None:
         ) from error
     changes = [Change(os.fsdecode(entry.path), entry.now, entry.then) for entry in journal.entries]
     workspace.look()
-    failed = _carry_out(workspace, record.id, changes, dict(_decoded(journal)))
-    return TakenBack(changes, [], failed, record.id)
+    failed = _carry_out(workspace, record.id, changes, dict(_decode_modes(journal)))
+    return RewindResult(changes, [], failed, record.id)

@@ -17,7 +17,7 @@ import sys
 
 import msgspec
 
-from whet.rewind.states import joined
+from whet.rewind.states import join_path
 
 _EVENT = struct.Struct("iIII")
 _BUFFER_BYTES = 65_536
@@ -33,7 +33,7 @@ _MOST_FOLDERS = 50_000
 _FILES_SHARE = 3  # the part of the user's watches that files may take: editors need some, too
 
 
-class Changed(msgspec.Struct, frozen=True):
+class FolderChanges(msgspec.Struct, frozen=True):
     """Folders with changes, and new folders, which are not watched yet."""
 
     folders: set[str]
@@ -95,11 +95,11 @@ class FolderWatch:
             self._files[number] = (*folders, folder)
         return True
 
-    def changed(self) -> Changed | None:
+    def changed(self) -> FolderChanges | None:
         """Return the changes since the last call, or None if everything must be looked at."""
         if self._fd < 0:
             return None
-        changes = Changed(set(), set())
+        changes = FolderChanges(set(), set())
         while True:
             try:
                 data = os.read(self._fd, _BUFFER_BYTES)
@@ -124,13 +124,13 @@ class FolderWatch:
         self._folders.clear()
         self._files.clear()
 
-    def _take(self, found: Changed, number: int, mask: int, padded: bytes) -> bool:
+    def _take(self, changes: FolderChanges, number: int, mask: int, padded: bytes) -> bool:
         """Record one event. Returns False if only a full look can interpret it."""
         if mask & _UNCLEAR:
             return False
         folders = self._files.get(number)
         if folders is not None:
-            found.folders.update(folders)
+            changes.folders.update(folders)
             if mask & _IGNORED:  # its last name is gone
                 del self._files[number]
                 self._files_left += 1
@@ -147,8 +147,8 @@ class FolderWatch:
             if not padded:
                 return True  # the parent folder reports the same change
             if mask & _CREATE:
-                found.made.add(joined(folder, os.fsdecode(padded.rstrip(b"\0"))))
-        found.folders.add(folder)
+                changes.made.add(join_path(folder, os.fsdecode(padded.rstrip(b"\0"))))
+        changes.folders.add(folder)
         return True
 
 

@@ -23,15 +23,17 @@ BackendKind = Literal["local", "container", "ssh"]
 _PORTABLE = late_pattern(
     r"GIT_(CONFIG_(COUNT|KEY_\d+|VALUE_\d+)|PAGER|EDITOR|TERMINAL_PROMPT|OPTIONAL_LOCKS)|TERM"
 )
-_ALSO = frozenset(
+_PORTABLE_NAMES = frozenset(
     ("PAGER", "MANPAGER", "SYSTEMD_PAGER", "PYTHONUNBUFFERED", "DEBIAN_FRONTEND", "NO_COLOR", "LANG", "TZ")
 )
 # The user's ssh settings may forward their key agent, their display and ports of this machine to a host.
-_NO_WAY_BACK = ("ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes")
-_NUMBER = "${TMPDIR:-/tmp}/.whet-"
+_NO_FORWARDING = ("ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes")
+_GROUP_FILE = "${TMPDIR:-/tmp}/.whet-"
 _GROUP = 'cut -d" " -f5 /proc/$$/stat 2>/dev/null'
 # crun starts a command in a process group that has no number inside the container, so it could not be killed.
-_GROUPED = f'test "$({_GROUP})" = 0 && command -v setsid > /dev/null && exec setsid sh -c "$1"; eval "$1"'
+_RUN_IN_GROUP = (
+    f'test "$({_GROUP})" = 0 && command -v setsid > /dev/null && exec setsid sh -c "$1"; eval "$1"'
+)
 
 
 class CommandBackend(msgspec.Struct, frozen=True):
@@ -53,33 +55,38 @@ def read_backend(text: str) -> CommandBackend:
     return CommandBackend("ssh", host, folder) if host else CommandBackend()
 
 
-def portable(environment: Mapping[str, str]) -> dict[str, str]:
+def portable_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that also apply on another machine."""
-    return {name: value for name, value in environment.items() if _PORTABLE.fullmatch(name) or name in _ALSO}
+    return {
+        name: value
+        for name, value in environment.items()
+        if _PORTABLE.fullmatch(name) or name in _PORTABLE_NAMES
+    }
 
 
-def wrapped(argv: Sequence[str], environment: Mapping[str, str], cwd: str, mark: str) -> str:
+def recorded_command_line(argv: Sequence[str], environment: Mapping[str, str], cwd: str, mark: str) -> str:
     """Return shell text that runs a command in `cwd` and records its process group under `mark`.
 
     `kill_line` ends the command by that mark. If the command is bash, sh is used on machines without bash.
     """
     variables = [f"{name}={value}" for name, value in environment.items()]
     first = '"$(command -v bash || echo sh)"' if argv[0].endswith("/bash") else shlex.quote(argv[0])
-    file = f'"{_NUMBER}{mark}"'
+    file = f'"{_GROUP_FILE}{mark}"'
     return (
-        f'g=$({_GROUP}); test "${{g:-0}}" != 0 || g=$$; cd {place_of(cwd)} && echo "$g" > {file} || exit 126;'
+        f'g=$({_GROUP}); test "${{g:-0}}" != 0 || g=$$;'
+        f' cd {quote_folder(cwd)} && echo "$g" > {file} || exit 126;'
         f" env {shlex.join(variables)} {first} {shlex.join(argv[1:])}; code=$?; rm -f {file}; exit $code"
     )
 
 
-def ending(mark: str) -> str:
+def kill_line(mark: str) -> str:
     """Return shell text that kills a command's process group and removes its record."""
-    file = f'"{_NUMBER}{mark}"'
+    file = f'"{_GROUP_FILE}{mark}"'
     # This form works in dash, bash and busybox alike.
     return f'g=$(cat {file}) && {{ kill -9 "-$g" || kill -9 "$g"; }}; rm -f {file}'
 
 
-def place_of(folder: str) -> str:
+def quote_folder(folder: str) -> str:
     """Quote a folder for the shell there. A leading `~/` means the home on that machine."""
     return '"$HOME"/' + shlex.quote(folder[2:]) if folder.startswith("~/") else shlex.quote(folder)
 
@@ -92,13 +99,17 @@ class ContainerLines:
         self._image = image
         self._name = name
 
-    def start(self, policy: SandboxPolicy, write: Iterable[Path], read: Iterable[Path]) -> list[str]:
+    def start(self, policy: SandboxPolicy, write: Iterable[Path], read_only: Iterable[Path]) -> list[str]:
         """Return the command line that starts the container.
 
         It prints "ready" and runs until its input ends, so killing this program never leaves it behind.
         Its first process is a shell, which reaps orphaned processes.
         """
-        mounts = [(policy.workspace, ""), *((path, "") for path in write), *((path, ":ro") for path in read)]
+        mounts = [
+            (policy.workspace, ""),
+            *((path, "") for path in write),
+            *((path, ":ro") for path in read_only),
+        ]
         mounts += [(path, ":ro") for path in policy.protected_paths() if os.path.lexists(path)]
         limits = policy.limits
         return [
@@ -124,7 +135,7 @@ class ContainerLines:
             self._name,
             "sh",
             "-c",
-            _GROUPED,
+            _RUN_IN_GROUP,
             "sh",
             text,
         ]
@@ -140,7 +151,7 @@ class SshLines:
     def __init__(self, program: str, host: str, control: Path) -> None:
         self._program = program
         self._host = host
-        settings = ("BatchMode=yes", f"ControlPath={control}", *_NO_WAY_BACK)
+        settings = ("BatchMode=yes", f"ControlPath={control}", *_NO_FORWARDING)
         self._options = [word for setting in settings for word in ("-o", setting)]
 
     def start(self) -> list[str]:

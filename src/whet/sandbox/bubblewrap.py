@@ -8,17 +8,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from whet.sandbox.mounts import guarded
+from whet.sandbox.mounts import plan_guards
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
-from whet.searchpath import find_outside
+from whet.searchpath import find_trusted_program
 
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts")
 
 
 def find_bubblewrap(workspace: Path) -> str | None:
     """Return the program's path, ignoring one in the workspace."""
-    return find_outside("bwrap", workspace)
+    return find_trusted_program("bwrap", workspace)
 
 
 def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, home: Path) -> list[str]:
@@ -34,7 +34,7 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
     mounts = sorted(_mounts(policy), key=lambda one: one[0])
     for _, flag, path in mounts:
         arguments += _mount(flag, path)
-    anchors, protected = guarded(policy)
+    anchors, protected = plan_guards(policy)
     # A path that disappears before the mount is skipped, and then guarded like a path that never existed.
     for path in anchors:
         arguments += ["--bind-try", str(path), str(path)]

@@ -21,20 +21,20 @@ import msgspec
 from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox import known
 from whet.sandbox.backend import CommandBackend
-from whet.sandbox.places import Wishes, everyday
-from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, in_temporary
+from whet.sandbox.places import PolicyAdditions, default_policy
+from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, is_temporary
 from whet.sandbox.scratch import Scratch, remove_abandoned
 from whet.sandbox.status import Engine, EngineStatus
 
 if TYPE_CHECKING:  # imports 15 ms of modules that unconfined commands don't need
     from whet.sandbox.denial import Denial
-    from whet.sandbox.elsewhere import Elsewhere
+    from whet.sandbox.elsewhere import RemoteBackend
     from whet.sandbox.jail import Jail
 
 SandboxMode = Literal["auto", "strict", "off"]
 _MOST_IDLE_JAILS = 16
 _MOST_DENIALS = 200
-_KNOWN_S = 60.0  # finding the installed toolchains takes 12 ms
+_POLICY_TTL_S = 60.0  # finding the installed toolchains takes 12 ms
 
 
 class ConfinementSettings(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class ConfinementSettings(msgspec.Struct, frozen=True):
 
     mode: SandboxMode
     home: Path
-    wishes: Wishes = Wishes()
+    wishes: PolicyAdditions = PolicyAdditions()
     backend: CommandBackend = CommandBackend()
 
 
@@ -74,7 +74,7 @@ class Confinement:
         """Return which engine works here. The first call tries it out."""
         if self._settings.mode == "off":
             return EngineStatus("none", known.OFF)
-        return self._probed()
+        return self._probe()
 
     def standing(
         self, workspace: Path | None = None, session_id: str = "", call_id: str = ""
@@ -85,10 +85,10 @@ class Confinement:
         and runs the command.
         """
         if not self.is_local:
-            return self._elsewhere.status()
+            return self._remote_backend.status()
         if workspace is None or self.settled is not None:
             return self.status()
-        policy = self._local(workspace, session_id, call_id)
+        policy = self._local_policy(workspace, session_id, call_id)
         tried: list[Jail] = []
 
         def make(engine: Engine) -> Jail:
@@ -96,7 +96,7 @@ class Confinement:
                 tried.append(self._made(engine, policy, self._scratch(session_id)))
             return tried[-1]
 
-        status = self._probed(make)
+        status = self._probe(make)
         with self._lock:
             if tried and tried[-1].launcher_pid:
                 first = self._jails.setdefault((session_id, policy), tried[-1])
@@ -104,13 +104,13 @@ class Confinement:
                     tried[-1].close()
         return status
 
-    def _probed(self, own: Callable[[Engine], Jail] | None = None) -> EngineStatus:
+    def _probe(self, make_jail: Callable[[Engine], Jail] | None = None) -> EngineStatus:
         from whet.sandbox.engine import probe  # noqa: PLC0415  as above
 
-        status = probe(own=own)
+        status = probe(make_jail=make_jail)
         if not self._is_kept:
             self._is_kept = True
-            known.keep(self._settings.home, "" if status.holds else status.line)
+            known.write_status(self._settings.home, "" if status.holds else status.line)
         return status
 
     def _scratch(self, session_id: str) -> Scratch:
@@ -125,11 +125,11 @@ class Confinement:
         is_local = self._settings.backend.kind == "local"
         return self.status() if is_local and (self._is_kept or self._settings.mode == "off") else None
 
-    def open(self, whose: str, openings: Iterable[Opening]) -> None:
+    def open(self, owner_id: str, openings: Iterable[Opening]) -> None:
         """Add openings for the commands of `owner_id`, which is a session's id or a call's."""
         with self._lock:
-            existing = self._opened.get(whose, ())
-            self._opened[whose] = tuple(dict.fromkeys((*existing, *openings)))
+            existing = self._opened.get(owner_id, ())
+            self._opened[owner_id] = tuple(dict.fromkeys((*existing, *openings)))
 
     def open_call(self, session_id: str, call_id: str, openings: Iterable[Opening]) -> None:
         """Set the openings of one call. Openings of an earlier call with the same id are dropped."""
@@ -144,12 +144,14 @@ class Confinement:
     def policy(self, workspace: Path, session_id: str = "", call_id: str = "") -> SandboxPolicy:
         """Return the policy for a command of this call."""
         if self._settings.backend.kind != "local":
-            return self._elsewhere.policy(workspace)
-        return self._local(workspace, session_id, call_id)
+            return self._remote_backend.policy(workspace)
+        return self._local_policy(workspace, session_id, call_id)
 
-    def _local(self, workspace: Path, session_id: str, call_id: str) -> SandboxPolicy:
+    def _local_policy(self, workspace: Path, session_id: str, call_id: str) -> SandboxPolicy:
         openings = self._openings(session_id, call_id)
-        return self._everyday(workspace).opened(opening for opening in openings if opening.kind != "run")
+        return self._default_policy(workspace).opened(
+            opening for opening in openings if opening.kind != "run"
+        )
 
     def private(self, session_id: str) -> tuple[Path, ...]:
         """Return the session's own temporary folders, by the paths that its commands use."""
@@ -173,9 +175,9 @@ class Confinement:
         ):
             return None
         with self._lock:
-            key = (session_id, self._elsewhere.policy(workspace))
+            key = (session_id, self._remote_backend.policy(workspace))
             if key not in self._jails:
-                self._jails[key] = self._elsewhere.jail(workspace, self._scratch(session_id))
+                self._jails[key] = self._remote_backend.jail(workspace, self._scratch(session_id))
             return self._jails[key]
 
     def jail(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
@@ -196,7 +198,7 @@ class Confinement:
                     hint="whet sandbox status says why",
                 )
             return None
-        policy = self._local(workspace, session_id, call_id)
+        policy = self._local_policy(workspace, session_id, call_id)
         with self._lock:
             key = (session_id, policy)
             if key not in self._jails:
@@ -221,7 +223,7 @@ class Confinement:
         if not self.is_local or not (status := self.status()).holds:
             return None
         scratch = Scratch()
-        everyday_policy = self._everyday(workspace)
+        everyday_policy = self._default_policy(workspace)
         policy = _forbid_writing(everyday_policy, scratch.tmp)
         from whet.sandbox.jail import JailedCommand  # noqa: PLC0415  as above
 
@@ -236,16 +238,16 @@ class Confinement:
             scratch.close()
         return None if code else printed
 
-    def explain(self, call_id: str, jail: Jail, said: tuple[str, str, Path]) -> Denial | None:
+    def explain(self, call_id: str, jail: Jail, attempt: tuple[str, str, Path]) -> Denial | None:
         """Explain how the sandbox stopped a failed command, given (command, output, cwd), and remember the
         explanation."""
         from whet.sandbox.denial import Denial, explain  # noqa: PLC0415  3 ms, and few commands meet the wall
 
-        command, output, cwd = said
-        denial = explain(jail.policy, command, output, cwd, jail.take_refused())
+        command, output, cwd = attempt
+        denial = explain(jail.policy, command, output, cwd, jail.take_refused_hosts())
         if denial is not None:
             if not jail.plan.engine.own_temporary and any(
-                in_temporary(opening.target) for opening in denial.openings
+                is_temporary(opening.target) for opening in denial.openings
             ):
                 denial = Denial(f"{denial.what}, but $TMPDIR is a folder of its own", denial.openings)
             with self._lock:
@@ -273,12 +275,12 @@ class Confinement:
             remove_abandoned()
 
     @cached_property
-    def _elsewhere(self) -> Elsewhere:
-        from whet.sandbox.elsewhere import Elsewhere  # noqa: PLC0415  5 ms, and most commands run here
+    def _remote_backend(self) -> RemoteBackend:
+        from whet.sandbox.elsewhere import RemoteBackend  # noqa: PLC0415  5 ms, and most commands run here
 
-        return Elsewhere(self._settings)
+        return RemoteBackend(self._settings)
 
-    def _everyday(self, workspace: Path) -> SandboxPolicy:
+    def _default_policy(self, workspace: Path) -> SandboxPolicy:
         """Return the workspace's default policy. Newly installed toolchains are noticed within a minute."""
         git = workspace / ".git"
         key = (workspace, git.is_dir(), git.is_file())
@@ -286,9 +288,9 @@ class Confinement:
             cached = self._known.get(key)
         if cached is not None and time.monotonic() < cached[0]:
             return cached[1]
-        policy = everyday(workspace, self._settings.home, self._environment, self._settings.wishes)
+        policy = default_policy(workspace, self._settings.home, self._environment, self._settings.wishes)
         with self._lock:
-            self._known[key] = (time.monotonic() + _KNOWN_S, policy)
+            self._known[key] = (time.monotonic() + _POLICY_TTL_S, policy)
         return policy
 
     def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:

@@ -17,7 +17,7 @@ import msgspec
 from whet.late import late_pattern
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, shorten
 
-_SAID_CHARS = 40_000
+_OUTPUT_CHARS = 40_000
 _MOST = 3
 _REFUSED = (
     "Permission denied",
@@ -75,20 +75,20 @@ def explain(
     if refused:
         hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MOST]
         return Denial("no network to " + ", ".join(item.target for item in hosts), hosts)
-    lines = output[-_SAID_CHARS:].splitlines()
+    lines = output[-_OUTPUT_CHARS:].splitlines()
     paths: dict[Opening, None] = {}
     for line in lines:
-        for opening in _paths_refused(policy, line, cwd):
+        for opening in _find_refused_paths(policy, line, cwd):
             paths[opening] = None
     if paths:
         refused_openings = tuple(paths)[:_MOST]
         offered = [opening for item in refused_openings if (opening := _offer(policy, item)) is not None]
         reason = "no permission to " + ", ".join(item.words for item in refused_openings)
         return Denial(reason, tuple(dict.fromkeys(offered)))
-    return _network(policy, command, lines)
+    return _explain_network(policy, command, lines)
 
 
-def _paths_refused(policy: SandboxPolicy, line: str, cwd: Path) -> Iterator[Opening]:
+def _find_refused_paths(policy: SandboxPolicy, line: str, cwd: Path) -> Iterator[Opening]:
     refused = any(word in line for word in _REFUSED)
     if not refused and not any(word in line for word in _MISSING):
         return
@@ -126,22 +126,22 @@ def _candidates(line: str) -> Iterator[str]:
                 yield text
 
 
-def _offer(policy: SandboxPolicy, wanted: Opening) -> Opening | None:
+def _offer(policy: SandboxPolicy, opening: Opening) -> Opening | None:
     """Return the opening that would allow this one. A missing path needs the nearest existing folder above
     it.
 
     Returns None for the whole home, for folders that contain it, and for Whet's own home: these are never
     offered.
     """
-    path = Path(wanted.target)
+    path = Path(opening.target)
     while not path.exists():
         path = path.parent
     person = Path(os.path.realpath(os.path.expanduser("~")))
     holds = person.is_relative_to(path) or policy.home.is_relative_to(path)
-    return None if holds or path.is_relative_to(policy.home) else Opening(wanted.kind, str(path))
+    return None if holds or path.is_relative_to(policy.home) else Opening(opening.kind, str(path))
 
 
-def _network(policy: SandboxPolicy, command: str, lines: list[str]) -> Denial | None:
+def _explain_network(policy: SandboxPolicy, command: str, lines: list[str]) -> Denial | None:
     failures = [line for line in lines if _NO_NETWORK.search(line)]
     if not failures:
         return None
@@ -163,12 +163,12 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost" or host.startswith("127.")
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Format a path as denials show it."""
     return shorten(str(path))
 
 
-def needed(policy: SandboxPolicy, command: str, cwd: Path) -> tuple[Opening, ...]:
+def needed_openings(policy: SandboxPolicy, command: str, cwd: Path) -> tuple[Opening, ...]:
     """Return the openings that a command needs beyond the policy, judged by its text alone.
 
     Finds paths to read or write (`>` before a path means write) and hosts in addresses. The command may

@@ -19,15 +19,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.contract.errors import ToolDenied, ToolError
-from whet.sandbox.backend import ContainerLines, SshLines, ending, portable, wrapped
+from whet.sandbox.backend import (
+    ContainerLines,
+    SshLines,
+    kill_line,
+    portable_environment,
+    recorded_command_line,
+)
 from whet.sandbox.jail import Handles, Jail, JailedCommand
-from whet.sandbox.places import repository
+from whet.sandbox.places import repository_paths
 from whet.sandbox.policy import ANY_HOST, PROTECTED, SandboxPolicy, read_opening
 from whet.sandbox.remote import RemoteCommand, RemoteSync
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine, EngineStatus
-from whet.searchpath import find_outside
+from whet.searchpath import find_trusted_program
 
 if TYPE_CHECKING:
     from whet.sandbox.confinement import ConfinementSettings
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
 _START_S = 60
 
 
-class ElsewhereJail(Jail):
+class RemoteJail(Jail):
     """Base of both kinds. A remote command gets only its three standard descriptors."""
 
     is_here = False
@@ -52,7 +58,7 @@ class ElsewhereJail(Jail):
 
     def environment(self, source: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a remote command: the variables that mean the same on another machine."""
-        return {**portable(source), "WHET_SANDBOX": self.plan.engine.name}
+        return {**portable_environment(source), "WHET_SANDBOX": self.plan.engine.name}
 
     def _sent(
         self, remote: RemoteCommand, command: JailedCommand, handles: Handles
@@ -79,7 +85,7 @@ class ElsewhereJail(Jail):
                 process.wait()
 
 
-class ContainerJail(ElsewhereJail):
+class ContainerJail(RemoteJail):
     """A container that lasts as long as this object, without network, with the workspace at its own path."""
 
     def __init__(self, plan: JailPlan, image: str) -> None:
@@ -107,7 +113,7 @@ class ContainerJail(ElsewhereJail):
                 started.communicate()
                 errors.seek(0)
                 raise ToolError(
-                    f"the container can't be started: {_last(errors.read())}", hint="whet sandbox status"
+                    f"the container can't be started: {_last_line(errors.read())}", hint="whet sandbox status"
                 )
         self._container = started
 
@@ -116,10 +122,10 @@ class ContainerJail(ElsewhereJail):
         self.open()
         self._links.separate(whole=False)
         mark = secrets.token_hex(8)
-        text = wrapped(command.argv, command.environment, str(command.cwd), mark)
+        text = recorded_command_line(command.argv, command.environment, str(command.cwd), mark)
         remote = RemoteCommand(
             self._lines.run(text, tty=command.tty),
-            self._lines.run(ending(mark), tty=False),
+            self._lines.run(kill_line(mark), tty=False),
             str(self.plan.policy.workspace),
             str(self.plan.aside),
             list(self.plan.policy.protected),
@@ -135,7 +141,7 @@ class ContainerJail(ElsewhereJail):
             subprocess.run(self._lines.remove(), capture_output=True, check=False)
 
 
-class SshJail(ElsewhereJail):
+class SshJail(RemoteJail):
     """Another machine. The workspace is copied there before each command and back after it.
 
     Commands there are limited only by the rights of that machine's account.
@@ -145,7 +151,7 @@ class SshJail(ElsewhereJail):
         super().__init__(plan)
         workspace = plan.policy.workspace
         self._folder = folder or f"~/whet/{workspace.name}-{secrets.token_hex(4)}"
-        program = find_outside("ssh", workspace)
+        program = find_trusted_program("ssh", workspace)
         if program is None:
             raise ToolError("ssh is not installed", hint="whet config set sandbox.backend local")
         self._lines = SshLines(program, host, plan.scratch.root / "ssh")
@@ -167,7 +173,8 @@ class SshJail(ElsewhereJail):
             if done.returncode:
                 errors.seek(0)
                 raise ToolError(
-                    f"the host can't be reached by ssh: {_last(errors.read())}", hint="whet sandbox status"
+                    f"the host can't be reached by ssh: {_last_line(errors.read())}",
+                    hint="whet sandbox status",
                 )
         self._is_connected = True
 
@@ -179,8 +186,10 @@ class SshJail(ElsewhereJail):
         below = os.path.relpath(command.cwd, policy.workspace)
         cwd = self._folder if below == "." else f"{self._folder}/{below}"
         remote = RemoteCommand(
-            self._lines.run(wrapped(command.argv, command.environment, cwd, mark), tty=command.tty),
-            self._lines.run(ending(mark)),
+            self._lines.run(
+                recorded_command_line(command.argv, command.environment, cwd, mark), tty=command.tty
+            ),
+            self._lines.run(kill_line(mark)),
             str(policy.workspace),
             str(self.plan.aside),
             list(policy.protected),
@@ -196,7 +205,7 @@ class SshJail(ElsewhereJail):
             subprocess.run(self._lines.stop(), capture_output=True, check=False)
 
 
-class Elsewhere:
+class RemoteBackend:
     """The backend that a program's settings choose."""
 
     def __init__(self, settings: ConfinementSettings) -> None:
@@ -233,7 +242,7 @@ class Elsewhere:
         mounts = SandboxPolicy(
             workspace,
             self._settings.home,
-            protected=(*PROTECTED, *repository(workspace.resolve())[2]),
+            protected=(*PROTECTED, *repository_paths(workspace.resolve())[2]),
             limits=wishes.limits,
             sealed=wishes.sealed,
         ).opened(
@@ -259,18 +268,18 @@ class Elsewhere:
         if self._backend.kind == "ssh":
             line = f"commands run on {target} by ssh: nothing holds there but the gate's reading"
             return EngineStatus("none", line)
-        program, problem = container_program(target)
+        program, problem = find_container_program(target)
         if problem:
             return EngineStatus("none", f"no container of {target} ({problem})")
         line = f"commands run in a container of {target} ({os.path.basename(program)}), without network"
         return EngineStatus("container", line, Engine("container", program))
 
 
-def container_program(image: str) -> tuple[str, str]:
+def find_container_program(image: str) -> tuple[str, str]:
     """Return the program that can run a container of this image here, or "" and the reason why none can."""
     problems: list[str] = []
     for name in ("docker", "podman"):
-        program = find_outside(name, Path.cwd())
+        program = find_trusted_program(name, Path.cwd())
         if program is None:
             continue
         trial = [program, "run", "--rm", "--network=none", "--entrypoint=true", image]
@@ -281,12 +290,12 @@ def container_program(image: str) -> tuple[str, str]:
             continue
         if done.returncode == 0:
             return program, ""
-        problems.append(f"{name}: {_last(done.stderr)}")
+        problems.append(f"{name}: {_last_line(done.stderr)}")
     return "", "; ".join(problems) or "neither docker nor podman is installed"
 
 
-def _last(said: bytes) -> str:
+def _last_line(output: bytes) -> str:
     """Return the last line of an error message, ignoring Docker's pointer to its help page."""
-    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     useful = [line for line in lines if not re.search(r"'docker .*--help'", line)]
     return (useful or ["it ended without a word"])[-1].strip()

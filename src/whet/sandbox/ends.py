@@ -7,31 +7,31 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from whet.sandbox.guard import Before, Guard
-from whet.sandbox.holding import Holding
+from whet.sandbox.guard import Guard, ProtectedRecord
+from whet.sandbox.holding import MountTracker
 
 _LOOK_S = 0.5
 
 
-class CommandEnds:
+class ProtectedRestorer:
     """Restores protected names for the commands of one sandbox.
 
     `has_left` says whether processes other than its commands still run in it.
     """
 
-    def __init__(self, guard: Guard, holding: Holding, has_left: Callable[[], bool]) -> None:
+    def __init__(self, guard: Guard, holding: MountTracker, has_left: Callable[[], bool]) -> None:
         self._guard = guard
         self._holding = holding
         self._has_left = has_left
         self._lock = threading.Lock()
-        self._left: list[Before] = []
+        self._left: list[ProtectedRecord] = []
         self._late: list[Path] = []
         self._is_watched = False
 
-    def ended(self, before: Before) -> list[Path]:
+    def ended(self, before: ProtectedRecord) -> list[Path]:
         """Restore the names that a command changed. Returns the restored paths, with those restored since the
         last command ended."""
-        changed = self._restored(before)
+        changed = self._restore(before)
         with self._lock:
             changed, self._late = list(dict.fromkeys((*self._late, *changed))), []
             if not self._has_left():
@@ -50,7 +50,7 @@ class CommandEnds:
         with self._lock:
             records, self._left = self._left, []
         for before in records:
-            changed = self._restored(before)
+            changed = self._restore(before)
             self._guard.forget(before)
             with self._lock:
                 self._late += changed
@@ -65,6 +65,6 @@ class CommandEnds:
                 if not self._is_watched:
                     return
 
-    def _restored(self, before: Before) -> list[Path]:
+    def _restore(self, before: ProtectedRecord) -> list[Path]:
         states = self._guard.look()
         return self._guard.restore(before, self._holding.mounts(states), states)

@@ -21,7 +21,7 @@ from whet.sandbox.bubblewrap import find_bubblewrap
 from whet.sandbox.filter import has_filter
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.landlock import OLDEST_ABI, landlock_abi
-from whet.sandbox.places import everyday
+from whet.sandbox.places import default_policy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.seatbelt import SANDBOX_EXEC
 from whet.sandbox.setup import JailPlan
@@ -30,21 +30,21 @@ from whet.sandbox.status import Engine, EngineName, EngineStatus
 MakeJail = Callable[[Engine], Jail]
 _ORDER: tuple[EngineName, ...] = ("bubblewrap", "landlock")
 _lock = threading.Lock()
-_kept: dict[EngineName | None, EngineStatus] = {}
+_statuses: dict[EngineName | None, EngineStatus] = {}
 
 
-def probe(only: EngineName | None = None, own: MakeJail | None = None) -> EngineStatus:
+def probe(only: EngineName | None = None, make_jail: MakeJail | None = None) -> EngineStatus:
     """Return the best engine that works here, or whether `only` works. The first call takes 0.2 s.
 
     A jail made by `make_jail` is tried first. If it works, it stays open and belongs to the caller.
     """
     with _lock:
-        if only not in _kept:
-            _kept[only] = _probe(only, own)
-        return _kept[only]
+        if only not in _statuses:
+            _statuses[only] = _probe(only, make_jail)
+        return _statuses[only]
 
 
-def _probe(only: EngineName | None, own: MakeJail | None) -> EngineStatus:
+def _probe(only: EngineName | None, make_jail: MakeJail | None) -> EngineStatus:
     if sys.platform == "darwin":
         return _probe_mac()
     if sys.platform != "linux":
@@ -59,8 +59,8 @@ def _probe(only: EngineName | None, own: MakeJail | None) -> EngineStatus:
     for name, engine, problem in candidates():
         if only is not None and engine.name != only:
             continue
-        holds = not problem and own is not None and _holds(own(engine))
-        why = "" if holds else problem or works(engine)
+        holds = not problem and make_jail is not None and _holds(make_jail(engine))
+        why = "" if holds else problem or find_problem(engine)
         if not why:
             return EngineStatus(engine.name, _line(engine, tried), engine, tuple(tried))
         tried.append((name, why))
@@ -81,16 +81,16 @@ def candidates() -> list[tuple[str, Engine, str]]:
     ]
 
 
-def works(engine: Engine) -> str:
+def find_problem(engine: Engine) -> str:
     """Run `true` under this engine. Returns why it does not work, or an empty string if it does."""
     scratch = Scratch()
     try:
         with tempfile.TemporaryDirectory(prefix="whet-probe-") as folder:
             workspace = Path(folder).resolve()
-            policy = everyday(workspace, workspace / "none", os.environ)
+            policy = default_policy(workspace, workspace / "none", os.environ)
             jail = Jail(JailPlan(engine, policy, scratch, Path(os.path.expanduser("~")).resolve()))
             try:
-                return _tried(jail)
+                return _run_true(jail)
             finally:
                 jail.close()
     except ToolError as error:
@@ -104,7 +104,7 @@ def works(engine: Engine) -> str:
 def _holds(jail: Jail) -> bool:
     """Whether this jail works. Closes it if not; its policy may be the cause."""
     try:
-        if not _tried(jail):
+        if not _run_true(jail):
             return True
     except (OSError, ToolError, subprocess.TimeoutExpired):
         pass
@@ -112,7 +112,7 @@ def _holds(jail: Jail) -> bool:
     return False
 
 
-def _tried(jail: Jail) -> str:
+def _run_true(jail: Jail) -> str:
     null = os.open(os.devnull, os.O_RDWR)
     try:
         true = JailedCommand(["true"], {"PATH": "/usr/bin:/bin"}, jail.policy.workspace)
@@ -137,7 +137,7 @@ def _line(engine: Engine, tried: list[tuple[str, str]]) -> str:
 
 def _probe_mac() -> EngineStatus:
     engine = Engine("seatbelt", SANDBOX_EXEC)
-    why = works(engine) if os.access(engine.program, os.X_OK) else "sandbox-exec is not there"
+    why = find_problem(engine) if os.access(engine.program, os.X_OK) else "sandbox-exec is not there"
     if why:
         return EngineStatus("none", f"no sandbox ({why}); only the gate's reading holds")
     line = "sandbox-exec holds: files, and no network (untried by us on a real Mac)"

@@ -129,7 +129,7 @@ SUPERVISED: dict[str, tuple[int | None, int | None]] = {
 """Changes of modes, times and owners, which Landlock does not check. The launcher's supervisor makes those
 that the policy grants and refuses the rest."""
 # A process id other than 0 (the caller) may belong to another program if ids are shared: argument, numbers.
-_OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
+_OTHER_PROCESS_CALLS: tuple[tuple[int, tuple[int, int]], ...] = (
     (0, (302, 261)),  # prlimit64
     (1, (141, 140)),  # setpriority
     (1, (251, 30)),  # ioprio_set
@@ -141,7 +141,7 @@ _OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
     (0, (279, 239)),  # move_pages
 )
 # A call must not address all processes of a user either, by whichever number: value of `which`, numbers.
-_OF_A_USER: tuple[tuple[int, tuple[int, int]], ...] = (
+_WHOLE_USER_CALLS: tuple[tuple[int, tuple[int, int]], ...] = (
     (2, (141, 140)),  # setpriority, PRIO_USER
     (3, (251, 30)),  # ioprio_set, IOPRIO_WHO_USER
 )
@@ -157,7 +157,7 @@ _MODES: tuple[tuple[int, int, tuple[int | None, int | None]], ...] = (
     (1, _SET_IDS, (133, None)),  # mknod
     (2, _SET_IDS, (259, 33)),  # mknodat
 )
-_OPENING: tuple[tuple[int, int, tuple[int | None, int | None]], ...] = (
+_OPEN_CALLS: tuple[tuple[int, int, tuple[int | None, int | None]], ...] = (
     (1, 2, (2, None)),  # open
     (2, 3, (257, 56)),  # openat
 )
@@ -199,11 +199,11 @@ def filter_program(machine: str, *, own_network: bool, unix: bool = True) -> byt
     if own_network:
         program.allow_families(_SOCKET[which], (_UNIX, _INET, _INET6) if unix else (_INET, _INET6))
     else:
-        program.no_sockets(_SOCKET[which])
+        program.refuse_sockets(_SOCKET[which])
         for pair, argument in ((_SENDTO, 3), (_SENDMSG, 2), (_SENDMMSG, 3)):
             program.refuse_bits(pair[which], argument, _FAST_OPEN)
     if not (own_network and unix):
-        program.connected_pairs(_SOCKETPAIR[which])
+        program.allow_connected_pairs(_SOCKETPAIR[which])
     program.add(_RETURN, _ALLOW)
     return program.data()
 
@@ -212,7 +212,7 @@ def _keep_ids(program: _Program, which: int) -> None:
     for argument, bits, pair in _MODES:
         if (number := pair[which]) is not None:
             program.refuse_bits(number, argument, bits)
-    for flags, mode, pair in _OPENING:
+    for flags, mode, pair in _OPEN_CALLS:
         if (number := pair[which]) is not None:
             program.refuse_both(number, (flags, _MAKES), (mode, _SET_IDS))
 
@@ -224,9 +224,9 @@ def _watch_files(program: _Program, which: int) -> None:
         program.refuse_call(pair[which], _ENOTSUP)
     for pair in _SHARED.values():
         program.refuse_call(pair[which], _EPERM)
-    for argument, pair in _OF_OTHERS:
+    for argument, pair in _OTHER_PROCESS_CALLS:
         program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
-    for scope, pair in _OF_A_USER:
+    for scope, pair in _WHOLE_USER_CALLS:
         program.refuse_values(pair[which], 0, (scope,))
 
 
@@ -270,13 +270,13 @@ class _Program:
         self.add(_RETURN, _ERRNO | _EPERM)
         self.load(_NUMBER_AT)
 
-    def refuse_both(self, number: int, one: tuple[int, int], other: tuple[int, int]) -> None:
+    def refuse_both(self, number: int, first: tuple[int, int], second: tuple[int, int]) -> None:
         """Refuse a call if both arguments have some of their bits set: (argument, bits)."""
         self.add(_JUMP_EQUAL, number, 0, 6)
-        self.load(_ARGUMENTS_AT + 8 * one[0])
-        self.add(_JUMP_BITS, one[1], 0, 3)
-        self.load(_ARGUMENTS_AT + 8 * other[0])
-        self.add(_JUMP_BITS, other[1], 0, 1)
+        self.load(_ARGUMENTS_AT + 8 * first[0])
+        self.add(_JUMP_BITS, first[1], 0, 3)
+        self.load(_ARGUMENTS_AT + 8 * second[0])
+        self.add(_JUMP_BITS, second[1], 0, 1)
         self.add(_RETURN, _ERRNO | _EPERM)
         self.load(_NUMBER_AT)
 
@@ -301,7 +301,7 @@ class _Program:
         self.add(_RETURN, _ERRNO | _EAFNOSUPPORT)
         self.load(_NUMBER_AT)
 
-    def no_sockets(self, number: int) -> None:
+    def refuse_sockets(self, number: int) -> None:
         self.add(_JUMP_EQUAL, number, 0, 5)
         self.load(_ARGUMENTS_AT)
         self.add(_JUMP_EQUAL, _INET, 1, 0)
@@ -309,7 +309,7 @@ class _Program:
         self.add(_RETURN, _ERRNO | _ENETUNREACH)
         self.add(_RETURN, _ERRNO | _EPERM)
 
-    def connected_pairs(self, number: int) -> None:
+    def allow_connected_pairs(self, number: int) -> None:
         """Allow connected pairs only. A datagram pair could be reconnected to any socket whose path is
         known."""
         self.add(_JUMP_EQUAL, number, 0, 8)

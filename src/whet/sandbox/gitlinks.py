@@ -19,7 +19,7 @@ _MOST_REPOSITORIES, _MOST_DEEP = 200, 5
 _MOST_BYTES, _MOST_POINTER_BYTES = 100_000_000, 4_096
 
 
-class Entered:
+class NestedRepositories:
     """Finds nested repositories. An unchanged index is not read again."""
 
     def __init__(self) -> None:

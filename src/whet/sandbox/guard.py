@@ -26,8 +26,16 @@ import msgspec
 
 from whet.late import late_pattern
 from whet.regular import read_regular
-from whet.sandbox.gitlinks import Entered
-from whet.sandbox.nofollow import FolderStamps, content, flat, parent_of, put, stamp_of, walk
+from whet.sandbox.gitlinks import NestedRepositories
+from whet.sandbox.nofollow import (
+    FolderStamps,
+    create_entry,
+    folder_stamps,
+    parent_of,
+    read_content,
+    stamp_of,
+    walk,
+)
 from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
 
 _MOST_FILES, _MOST_BYTES = 2_000, 1_000_000
@@ -51,7 +59,7 @@ _PLAIN_CONFIG = {
 }
 
 
-class Held(msgspec.Struct, frozen=True):
+class RecordedFile(msgspec.Struct, frozen=True):
     """One file as recorded: its mode, and its bytes or link target. `data` is None for folders and for files
     that are too large to record.
 
@@ -63,14 +71,14 @@ class Held(msgspec.Struct, frozen=True):
     stamp: tuple[int, ...] = ()
 
 
-Shape = Mapping[str, Held] | None
+Shape = Mapping[str, RecordedFile] | None
 """The recorded files of a protected name by their path below it ("" is the name itself), or None if it does
 not exist."""
-Looked = Mapping[str, os.stat_result]
+PathStates = Mapping[str, os.stat_result]
 """The state of each path that exists."""
 
 
-def look(paths: Iterable[str]) -> Looked:
+def read_states(paths: Iterable[str]) -> PathStates:
     """Return the states of the paths that exist. Links are not followed."""
     states: dict[str, os.stat_result] = {}
     for path in paths:
@@ -81,7 +89,7 @@ def look(paths: Iterable[str]) -> Looked:
     return states
 
 
-class Before(msgspec.Struct, eq=False):
+class ProtectedRecord(msgspec.Struct, eq=False):
     """The state of protected names before a running command.
 
     `mounted` are the names that mounts protect. `shared` are names holding a file with a second hard link,
@@ -89,14 +97,14 @@ class Before(msgspec.Struct, eq=False):
     """
 
     shapes: dict[str, Shape]
-    looked: Looked
+    looked: PathStates
     mounted: Collection[str] = ()
     shared: Collection[str] = ()
 
 
 # All running commands of this program. A change that one command's end undoes must not be restored by
 # another's.
-_running: list[Before] = []
+_running: list[ProtectedRecord] = []
 _lock = threading.Lock()
 
 
@@ -108,7 +116,7 @@ class Guard:
     """
 
     def __init__(self, policy: SandboxPolicy, aside: Path) -> None:
-        self._git_of = {name: _git_above(name) for name in map(str, policy.protected_paths())}
+        self._git_of = {name: _git_folder_above(name) for name in map(str, policy.protected_paths())}
         self._trees = tuple(
             map(
                 str,
@@ -116,10 +124,10 @@ class Guard:
             )
         )
         self._roots = tuple(map(str, (policy.workspace, *policy.write)))
-        self._entered = Entered()
+        self._entered = NestedRepositories()
         self._aside = aside
-        self._known: dict[str, tuple[tuple[int, ...], Held]] = {}
-        self._flat: dict[str, tuple[FolderStamps, dict[str, Held]]] = {}
+        self._known: dict[str, tuple[tuple[int, ...], RecordedFile]] = {}
+        self._flat: dict[str, tuple[FolderStamps, dict[str, RecordedFile]]] = {}
         self._shared: set[str] = set()
         self._root_of: dict[str, str] = {}
         names = (*self._git_of, *filter(None, self._git_of.values()), *map(str, policy.hidden_inside()))
@@ -127,68 +135,70 @@ class Guard:
         self._top = self._roots[0] + "/"
         self._first = {path: path.removeprefix(self._top).partition("/")[0] for path in self.paths}
 
-    def look(self) -> Looked:
+    def look(self) -> PathStates:
         """Read the states of the names. This runs three times per command, so names that the workspace
         listing lacks are skipped."""
         try:
             listed = frozenset(os.listdir(self._top))
         except OSError:
-            return look(self.paths)
-        return look(
+            return read_states(self.paths)
+        return read_states(
             path for path in self.paths if self._first[path] in listed or not path.startswith(self._top)
         )
 
-    def record(self) -> Before:
+    def record(self) -> ProtectedRecord:
         """Record the state of the names before a command."""
         with _lock:
             looked = self.look()
             shapes: dict[str, Shape] = {}
-            for git in _leading_elsewhere(self._git_of.values(), looked):
+            for git in _find_replaced(self._git_of.values(), looked):
                 shapes[git] = self._shape(git)  # a second working tree's pointer file, or a link
             for path in self._git_of:
                 shapes[path] = self._shape(path) if path in looked else None
             for path, is_there in self._below().items():
                 shapes[path] = self._shape(path) if is_there else None
-            new_record = Before(shapes, looked, shared=self._shared & shapes.keys())
+            new_record = ProtectedRecord(shapes, looked, shared=self._shared & shapes.keys())
             _running.append(new_record)
             return new_record
 
-    def restore(self, was: Before, mounts: Collection[str], looked: Looked | None = None) -> list[Path]:
+    def restore(
+        self, record: ProtectedRecord, mounts: Collection[str], states: PathStates | None = None
+    ) -> list[Path]:
         """Restore the names, except those that a mount has protected all the time. Returns the names that the
         command had changed.
 
         `mounts` and `states` must be current.
         """
         with _lock:
-            looked = self.look() if looked is None else looked
+            states = self.look() if states is None else states
             changed: list[str] = []
-            elsewhere = _leading_elsewhere(self._git_of.values(), looked)
-            for path, shape in was.shapes.items():
+            elsewhere = _find_replaced(self._git_of.values(), states)
+            for path, shape in record.shapes.items():
                 git = self._git_of.get(path, "")
-                if path in was.mounted and path in mounts and path not in was.shared:
+                if path in record.mounted and path in mounts and path not in record.shared:
                     continue
-                if git in elsewhere and git not in was.shapes:
+                if git in elsewhere and git not in record.shapes:
                     # A link or a file instead of the folder would point git to another configuration.
                     changed += self._take(git) if shape is None else ()
                 elif shape is None:
-                    changed += self._take(path) if path in looked or path not in self._git_of else ()
-                elif _is_same_file(path, was.looked, looked) or not self._put_back(path, shape):
+                    changed += self._take(path) if path in states or path not in self._git_of else ()
+                elif _is_same_file(path, record.looked, states) or not self._put_back(path, shape):
                     continue
                 else:
                     changed.append(path)
             for path, is_there in self._below().items():
-                changed += self._take(path) if is_there and path not in was.shapes else ()
-            _tell_others(was, changed)
+                changed += self._take(path) if is_there and path not in record.shapes else ()
+            _update_running(record, changed)
             return [Path(path) for path in dict.fromkeys(changed)]
 
-    def forget(self, was: Before) -> None:
+    def forget(self, record: ProtectedRecord) -> None:
         """Record that the command and its processes have ended, or that it never started."""
         with _lock:
-            _running.remove(was)
+            _running.remove(record)
 
-    def _put_back(self, path: str, shape: Mapping[str, Held]) -> bool:
+    def _put_back(self, path: str, shape: Mapping[str, RecordedFile]) -> bool:
         """Restore a name. Returns whether it had changed."""
-        state = look((path,)).get(path)
+        state = read_states((path,)).get(path)
         # if fewer were recorded, all others are new
         most = _MOST_FILES if len(shape) >= _MOST_FILES else sys.maxsize
         now = self._shape(path, most) if state is not None else {}
@@ -216,7 +226,7 @@ class Guard:
             if any(f"{git}/".startswith(f"{root}/") for root in self._roots)
         ]
         names = [os.path.join(git, name) for git in inside for name in GIT_RUNS]
-        looked = look(names)
+        looked = read_states(names)
         return {name: name in looked for name in names}
 
     def _take(self, path: str) -> list[str]:
@@ -236,11 +246,11 @@ class Guard:
             self._move(new_path)
         return new_paths
 
-    def _shape(self, path: str, most: int = _MOST_FILES) -> dict[str, Held]:
-        files: dict[str, Held] = {}
+    def _shape(self, path: str, most: int = _MOST_FILES) -> dict[str, RecordedFile]:
+        files: dict[str, RecordedFile] = {}
         bytes_left = _MOST_BYTES
         with contextlib.suppress(OSError), parent_of(path, self._root(path)) as (above, last):
-            stamps = flat(above, last)
+            stamps = folder_stamps(above, last)
             cached = self._flat.get(path)
             if stamps and cached is not None and cached[0] == stamps and len(cached[1]) < most:
                 return cached[1]
@@ -266,16 +276,16 @@ class Guard:
             self._root_of[path] = min(around, key=len, default=os.path.dirname(path))
         return self._root_of[path]
 
-    def _held(self, path: str, place: tuple[int, str], state: os.stat_result, most: int) -> Held:
+    def _held(self, path: str, location: tuple[int, str], state: os.stat_result, most: int) -> RecordedFile:
         """Return the recorded form of a file. A file with an unchanged stamp is not read again: programs
         can't set the change time."""
         stamp = stamp_of(state)
         cached = self._known.get(path)
         if cached is not None and cached[0] == stamp:
             return cached[1]
-        data = content(*place, state.st_mode, most) if state.st_size <= most else None
+        data = read_content(*location, state.st_mode, most) if state.st_size <= most else None
         is_whole = data is not None or not stat.S_ISREG(state.st_mode)
-        file = Held(state.st_mode, data, () if is_whole else stamp)
+        file = RecordedFile(state.st_mode, data, () if is_whole else stamp)
         self._known[path] = (stamp, file)
         return file
 
@@ -289,7 +299,7 @@ class Guard:
             except OSError:
                 shutil.rmtree(source) if _is_plain_folder(Path(source)) else os.unlink(source)
 
-    def _put(self, path: str, shape: Mapping[str, Held]) -> None:
+    def _put(self, path: str, shape: Mapping[str, RecordedFile]) -> None:
         """Write the recorded files of a name."""
         for name, file in shape.items():
             full_path = os.path.join(path, name) if name else path
@@ -299,10 +309,10 @@ class Guard:
                 contextlib.suppress(OSError),
                 parent_of(full_path, self._root(full_path), make=True) as (folder, last),
             ):
-                put(folder, last, file.mode, file.data)
+                create_entry(folder, last, file.mode, file.data)
 
 
-def _is_same_file(path: str, before: Looked, now: Looked) -> bool:
+def _is_same_file(path: str, before: PathStates, now: PathStates) -> bool:
     """Whether a name is the same unmodified regular file. Programs can't set the change time."""
     was, state = before.get(path), now.get(path)
     if was is None or state is None or not stat.S_ISREG(state.st_mode):
@@ -310,22 +320,22 @@ def _is_same_file(path: str, before: Looked, now: Looked) -> bool:
     return stamp_of(was) == stamp_of(state)
 
 
-def _tell_others(was: Before, changed: Iterable[str]) -> None:
+def _update_running(record: ProtectedRecord, changed: Iterable[str]) -> None:
     """Update the records of commands that still run with the state before this one, since they may have
     started with its changes."""
     for path in changed:
         for other in _running:
             if path in other.shapes:
-                other.shapes[path] = was.shapes.get(path)
+                other.shapes[path] = record.shapes.get(path)
 
 
-def _git_above(name: str) -> str:
+def _git_folder_above(name: str) -> str:
     """Return the git folder that holds a protected name, or an empty string."""
     above = os.path.dirname(name)
     return above if os.path.basename(above) == ".git" else ""
 
 
-def _leading_elsewhere(gits: Iterable[str], looked: Looked) -> set[str]:
+def _find_replaced(gits: Iterable[str], looked: PathStates) -> set[str]:
     """Return the git folders that were replaced by a link or a file."""
     return {git for git in gits if git in looked and not stat.S_ISDIR(looked[git].st_mode)}
 

@@ -10,13 +10,13 @@ import os
 import re
 from pathlib import Path
 
-from whet.sandbox.guard import Looked, look
+from whet.sandbox.guard import PathStates, read_states
 from whet.sandbox.policy import SandboxPolicy
 
 _Stamps = dict[str, tuple[int, int]]
 
 
-class Holding:
+class MountTracker:
     """Tracks the mounts of one policy's names. `has_mounts`: the engine covers existing names by mounts."""
 
     def __init__(self, policy: SandboxPolicy, *, has_mounts: bool) -> None:
@@ -30,19 +30,19 @@ class Holding:
 
     def plan(self) -> None:
         """Record which names exist, before a launcher mounts over them."""
-        self._planned = frozenset(look(self._marks))
+        self._planned = frozenset(read_states(self._marks))
 
     def started(self, pid: int) -> None:
         """Record the mounts of the launcher with this process id."""
         self._pid = pid
         self._looked = ({}, frozenset())
-        self._mounted = self._planned & self.mounts(look(self._marks))
+        self._mounted = self._planned & self.mounts(read_states(self._marks))
 
-    def mounts(self, looked: Looked) -> frozenset[str]:
+    def mounts(self, states: PathStates) -> frozenset[str]:
         """Return the names that mounts cover now. `states` must be current."""
         # The inode alone doesn't identify a file: its number may have been reused.
         stamps = {
-            path: (state.st_ino, state.st_ctime_ns) for path, state in looked.items() if path in self._marks
+            path: (state.st_ino, state.st_ctime_ns) for path, state in states.items() if path in self._marks
         }
         before, covered = self._looked
         if stamps != before:
@@ -50,7 +50,7 @@ class Holding:
             self._looked = (stamps, covered)
         return covered
 
-    def has_news(self, mounts: frozenset[str]) -> bool:
+    def needs_restart(self, mounts: frozenset[str]) -> bool:
         """Whether a name has appeared since the launcher started, or lost its mount. `mounts` must be
         current."""
         return not (self._looked[0].keys() <= self._planned and self._mounted <= mounts)

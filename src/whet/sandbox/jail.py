@@ -27,10 +27,10 @@ import msgspec
 from whet.contract.errors import ToolError
 from whet.late import late_pattern
 from whet.sandbox.descriptors import receive_descriptors
-from whet.sandbox.ends import CommandEnds
-from whet.sandbox.guard import Guard, Looked
+from whet.sandbox.ends import ProtectedRestorer
+from whet.sandbox.guard import Guard, PathStates
 from whet.sandbox.hardlinks import links_of
-from whet.sandbox.holding import Holding
+from whet.sandbox.holding import MountTracker
 from whet.sandbox.jailed_process import JailedProcess as JailedProcess
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
@@ -74,13 +74,13 @@ class Jail:
         self._launcher: subprocess.Popen[bytes] | None = None
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
         self._guard = Guard(plan.policy, plan.aside)
-        self._holding = Holding(plan.policy, has_mounts=plan.engine.own_network)
+        self._holding = MountTracker(plan.policy, has_mounts=plan.engine.own_network)
         self._links = links_of(plan.policy)
         self._proxy: Proxy | None = None
         self._received_bytes = 0
         self._inside = 0
         self._state = self._inside_fd = -1
-        self._ends = CommandEnds(self._guard, self._holding, self._has_left)
+        self._ends = ProtectedRestorer(self._guard, self._holding, self._has_left)
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -114,7 +114,7 @@ class Jail:
             return None
         return self._received_bytes + (self._proxy.received_bytes if self._proxy is not None else 0)
 
-    def take_refused(self) -> list[str]:
+    def take_refused_hosts(self) -> list[str]:
         """Return the hosts that the proxy refused since the last call."""
         if self._proxy is None:
             return []
@@ -154,7 +154,7 @@ class Jail:
             self._commands.add(started)
             return started
 
-    def spawn_piped(self, command: JailedCommand) -> Started:
+    def spawn_with_pipes(self, command: JailedCommand) -> Started:
         """Run a command with a pipe for each standard descriptor; the process's file objects are the other
         ends."""
         pipes = [os.pipe() for _ in range(3)]
@@ -215,7 +215,7 @@ class Jail:
             self._open()
             channel = _request(self._control, command, handles)
         try:
-            return _answered(channel, command, self._is_stopped)
+            return _await_start(channel, command, self._is_stopped)
         except BaseException as error:
             channel.close()
             if isinstance(error, ToolError):
@@ -241,7 +241,7 @@ class Jail:
         self._holding.plan()
         setup, inside = self.plan.setup(), 0
         with tempfile.TemporaryFile() as script, theirs:
-            script.write(_script())
+            script.write(_compiled_code())
             script.seek(0)
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
         try:
@@ -267,15 +267,15 @@ class Jail:
         self._holding.started(inside)
         return report, b""
 
-    def _renewed(self, looked: Looked) -> frozenset[str]:
+    def _renewed(self, states: PathStates) -> frozenset[str]:
         """Start the launcher if it is not running, and restart it if names have changed and no command is
         running.
 
         Returns the names that mounts cover.
         """
-        mounts = self._holding.mounts(looked)
+        mounts = self._holding.mounts(states)
         is_gone = self._launcher is None or self._launcher.poll() is not None or self._is_stopped()
-        if is_gone or (self._holding.has_news(mounts) and not self.is_busy):
+        if is_gone or (self._holding.needs_restart(mounts) and not self.is_busy):
             self._shut()
             self._open()
             mounts = self._holding.mounts(self._guard.look())
@@ -337,7 +337,7 @@ def _end(launcher: subprocess.Popen[bytes], inside: int, *, is_stopped: bool) ->
     launcher.wait()
 
 
-def _script() -> bytes:
+def _compiled_code() -> bytes:
     """Return the launcher's modules as compiled code, as `LAUNCH` reads them: there is no package inside,
     and compiling them is most of what a launcher's start costs."""
     folder = Path(__file__).parent
@@ -380,7 +380,7 @@ def _request(control: socket.socket | None, command: JailedCommand, handles: Seq
     received it."""
     assert control is not None
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    message = _framed(command)
+    message = _encode_request(command)
     try:
         with theirs:
             sent = socket.send_fds(control, [message], [*handles[:3], theirs.fileno(), *handles[3:]])
@@ -392,7 +392,7 @@ def _request(control: socket.socket | None, command: JailedCommand, handles: Seq
         raise
 
 
-def _framed(command: JailedCommand) -> bytes:
+def _encode_request(command: JailedCommand) -> bytes:
     argv, env = list(command.argv), dict(command.environment)
     body = msgspec.json.encode(dict(argv=argv, env=env, cwd=str(command.cwd), tty=command.tty))
     return struct.pack("!I", len(body)) + body
@@ -407,7 +407,9 @@ def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
     return lines[-1] if lines else b"it ended without a word"
 
 
-def _answered(ours: socket.socket, command: JailedCommand, is_stopped: Callable[[], bool]) -> JailedProcess:
+def _await_start(
+    ours: socket.socket, command: JailedCommand, is_stopped: Callable[[], bool]
+) -> JailedProcess:
     """Wait for the launcher to confirm that the command runs, and return its handle.
 
     Raises OSError if the command can't be run, and ToolError if the launcher ends or stops first. The

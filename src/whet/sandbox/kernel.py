@@ -30,11 +30,11 @@ PR_CAP_AMBIENT = 47
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def check(result: int, what: str) -> int:
+def check(result: int, call_name: str) -> int:
     """Raise OSError if a call of the C library failed."""
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{call_name}: {os.strerror(code)}")
     return result
 
 
@@ -57,9 +57,9 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: bytes
     check(LIBC.mount(*arguments, ctypes.c_ulong(flags), options), f"mount {target}")
 
 
-def set_read_only(path: str, *, recursive: bool, wanted: bool = True) -> None:
+def set_read_only(path: str, *, recursive: bool, is_read_only: bool = True) -> None:
     """Set or clear the read-only flag of a mount, and optionally of those below it."""
-    attributes = struct.pack("QQQQ", int(wanted), int(not wanted), 0, 0)
+    attributes = struct.pack("QQQQ", int(is_read_only), int(not is_read_only), 0, 0)
     flags = 0x8000 if recursive else 0
     syscall("mount_setattr", -100, path.encode(), ctypes.c_uint(flags), attributes, ctypes.c_size_t(32))
 

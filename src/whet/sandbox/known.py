@@ -14,19 +14,19 @@ FILE = "no-sandbox.txt"
 OFF = "no sandbox: sandbox.mode is off; only the gate's reading holds"
 
 
-def keep(home: Path, line: str) -> None:
+def write_status(home: Path, line: str) -> None:
     """Record that no sandbox works, or remove the record if `line` is empty. A write error is ignored; then
     the next start probes again."""
     try:
         if line:
-            (home / FILE).write_text(f"{_found_with()}\n{line}\n", "utf-8")
+            (home / FILE).write_text(f"{_fingerprint()}\n{line}\n", "utf-8")
         else:
             (home / FILE).unlink(missing_ok=True)
     except OSError:
         return
 
 
-def unheld(mode: str, home: Path) -> str:
+def read_status(mode: str, home: Path) -> str:
     """Return the line that a start reports if only the gate protects, or an empty string if a sandbox works
     or none was tried yet."""
     if mode == "off":
@@ -35,10 +35,10 @@ def unheld(mode: str, home: Path) -> str:
         found_with, _, line = (home / FILE).read_text("utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):
         return ""
-    return line.strip() if found_with == _found_with() else ""
+    return line.strip() if found_with == _fingerprint() else ""
 
 
-def _found_with() -> str:
+def _fingerprint() -> str:
     kernel = os.uname()
     parts = [kernel.sysname, kernel.release, kernel.machine, str(os.getuid())]
     with contextlib.suppress(OSError):

@@ -22,7 +22,7 @@ _EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _DEVICE_REQUESTS = 1 << 14, 1 << 15
 _LAST_RIGHT_OF_ABI = {3: 14, 4: 14, 5: 15}
 _READING = _EXECUTE | _READ | _LIST
-_OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE_REQUESTS
+_FILE_RIGHTS = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE_REQUESTS
 _NODES = (1 << 6) | (1 << 11)  # character and block devices must never be created
 _TCP = 0b11
 _SCOPES = 0b11  # abstract sockets, signals
@@ -65,7 +65,7 @@ def landlock_rules(
     granted: dict[str, int] = {}
 
     def grant(path: Path, rights: int) -> None:
-        for granted_path, fitting in _carved(str(path), rights, hidden, above):
+        for granted_path, fitting in _grants_without_hidden(str(path), rights, hidden, above):
             granted[granted_path] = granted.get(granted_path, 0) | (fitting & every)
 
     for path in policy.read:
@@ -88,7 +88,7 @@ def landlock_rules(
     )
 
 
-def _carved(
+def _grants_without_hidden(
     path: str, rights: int, hidden: frozenset[str], above: frozenset[str]
 ) -> Iterator[tuple[str, int]]:
     """Yield the rules that grant a path without the hidden paths below it. Links are not followed.
@@ -102,10 +102,10 @@ def _carved(
     if stat.S_ISLNK(mode) or path in hidden:
         return
     if not stat.S_ISDIR(mode):
-        yield path, rights & _OF_FILES
+        yield path, rights & _FILE_RIGHTS
     elif path not in above:
         yield path, rights
     else:
         yield path, rights & _LIST
         for name in sorted(os.listdir(path)):
-            yield from _carved(os.path.join(path, name), rights, hidden, above)
+            yield from _grants_without_hidden(os.path.join(path, name), rights, hidden, above)

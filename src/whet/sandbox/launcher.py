@@ -81,7 +81,7 @@ def enter_namespaces(plan: dict[str, Any]) -> None:
     mount("/dev/pts/ptmx", "/dev/ptmx", None, MS_BIND)
     set_read_only("/", recursive=True)
     for path in plan["writable"]:
-        set_read_only(path, recursive=False, wanted=False)
+        set_read_only(path, recursive=False, is_read_only=False)
     for path in plan["read_only"]:
         # removed meanwhile: guarded like a path that never existed
         with contextlib.suppress(FileNotFoundError):
@@ -102,7 +102,7 @@ def mirror(child: int) -> NoReturn:
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-def shut(setup: dict[str, Any]) -> None:
+def confine(setup: dict[str, Any]) -> None:
     """Apply the confinement of the policy to this process. Raises OSError if the kernel can't enforce it."""
     if setup.get("namespaces"):
         enter_namespaces(setup["namespaces"])
@@ -118,7 +118,7 @@ def shut(setup: dict[str, Any]) -> None:
     prctl(PR_SET_DUMPABLE, 0)  # commands can't read the memory of either half
     supervised = setup.get("supervised")
     ours, theirs = socket.socketpair()
-    stand_watch(ours if supervised else None, supervised or {})
+    split_supervisor(ours if supervised else None, supervised or {})
     if setup.get("scoped"):
         # Rules that say nothing of REFER forbid it: a file could not be moved from one folder into another.
         restrict_files((REFER, 0, setup["scoped"]), (("/", REFER),))
@@ -130,7 +130,7 @@ def shut(setup: dict[str, Any]) -> None:
     theirs.close()
 
 
-def stand_watch(channel: socket.socket | None, supervised: dict[str, Any]) -> None:
+def split_supervisor(channel: socket.socket | None, supervised: dict[str, Any]) -> None:
     """Split into two processes. The outer one decides supervised calls, waits for the inner one and then
     kills leftovers.
 
@@ -213,7 +213,7 @@ def start(command: dict[str, Any], handles: list[int]) -> int:
     # Passing family and type avoids asking the kernel.
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, os.dup(handles[3])) as channel:
         try:
-            child = on_terminal(command, handles) if command["tty"] else plain(command, handles)
+            child = spawn_on_terminal(command, handles) if command["tty"] else spawn_plain(command, handles)
         except (OSError, ValueError) as error:
             number = error.errno if isinstance(error, OSError) else errno.EINVAL
             with contextlib.suppress(OSError):
@@ -227,11 +227,11 @@ def start(command: dict[str, Any], handles: list[int]) -> int:
     return child
 
 
-def plain(command: dict[str, Any], handles: list[int]) -> int:
+def spawn_plain(command: dict[str, Any], handles: list[int]) -> int:
     """Start a command with posix_spawn, without copying this process."""
     os.chdir(command["cwd"])
     return os.posix_spawn(
-        program_of(command["argv"][0], command["env"]),
+        find_program(command["argv"][0], command["env"]),
         command["argv"],
         command["env"],
         file_actions=[(os.POSIX_SPAWN_DUP2, handles[target], target) for target in range(3)],
@@ -240,7 +240,7 @@ def plain(command: dict[str, Any], handles: list[int]) -> int:
     )
 
 
-def program_of(name: str, environment: dict[str, str]) -> str:
+def find_program(name: str, environment: dict[str, str]) -> str:
     """Find a program on the search path as a shell does. Raises FileNotFoundError."""
     if "/" in name:
         return name
@@ -251,12 +251,12 @@ def program_of(name: str, environment: dict[str, str]) -> str:
     raise FileNotFoundError(errno.ENOENT, "no such program")
 
 
-def on_terminal(command: dict[str, Any], handles: list[int]) -> int:
+def spawn_on_terminal(command: dict[str, Any], handles: list[int]) -> int:
     """Start a command with its own terminal, which needs a step between fork and exec."""
     error_read, error_write = os.pipe()
     child = os.fork()
     if not child:
-        become(command, handles, error_write)
+        exec_command(command, handles, error_write)
     os.close(error_write)
     error_text = os.read(error_read, 64)
     os.close(error_read)
@@ -266,7 +266,7 @@ def on_terminal(command: dict[str, Any], handles: list[int]) -> int:
     return child
 
 
-def become(command: dict[str, Any], handles: list[int], error_write: int) -> NoReturn:
+def exec_command(command: dict[str, Any], handles: list[int], error_write: int) -> NoReturn:
     """Turn this new process into the command. Never returns."""
     try:
         for number in (signal.SIGPIPE, signal.SIGCHLD):
@@ -299,7 +299,7 @@ def reap(running: dict[int, int]) -> None:
             os.close(report)
 
 
-def heard(_number: int, _frame: Any) -> None:
+def ignore_signal(_number: int, _frame: Any) -> None:
     """Do nothing: the signal wakes the loop through the wake-up descriptor."""
 
 
@@ -308,7 +308,7 @@ def serve(control: socket.socket) -> None:
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     os.set_blocking(wake_read, False)
-    signal.signal(signal.SIGCHLD, heard)
+    signal.signal(signal.SIGCHLD, ignore_signal)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     running: dict[int, int] = {}
     poll = select.poll()
@@ -342,7 +342,7 @@ def main() -> None:
     if setup is None:
         return
     try:
-        shut(setup)
+        confine(setup)
     except OSError as error:
         control.sendall(b"!" + str(error).encode())
         return

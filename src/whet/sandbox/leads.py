@@ -24,37 +24,37 @@ _NO_PROGRAM = frozenset({"branch", "remote", "submodule", "url", "user", "extens
 _READ_ONLY = frozenset({"excludesfile", "attributesfile", "worktree", "template", "bare"})
 
 
-def led_to(tree: Path, git: Path) -> list[Path]:
+def find_execution_paths(tree: Path, git: Path) -> list[Path]:
     """Return the files and folders below `tree` that the settings and hooks of the git folder `git` point to.
     None of them is a link.
 
     All paths are resolved.
     """
-    paths = dict.fromkeys([*_linked(git / "hooks"), *_named(tree, git / "config", _DEEPEST)])
+    paths = dict.fromkeys([*_linked_hooks(git / "hooks"), *_configured_paths(tree, git / "config", _DEEPEST)])
     return [
         path for path in paths if path != tree and path.is_relative_to(tree) and not path.is_relative_to(git)
     ]
 
 
-def _linked(hooks: Path) -> Iterator[Path]:
+def _linked_hooks(hooks: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         for path in (hooks, *sorted(hooks.iterdir())[:_MOST_LINKS]):
             if path.is_symlink() and path.exists():
                 yield path.resolve()
 
 
-def _named(tree: Path, config: Path, deep: int) -> Iterator[Path]:
+def _configured_paths(tree: Path, config: Path, deep: int) -> Iterator[Path]:
     for section, key, value in _settings(config):
         if key == "hookspath":
-            yield from _hooks(tree, value)
+            yield from _hook_folders(tree, value)
         elif section.startswith("include") and key == "path":
-            included = _found(config.parent, value)
+            included = _resolve_path(config.parent, value)
             yield from included
             for settings_file in included if deep else ():
-                yield from _named(tree, settings_file, deep - 1)
+                yield from _configured_paths(tree, settings_file, deep - 1)
         elif section not in _NO_PROGRAM and key not in _READ_ONLY:
             for word in _words(value.removeprefix("!")):
-                targets = _found(tree, word)
+                targets = _resolve_path(tree, word)
                 yield from (path for path in targets if path.is_file() or ("/" in word and not path.exists()))
 
 
@@ -68,10 +68,10 @@ def _words(command: str) -> set[str]:
     return {word for word in (*reading.programs, *reading.files) if not re.search(r"[*?\[$`]", word)}
 
 
-def _hooks(tree: Path, value: str) -> list[Path]:
+def _hook_folders(tree: Path, value: str) -> list[Path]:
     """Return the folder of hooks. If it is inside a hidden folder, return that folder, because hooks call
     files next to them."""
-    folders = _found(tree, value)
+    folders = _resolve_path(tree, value)
     for path in folders:
         if (
             path.is_relative_to(tree)
@@ -82,7 +82,7 @@ def _hooks(tree: Path, value: str) -> list[Path]:
     return folders
 
 
-def _found(folder: Path, value: str) -> list[Path]:
+def _resolve_path(folder: Path, value: str) -> list[Path]:
     try:
         return [Path(os.path.realpath(folder / os.path.expanduser(value)))] if value else []
     except (OSError, ValueError):

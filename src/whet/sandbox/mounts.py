@@ -11,7 +11,7 @@ import msgspec
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
 
-_OF_THE_KERNEL = ("proc", "dev", "sys")
+_KERNEL_FOLDERS = ("proc", "dev", "sys")
 
 
 class MountPlan(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class MountPlan(msgspec.Struct, frozen=True):
     read_only: tuple[str, ...]
 
 
-def guarded(policy: SandboxPolicy) -> tuple[list[Path], list[Path]]:
+def plan_guards(policy: SandboxPolicy) -> tuple[list[Path], list[Path]]:
     """Return (folders that become mounts so that they can't be moved, existing protected paths)."""
     protected = [path for path in policy.protected_paths() if path.exists() and not path.is_symlink()]
     roots = (policy.workspace, *policy.write)
@@ -39,7 +39,7 @@ def guarded(policy: SandboxPolicy) -> tuple[list[Path], list[Path]]:
     return list(anchors), protected
 
 
-def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan:
+def plan_mounts(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan:
     """Plan the mounts.
 
     A grant below a private folder is mounted into that folder before the folder is mounted. Ungranted
@@ -51,8 +51,8 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
     if not any(home.is_relative_to(one) for one in (*written, *policy.read)):
         private[home] = scratch.home
     private_targets = tuple(private)
-    private |= _covered(policy, private, scratch)
-    private |= _emptied(policy, scratch)
+    private |= _cover_top_folders(policy, private, scratch)
+    private |= _cover_hidden_folders(policy, scratch)
     binds: list[tuple[str, str]] = []
     anchors: list[str] = []
     for path in sorted({*written, *policy.read}, key=lambda one: len(one.parts)):
@@ -60,11 +60,11 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
             continue
         within = _innermost(path, private)
         if within is not None:
-            binds.append((str(path), _prepared(path, private[within] / path.relative_to(within))))
+            binds.append((str(path), _make_mount_point(path, private[within] / path.relative_to(within))))
         elif path in written:
             anchors.append(str(path))
-    binds += _hidden(policy, private, scratch)
-    _link(policy, private)
+    binds += _hide_paths(policy, private, scratch)
+    _link_aliases(policy, private)
     # The folders that hold the private folders are covered last, since that hides the private folders' own
     # paths.
     for target in sorted(private, key=lambda one: (scratch.root.is_relative_to(one), -len(one.parts))):
@@ -73,8 +73,8 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
             binds.append((str(private[target]), str(target)))
         else:
             mount_point = private[outer] / target.relative_to(outer)
-            binds.append((str(private[target]), _prepared(private[target], mount_point)))
-    guarded_folders, protected = guarded(policy)
+            binds.append((str(private[target]), _make_mount_point(private[target], mount_point)))
+    guarded_folders, protected = plan_guards(policy)
     writable = [str(path) for path in (*private_targets, *written) if path.exists()]
     return MountPlan(
         tuple(binds),
@@ -84,19 +84,21 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
     )
 
 
-def _covered(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) -> dict[Path, Path]:
+def _cover_top_folders(
+    policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch
+) -> dict[Path, Path]:
     """Return the top-level folders that are not granted entirely, each with an empty folder to cover it."""
     granted = (policy.workspace, *policy.write, *policy.read, *private)
     covers: dict[Path, Path] = {}
     for entry in os.scandir("/"):
         path = Path(entry.path)
-        if entry.is_dir(follow_symlinks=False) and path not in granted and entry.name not in _OF_THE_KERNEL:
+        if entry.is_dir(follow_symlinks=False) and path not in granted and entry.name not in _KERNEL_FOLDERS:
             covers[path] = scratch.nothing / entry.name
             covers[path].mkdir(parents=True, exist_ok=True)
     return covers
 
 
-def _emptied(policy: SandboxPolicy, scratch: Scratch) -> dict[Path, Path]:
+def _cover_hidden_folders(policy: SandboxPolicy, scratch: Scratch) -> dict[Path, Path]:
     """Return the hidden folders that contain a grant, each with an empty folder to cover it."""
     granted = (*policy.write, *policy.read)
     covers: dict[Path, Path] = {}
@@ -107,7 +109,7 @@ def _emptied(policy: SandboxPolicy, scratch: Scratch) -> dict[Path, Path]:
     return covers
 
 
-def _hidden(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) -> list[tuple[str, str]]:
+def _hide_paths(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) -> list[tuple[str, str]]:
     """Return the mounts that cover hidden paths in granted folders."""
     empty = scratch.nothing / "-"
     empty.mkdir(parents=True, exist_ok=True)
@@ -121,7 +123,7 @@ def _hidden(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) 
     return mounts
 
 
-def _link(policy: SandboxPolicy, private: dict[Path, Path]) -> None:
+def _link_aliases(policy: SandboxPolicy, private: dict[Path, Path]) -> None:
     """Create the links that lead to granted paths in the folders that cover them."""
     for alias in policy.aliases:
         within = _innermost(alias.parent, private)
@@ -137,11 +139,11 @@ def _innermost(path: Path, private: dict[Path, Path]) -> Path | None:
     return max(folders, key=lambda one: len(one.parts), default=None)
 
 
-def _prepared(source: Path, place: Path) -> str:
+def _make_mount_point(source: Path, mount_point: Path) -> str:
     """Create the mount point for a source in a private folder."""
-    place.parent.mkdir(parents=True, exist_ok=True)
+    mount_point.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        place.mkdir(exist_ok=True)
-    elif not place.exists():
-        place.touch()
-    return str(place)
+        mount_point.mkdir(exist_ok=True)
+    elif not mount_point.exists():
+        mount_point.touch()
+    return str(mount_point)

@@ -51,7 +51,10 @@ def walk(handle: int, name: str) -> Iterator[tuple[str, int, str, os.stat_result
     pending = deque([""] if stat.S_ISDIR(state.st_mode) else [])
     while pending:
         above = pending.popleft()
-        with contextlib.suppress(OSError), _opened(handle, f"{name}/{above}" if above else name) as folder:
+        with (
+            contextlib.suppress(OSError),
+            _open_folder(handle, f"{name}/{above}" if above else name) as folder,
+        ):
             for entry in sorted(os.listdir(folder)):
                 below = f"{above}/{entry}" if above else entry
                 with contextlib.suppress(OSError):
@@ -65,7 +68,7 @@ def stamp_of(state: os.stat_result) -> tuple[int, ...]:
     return (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
 
 
-def flat(handle: int, name: str) -> FolderStamps:
+def folder_stamps(handle: int, name: str) -> FolderStamps:
     """Return the stamps of a folder and its files, or an empty tuple for a file or a folder with subfolders.
 
     If the stamps are equal to earlier ones, the contents are too.
@@ -87,7 +90,7 @@ def flat(handle: int, name: str) -> FolderStamps:
     return tuple(stamps)
 
 
-def content(handle: int, name: str, mode: int, most: int) -> bytes | None:
+def read_content(handle: int, name: str, mode: int, most: int) -> bytes | None:
     """Return a file's first `most` bytes or a link's target, or None for anything else."""
     if stat.S_ISLNK(mode):
         return os.fsencode(os.readlink(name, dir_fd=handle))
@@ -98,7 +101,7 @@ def content(handle: int, name: str, mode: int, most: int) -> bytes | None:
         return file.read(most) if stat.S_ISREG(os.fstat(opened).st_mode) else None
 
 
-def put(handle: int, name: str, mode: int, data: bytes | None) -> None:
+def create_entry(handle: int, name: str, mode: int, data: bytes | None) -> None:
     """Create a folder, a link or a file (by `mode`) under an unused name. Raises OSError."""
     if stat.S_ISLNK(mode):
         os.symlink(os.fsdecode(data or b""), name, dir_fd=handle)
@@ -138,7 +141,7 @@ def copy(handle: int, name: str, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(handle: int, path: str) -> Generator[int]:
+def _open_folder(handle: int, path: str) -> Generator[int]:
     first, *others = path.split("/")
     current = os.open(first, _FOLDER, dir_fd=handle)
     try:

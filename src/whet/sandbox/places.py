@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from whet.regular import read_regular
-from whet.sandbox.leads import led_to
+from whet.sandbox.leads import find_execution_paths
 from whet.sandbox.policy import GIT_RUNS, PROTECTED, SandboxLimits, SandboxPolicy
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
@@ -106,7 +106,7 @@ _ENVIRONMENT_FOLDERS = (
 )
 
 
-class Wishes(msgspec.Struct, frozen=True):
+class PolicyAdditions(msgspec.Struct, frozen=True):
     """Additions to the default policy from a person's settings.
 
     `folders` are further workspaces. `sealed` are paths that no opening reaches, like Whet's own home.
@@ -120,22 +120,22 @@ class Wishes(msgspec.Struct, frozen=True):
     sealed: tuple[Path, ...] = ()
 
 
-def everyday(
-    workspace: Path, whet_home: Path, environment: Mapping[str, str], wishes: Wishes | None = None
+def default_policy(
+    workspace: Path, whet_home: Path, environment: Mapping[str, str], wishes: PolicyAdditions | None = None
 ) -> SandboxPolicy:
     """Return the policy that ordinary development in a workspace needs, with the additions of the
     settings."""
-    wishes = wishes or Wishes()
+    wishes = wishes or PolicyAdditions()
     root = workspace.resolve()
     person = _person_home(environment)
-    write, read_paths, protected = repository(root)
-    write += [path.resolve() for path in wishes.folders] + _given(wishes.write)
-    read_paths += [*_system(), *_toolchains(person, environment), *_given(wishes.read)]
+    write, read_paths, protected = repository_paths(root)
+    write += [path.resolve() for path in wishes.folders] + _resolve_all(wishes.write)
+    read_paths += [*_system_folders(), *_toolchain_folders(person, environment), *_resolve_all(wishes.read)]
     write, read_paths = _tidy(write), _tidy(read_paths)
     absent = [*_secret_system(), *_secret_home(person, root, (*write, *read_paths))]
     return SandboxPolicy(
         workspace=root,
-        home=_resolved(whet_home),
+        home=_resolve(whet_home),
         write=tuple(path for path in write if path != root),
         read=read_paths,
         absent=tuple(dict.fromkeys(absent)),
@@ -143,7 +143,7 @@ def everyday(
         aliases=tuple(dict.fromkeys([*_links_on(workspace.absolute()), *_links_on(person)])),
         hosts=tuple(host.lower() for host in wishes.hosts),
         limits=wishes.limits,
-        sealed=tuple(map(_resolved, wishes.sealed)),
+        sealed=tuple(map(_resolve, wishes.sealed)),
     )
 
 
@@ -151,25 +151,25 @@ def _person_home(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HOME") or os.path.expanduser("~")).absolute()
 
 
-def _resolved(path: Path | str) -> Path:
+def _resolve(path: Path | str) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _given(paths: Iterable[str]) -> list[Path]:
-    return [_resolved(os.path.expanduser(path)) for path in paths if path]
+def _resolve_all(paths: Iterable[str]) -> list[Path]:
+    return [_resolve(os.path.expanduser(path)) for path in paths if path]
 
 
 def _tidy(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(path for path in paths if path != Path("/")))
 
 
-def _system() -> list[Path]:
+def _system_folders() -> list[Path]:
     names = _MAC if sys.platform == "darwin" else ()
-    folders = [_resolved(name) for name in (*_SYSTEM, *_SYSTEM_PARTS, *names) if os.path.isdir(name)]
+    folders = [_resolve(name) for name in (*_SYSTEM, *_SYSTEM_PARTS, *names) if os.path.isdir(name)]
     return [path for path in folders if path != Path("/")]
 
 
-def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
+def _toolchain_folders(person: Path, environment: Mapping[str, str]) -> list[Path]:
     """Return the folders on the search path and those in which language toolchains store their files."""
     candidates = [person / name for name in _TOOLCHAINS]
     candidates += [Path(environment[name]) for name in _ENVIRONMENT_FOLDERS if environment.get(name)]
@@ -183,33 +183,35 @@ def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
         if is_toolchain and above != person and above.name not in _MIXED_PARENTS:
             candidates.append(above)
     candidates += [Path(sys.prefix), Path(sys.base_prefix)]
-    home = _resolved(person)
-    existing = [_resolved(path) for path in candidates if os.path.exists(path)]
+    home = _resolve(person)
+    existing = [_resolve(path) for path in candidates if os.path.exists(path)]
     # never the home itself or a folder above it
     return [path for path in existing if not home.is_relative_to(path)]
 
 
 def starts_programs(path: Path, workspace: Path) -> bool:
     """Whether no command may write a path because outside programs run files there."""
-    names = (*PROTECTED, *repository(workspace)[2])
+    names = (*PROTECTED, *repository_paths(workspace)[2])
     return any(path.is_relative_to(workspace / name) for name in names)
 
 
-def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
+def repository_paths(root: Path) -> tuple[list[Path], list[Path], list[str]]:
     """Return the paths outside a workspace that its repository needs: (write, read, protected).
 
     The repository of a subfolder is above it. The repository of a second working tree is elsewhere, and
     must name that tree in turn.
     """
-    home = _resolved(os.path.expanduser("~"))
+    home = _resolve(os.path.expanduser("~"))
     for folder in (root, *root.parents):
         if folder in (home, Path("/")) and folder != root:
             break
         git = folder / ".git"
         if git.is_file():
-            git_folders = _linked(git)
+            git_folders = _worktree_folders(git)
             execution_paths = [
-                str(path) for git_folder in git_folders[:1] for path in led_to(folder, git_folder)
+                str(path)
+                for git_folder in git_folders[:1]
+                for path in find_execution_paths(folder, git_folder)
             ]
             return (
                 git_folders,
@@ -219,7 +221,7 @@ def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
             )
         if git.is_dir():
             real = git.resolve()
-            execution_paths = [str(path) for path in led_to(folder, real)]
+            execution_paths = [str(path) for path in find_execution_paths(folder, real)]
             if git.is_symlink():
                 execution_paths += [
                     str(git),
@@ -231,20 +233,20 @@ def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
     return [], [], []
 
 
-def _linked(git: Path) -> list[Path]:
+def _worktree_folders(git: Path) -> list[Path]:
     """Return a second working tree's repository and its own git folder, if the repository knows this tree."""
     try:
-        own_folder = _resolved(git.parent / _pointer(git).partition("gitdir:")[2].strip())
-        back_pointer = _pointer(own_folder / "gitdir").strip()
-        if _resolved(back_pointer) != _resolved(git):
+        own_folder = _resolve(git.parent / _read_pointer(git).partition("gitdir:")[2].strip())
+        back_pointer = _read_pointer(own_folder / "gitdir").strip()
+        if _resolve(back_pointer) != _resolve(git):
             return []
-        common = _resolved(own_folder / _pointer(own_folder / "commondir").strip())
+        common = _resolve(own_folder / _read_pointer(own_folder / "commondir").strip())
     except (OSError, ValueError):
         return []
     return [common, own_folder] if own_folder.is_relative_to(common) else []
 
 
-def _pointer(path: Path) -> str:
+def _read_pointer(path: Path) -> str:
     return read_regular(path, _MOST_POINTER_BYTES).decode("utf-8")
 
 
@@ -278,7 +280,7 @@ def _unreadable_for_others(folder: Path, depth: int) -> list[Path]:
 
 def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path]:
     """Return the dot entries of a home that is inside a granted folder, except those granted themselves."""
-    home = _resolved(person)
+    home = _resolve(person)
     if not any(home.is_relative_to(path) for path in (root, *granted)):
         return []
     try:

@@ -131,25 +131,25 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         """Whether the policy already grants this."""
         match opening.kind:
             case "reach":
-                return reaches(self.hosts, opening.target)
+                return names_host(self.hosts, opening.target)
             case "run":
                 return False
             case "write":
-                return self.may_write(_resolved(opening.target))
+                return self.may_write(_resolve(opening.target))
             case "read":
-                return self.may_read(_resolved(opening.target))
+                return self.may_read(_resolve(opening.target))
 
     def may_write(self, path: Path) -> bool:
         """Whether a resolved path may be written, created or removed."""
         if any(is_below(path, excluded) for excluded in (self.home, *self.sealed, *self.protected_paths())):
             return False
-        return self._nearest(path, (self.workspace, *self.write))
+        return self._is_nearest_granted(path, (self.workspace, *self.write))
 
     def may_read(self, path: Path) -> bool:
         """Whether a resolved path may be read."""
         if any(is_below(path, excluded) for excluded in (self.home, *self.sealed)):
             return False
-        return self._nearest(path, (self.workspace, *self.write, *self.read))
+        return self._is_nearest_granted(path, (self.workspace, *self.write, *self.read))
 
     def protected_paths(self) -> tuple[Path, ...]:
         """Return the protected names of the workspace as paths, whether they exist or not."""
@@ -169,7 +169,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         granted = (self.workspace, *self.write, *self.read)
         return [hidden for hidden in self.hidden() if any(is_below(hidden, folder) for folder in granted)]
 
-    def _nearest(self, path: Path, granted: Iterable[Path]) -> bool:
+    def _is_nearest_granted(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is a granted one."""
         grant = max((len(folder.parts) for folder in granted if is_below(path, folder)), default=0)
         refusal = max((len(folder.parts) for folder in self.absent if is_below(path, folder)), default=0)
@@ -180,7 +180,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
             raise BadInput("what runs outside the sandbox has no policy")
         if opening.kind == "reach":
             return self._replaced("hosts", (*self.hosts, opening.target.lower()))
-        path = _resolved(opening.target)
+        path = _resolve(opening.target)
         if is_below(path, self.home) or is_below(self.home, path):
             raise ToolDenied(f"{shorten(str(path))} holds Whet's own home, which no command gets")
         if any(is_below(path, sealed_path) for sealed_path in self.sealed):
@@ -204,13 +204,13 @@ def read_opening(text: str) -> Opening:
     kind, _, target = text.strip().partition(" ")
     target = target.strip()
     if kind in ("write", "read") and target:
-        return Opening(kind, str(_resolved(target)))
+        return Opening(kind, str(_resolve(target)))
     if kind == "reach" and target and "/" not in target and " " not in target:
         return Opening("reach", target.lower())
     raise BadInput(f"{text!r} opens nothing", hint="write PATH, read PATH, or reach HOST")
 
 
-def reaches(hosts: Iterable[str], host: str) -> bool:
+def names_host(hosts: Iterable[str], host: str) -> bool:
     """Whether a list of hosts contains this one. `*.example.com` matches every name below example.com."""
     name = host.lower().rstrip(".")
     whole = (ANY_HOST, EVERYWHERE, name)
@@ -219,7 +219,7 @@ def reaches(hosts: Iterable[str], host: str) -> bool:
     )
 
 
-def in_temporary(path: str) -> bool:
+def is_temporary(path: str) -> bool:
     """Whether a resolved path is one of the system's temporary folders, or below one."""
     return any(Path(path).is_relative_to(os.path.realpath(folder)) for folder in TEMPORARY)
 
@@ -230,7 +230,7 @@ def shorten(path: str) -> str:
     return "~" + path[len(home) :] if path == home or path.startswith(home.rstrip("/") + "/") else path
 
 
-def _resolved(text: str) -> Path:
+def _resolve(text: str) -> Path:
     return Path(os.path.realpath(os.path.expanduser(text)))
 
 

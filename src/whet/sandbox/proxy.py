@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from whet.internet import is_other_machine, is_public
-from whet.sandbox.policy import EVERYWHERE, reaches
+from whet.sandbox.policy import EVERYWHERE, names_host
 
 log: logging.Logger = logging.getLogger("whet.sandbox")
 _HEAD_BYTES = 65_536
@@ -79,7 +79,7 @@ class Proxy:
         with client:
             try:
                 client.settimeout(_IDLE_S)
-                self._pass(client)
+                self._forward(client)
             except ProxyRefused as refused:
                 body = f"{refused}\n".encode()
                 head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nConnection: close\r\n"
@@ -94,10 +94,10 @@ class Proxy:
             finally:
                 self._room.release()
 
-    def _pass(self, client: socket.socket) -> None:
-        head, body_start = _head(client)
+    def _forward(self, client: socket.socket) -> None:
+        head, body_start = _read_head(client)
         request = read_request(head)
-        if not reaches(self._hosts, request.host):
+        if not names_host(self._hosts, request.host):
             self.refused.append(request.host)
             raise ProxyRefused(f"{request.host} is not an allowed host of the sandbox")
         with connect(request.host, request.port, private=EVERYWHERE in self._hosts) as server:
@@ -120,14 +120,14 @@ def read_request(head: bytes) -> ProxyRequest:
     method, target, version = first.decode("ascii").split(" ")
     if method == "CONNECT":
         host, _, port = target.rpartition(":")
-        return ProxyRequest(_name(host), int(port))
+        return ProxyRequest(_normalise_host(host), int(port))
     parts = urlsplit(target)
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError("not a request to a proxy")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = [line for line in header_lines.split(b"\r\n") if line and not line.lower().startswith(_HOP)]
     sent = b"\r\n".join([f"{method} {path} {version}".encode(), *lines, b"Connection: close", b"", b""])
-    return ProxyRequest(_name(parts.hostname), parts.port or 80, sent)
+    return ProxyRequest(_normalise_host(parts.hostname), parts.port or 80, sent)
 
 
 def connect(host: str, port: int, *, private: bool = False) -> socket.socket:
@@ -164,11 +164,11 @@ def _is_own(family: int, address: str) -> bool:
     return True
 
 
-def _name(host: str) -> str:
+def _normalise_host(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
 
 
-def _head(client: socket.socket) -> tuple[bytes, bytes]:
+def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
     """Read a request's head. Returns it without the empty line, and the bytes after it."""
     data = b""
     while b"\r\n\r\n" not in data:

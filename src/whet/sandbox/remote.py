@@ -52,8 +52,8 @@ def main() -> int:
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda which, _: stopped.append(which))
-    steps = _Around(remote)
-    watcher = _watched(remote, steps)
+    steps = _WorkspaceSteps(remote)
+    watcher = _start_watcher(remote, steps)
     try:
         steps.before()
         code = subprocess.Popen(remote.run).wait()
@@ -71,7 +71,7 @@ def main() -> int:
     return 128 - code if code < 0 else code
 
 
-class _Around:
+class _WorkspaceSteps:
     """The steps before and after a command."""
 
     def __init__(self, remote: RemoteCommand) -> None:
@@ -88,15 +88,15 @@ class _Around:
                 sync.there,
                 Path(sync.kept),
                 remote.protected,
-                lambda text: [*sync.ask, _quoted(text)],
+                lambda text: [*sync.ask, _quote_shell(text)],
             )
 
     def before(self) -> None:
         if self._tree is not None:
-            self._tree.up()
+            self._tree.push()
 
     def after(self) -> None:
-        lines = self._tree.down() if self._tree is not None else []
+        lines = self._tree.pull() if self._tree is not None else []
         lines += [f"{path}: may start programs here, and was taken back" for path in self.restore()]
         for line in lines[:_MOST_LINES]:
             _say(f"[{line}]")
@@ -112,7 +112,7 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _quoted(text: str) -> str:
+def _quote_shell(text: str) -> str:
     import shlex  # noqa: PLC0415  a millisecond, and only where a workspace is brought over
 
     return f"sh -c {shlex.quote(text)}"
@@ -130,7 +130,7 @@ def _end(remote: RemoteCommand) -> None:
         )
 
 
-def _watched(remote: RemoteCommand, around: _Around) -> int:
+def _start_watcher(remote: RemoteCommand, steps: _WorkspaceSteps) -> int:
     """Start a process that ends the command if this program is killed. Returns the descriptor on which to
     report the normal end."""
     read_end, write_end = os.pipe()
@@ -146,7 +146,7 @@ def _watched(remote: RemoteCommand, around: _Around) -> int:
         signal.signal(number, signal.SIG_IGN)
     if not os.read(read_end, 1):
         _end(remote)
-        around.restore()
+        steps.restore()
     os._exit(0)
 
 

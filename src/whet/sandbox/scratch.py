@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "whet-jail-"
-_LOCKED_BY_S = 60.0
+_LOCK_GRACE_S = 60.0
 
 
 class Scratch:
@@ -64,7 +64,7 @@ def remove_abandoned() -> None:
     from shutil import rmtree  # noqa: PLC0415  as above
     from tempfile import gettempdir  # noqa: PLC0415  as above
 
-    for folder, handle in _abandoned(Path(gettempdir())):
+    for folder, handle in _lock_abandoned(Path(gettempdir())):
         rmtree(folder, ignore_errors=True)
         os.close(handle)
 
@@ -81,7 +81,7 @@ def _lock(folder: Path) -> int | None:
     return handle
 
 
-def _abandoned(above: Path) -> Iterator[tuple[Path, int]]:
+def _lock_abandoned(above: Path) -> Iterator[tuple[Path, int]]:
     """Yield the folders that no process has locked, and lock them. New folders are skipped, since they are
     locked a moment later."""
     with contextlib.suppress(OSError), os.scandir(above) as entries:
@@ -90,7 +90,7 @@ def _abandoned(above: Path) -> Iterator[tuple[Path, int]]:
                 if not entry.name.startswith(_PREFIX):
                     continue
                 status = entry.stat(follow_symlinks=False)
-                is_old = status.st_mtime < time.time() - _LOCKED_BY_S
+                is_old = status.st_mtime < time.time() - _LOCK_GRACE_S
                 if (
                     is_old
                     and status.st_uid == os.geteuid()

@@ -38,12 +38,12 @@ def seatbelt_profile(policy: SandboxPolicy, scratch: Scratch) -> str:
     lines = list(_BASE)
     lines += _rule("allow file-read*", (*policy.read, policy.workspace, *policy.write, scratch.root))
     lines += _rule("allow file-write*", (policy.workspace, *policy.write, scratch.root))
-    lines += _rule("deny file-read* file-write*", _without(policy.hidden(), policy))
+    lines += _rule("deny file-read* file-write*", _without_grants(policy.hidden(), policy))
     lines += _rule("deny file-write*", policy.protected_paths())
     return "\n".join(lines) + "\n"
 
 
-def _without(hidden: Iterable[Path], policy: SandboxPolicy) -> list[Path]:
+def _without_grants(hidden: Iterable[Path], policy: SandboxPolicy) -> list[Path]:
     """Return the hidden paths, except those that contain a grant, which would be denied with them."""
     granted = (*policy.read, *policy.write)
     return [
@@ -51,9 +51,9 @@ def _without(hidden: Iterable[Path], policy: SandboxPolicy) -> list[Path]:
     ]
 
 
-def _rule(what: str, paths: Iterable[Path]) -> list[str]:
-    return [f"({what} (subpath {_quoted(str(path))}))" for path in dict.fromkeys(paths)]
+def _rule(action: str, paths: Iterable[Path]) -> list[str]:
+    return [f"({action} (subpath {_quote(str(path))}))" for path in dict.fromkeys(paths)]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -18,14 +18,14 @@ import msgspec
 from whet.sandbox.bubblewrap import bubblewrap_arguments
 from whet.sandbox.filter import SUPERVISED, filter_program
 from whet.sandbox.landlock import landlock_rules
-from whet.sandbox.mounts import mount_plan
+from whet.sandbox.mounts import plan_mounts
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
-from whet.sandbox.sockets import foreign_sockets
+from whet.sandbox.sockets import find_foreign_sockets
 from whet.sandbox.status import Engine
 
 # Variables that lead to outside programs: agents that hold keys, desktops, containers.
-_WAYS_OUT = frozenset(
+_OUTSIDE_VARIABLES = frozenset(
     (
         "SSH_AUTH_SOCK",
         "SSH_AGENT_PID",
@@ -59,7 +59,7 @@ for name, code in modules:
 exec(launcher)
 """
 _PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
-_OWN = "localhost,127.0.0.1,::1"
+_NO_PROXY_HOSTS = "localhost,127.0.0.1,::1"
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
 
@@ -115,7 +115,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         if self.can_reach:
             message["proxy"] = True
         if self.engine.namespaces:
-            message["namespaces"] = mount_plan(self._mounted(), self.scratch, self.home)
+            message["namespaces"] = plan_mounts(self._mounted(), self.scratch, self.home)
         return msgspec.json.encode(message)
 
     @property
@@ -128,23 +128,25 @@ class JailPlan(msgspec.Struct, frozen=True):
         variables = {
             name: value
             for name, value in source.items()
-            if not (name in _WAYS_OUT or value.startswith("unix:") or name.lower().endswith("_proxy"))
+            if not (
+                name in _OUTSIDE_VARIABLES or value.startswith("unix:") or name.lower().endswith("_proxy")
+            )
         }
         variables["WHET_SANDBOX"] = self.engine.name
         if proxy_port:
             address = f"http://127.0.0.1:{proxy_port}"
             variables |= dict.fromkeys(_PROXY, address)
-            variables |= {"NO_PROXY": _OWN, "no_proxy": _OWN, "NODE_USE_ENV_PROXY": "1"}
+            variables |= {"NO_PROXY": _NO_PROXY_HOSTS, "no_proxy": _NO_PROXY_HOSTS, "NODE_USE_ENV_PROXY": "1"}
             # the person's cache is read-only, and npm must write one
             variables["npm_config_cache"] = "/tmp/npm-cache"
         if self.engine.own_network:
             return {name: value for name, value in variables.items() if name not in _TEMPORARY}
         temporary = str(self.scratch.tmp)
-        return {**variables, "HOME": str(self._linked_home()), **dict.fromkeys(_TEMPORARY, temporary)}
+        return {**variables, "HOME": str(self._link_home()), **dict.fromkeys(_TEMPORARY, temporary)}
 
     def _mounted(self) -> SandboxPolicy:
         """Return the policy for mounts, which also covers the sockets of outside programs."""
-        absent = (*self.policy.absent, *foreign_sockets(self.policy))
+        absent = (*self.policy.absent, *find_foreign_sockets(self.policy))
         return msgspec.structs.replace(self.policy, absent=absent)
 
     def _private(self) -> list[Path]:
@@ -153,7 +155,7 @@ class JailPlan(msgspec.Struct, frozen=True):
             return [scratch.tmp, scratch.home]
         return [Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), self.home]
 
-    def _linked_home(self) -> Path:
+    def _link_home(self) -> Path:
         """Return a private home with links to the granted paths of the real one."""
         for path in (*self.policy.read, *self.policy.write):
             if path.is_relative_to(self.home) and path != self.home:

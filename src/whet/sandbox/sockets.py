@@ -15,10 +15,10 @@ from whet.sandbox.policy import SandboxPolicy, is_below
 _LIST = "/proc/net/unix"
 
 
-def foreign_sockets(policy: SandboxPolicy) -> list[Path]:
+def find_foreign_sockets(policy: SandboxPolicy) -> list[Path]:
     """Return the sockets below granted paths, except those granted by their own path."""
     granted = frozenset((policy.workspace, *policy.write, *policy.read))
-    sockets = (Path(os.path.realpath(path)) for path in _bound(policy.workspace))
+    sockets = (Path(os.path.realpath(path)) for path in _bound_paths(policy.workspace))
     return [
         path
         for path in dict.fromkeys(sockets)
@@ -26,7 +26,7 @@ def foreign_sockets(policy: SandboxPolicy) -> list[Path]:
     ]
 
 
-def _bound(workspace: Path) -> Iterator[Path]:
+def _bound_paths(workspace: Path) -> Iterator[Path]:
     """Yield the paths that sockets are bound to.
 
     A socket bound by a relative path is looked up in the workspace and its direct subfolders.

@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 
 from whet.contract.texts import from_json
-from whet.sandbox.backend import place_of
-from whet.sandbox.nofollow import parent_of, put
+from whet.sandbox.backend import quote_folder
+from whet.sandbox.nofollow import create_entry, parent_of
 from whet.sandbox.policy import GIT_RUNS
 
 _LIST = r"find . -mindepth 1 -printf '%P\0%y\0%s\0%T@\0%m\0%l\0'"
@@ -61,23 +61,23 @@ class SyncedTree:
         self,
         workspace: Path,
         there: str,
-        kept: Path,
+        state_file: Path,
         protected: Iterable[str],
         remote: Callable[[str], list[str]],
     ) -> None:
         self._workspace = workspace
-        self._there = place_of(there)
-        self._kept = kept
+        self._there = quote_folder(there)
+        self._kept = state_file
         self._protected = frozenset(protected)
         self._remote = remote
         self._sent: Listing = {}
         self._baseline: Listing = {}
 
-    def up(self) -> None:
+    def push(self) -> None:
         """Send local changes to the other machine. Raises SyncFailed."""
         with self._alone():
             state = self._state()
-            local = listing(self._workspace)
+            local = list_tree(self._workspace)
             changed = [path for path, entry in local.items() if state.here.get(path) != entry]
             gone = [path for path in state.here if path not in local]
             there = state.there
@@ -86,20 +86,20 @@ class SyncedTree:
             self._sent, self._baseline = local, there
             self._keep(SyncState(local, there))
 
-    def down(self) -> list[str]:
+    def pull(self) -> list[str]:
         """Bring back the changes from the other machine. Returns a line for each path that was skipped.
         Raises SyncFailed."""
         with self._alone():
             there = _read_listing(self._ask(f"cd {self._there} && {_LIST}"))
             changed = [path for path, entry in there.items() if self._baseline.get(path) != entry]
             gone = [path for path in self._baseline if path not in there]
-            before = listing(self._workspace)
+            before = list_tree(self._workspace)
             both = [path for path in (*changed, *gone) if before.get(path) != self._sent.get(path)]
             protected = [path for path in (*changed, *gone) if self._is_held(path, there.get(path))]
             skipped = {*both, *protected}
             failed = self._fetch([path for path in changed if path not in skipped], there)
             self._remove([path for path in gone if path not in skipped])
-            local = {path: entry for path, entry in listing(self._workspace).items() if path not in skipped}
+            local = {path: entry for path, entry in list_tree(self._workspace).items() if path not in skipped}
             self._keep(SyncState(local, there))
         lines = [f"{path}: changed here meanwhile, and stays as it is here" for path in both]
         lines += [
@@ -107,16 +107,16 @@ class SyncedTree:
         ]
         return lines + failed
 
-    def _is_held(self, path: str, one: SyncEntry | None) -> bool:
+    def _is_held(self, path: str, entry: SyncEntry | None) -> bool:
         path = path.casefold()  # the local file system may ignore case
         if path.rpartition("/")[2] == ".git":
-            return one is None or one.kind != "d"
-        is_link = one is not None and one.kind == "l"
+            return entry is None or entry.kind != "d"
+        is_link = entry is not None and entry.kind == "l"
         names = (
             os.path.relpath(name, self._workspace) if name[:1] == "/" else name for name in self._protected
         )
         return (
-            _is_run(path)
+            _is_git_execution_path(path)
             # git creates no links there, and a link's target is not git's own
             or (is_link and "/.git/" in f"/{path}")
             or any(
@@ -125,12 +125,12 @@ class SyncedTree:
             )
         )
 
-    def _send(self, changed: list[str], gone: list[str], known: Listing) -> Listing:
+    def _send(self, changed: list[str], gone: list[str], baseline: Listing) -> Listing:
         """Send the paths and return the listing of the other side afterwards.
 
         Changes that others made there meanwhile keep their old entry, so that they are brought back.
         """
-        self._ask(f"mkdir -p {self._there} && cd {self._there} && xargs -0 rm -rf --", _zero(gone))
+        self._ask(f"mkdir -p {self._there} && cd {self._there} && xargs -0 rm -rf --", _join_with_nul(gone))
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for path in changed:
@@ -138,18 +138,18 @@ class SyncedTree:
                     archive.add(self._workspace / path, path, recursive=False)
         unpack = "tar -x --unlink-first --no-same-owner -p -f -"
         listed = _read_listing(self._ask(f"cd {self._there} && {unpack} && {_LIST}", packed.getvalue()))
-        if not known:
+        if not baseline:
             return listed
         sent = {*changed, *gone}
-        return {path: entry for path, entry in listed.items() if path in sent or path not in known} | {
-            path: entry for path, entry in known.items() if path not in sent
+        return {path: entry for path, entry in listed.items() if path in sent or path not in baseline} | {
+            path: entry for path, entry in baseline.items() if path not in sent
         }
 
     def _fetch(self, paths: list[str], there: Listing) -> list[str]:
         if not paths:
             return []
         pack = "tar -c --no-recursion --null --verbatim-files-from -T - -f -"
-        packed = self._ask(f"cd {self._there} && {pack}", _zero(paths))
+        packed = self._ask(f"cd {self._there} && {pack}", _join_with_nul(paths))
         requested, failed = set(paths), list[str]()
         try:
             with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
@@ -159,17 +159,19 @@ class SyncedTree:
                         failed.append(f"{name}: was not asked for, and is left there")
                         continue
                     try:
-                        self._bring(archive, member, (name, there[name]))
+                        self._write_member(archive, member, (name, there[name]))
                     except (tarfile.TarError, OSError, KeyError) as error:
                         failed.append(f"{name}: can't be brought back: {error}")
         except tarfile.TarError as error:
             raise SyncFailed(f"what came back is no archive: {error}") from error
         return failed
 
-    def _bring(self, archive: tarfile.TarFile, member: tarfile.TarInfo, named: tuple[str, SyncEntry]) -> None:
+    def _write_member(
+        self, archive: tarfile.TarFile, member: tarfile.TarInfo, named_entry: tuple[str, SyncEntry]
+    ) -> None:
         """Write one changed path. No link on its way is followed. Raises OSError, and TarError for a link
         that leads out."""
-        name, entry = named
+        name, entry = named_entry
         if entry.kind != ("d" if member.isdir() else "l" if member.issym() else "f"):
             raise OSError("it is something else by now")
         safe = tarfile.data_filter(member, str(self._workspace))
@@ -180,12 +182,12 @@ class SyncedTree:
                     os.mkdir(last, dir_fd=folder)
                 return
             if entry.kind == "l":
-                put(folder, last, stat.S_IFLNK, os.fsencode(safe.linkname))
+                create_entry(folder, last, stat.S_IFLNK, os.fsencode(safe.linkname))
                 return
             data = archive.extractfile(member)
             if data is None:
                 raise OSError("it is no file")
-            put(folder, last, stat.S_IFREG | (safe.mode or 0o600), data.read())
+            create_entry(folder, last, stat.S_IFREG | (safe.mode or 0o600), data.read())
             os.utime(last, (member.mtime, member.mtime), dir_fd=folder, follow_symlinks=False)
 
     def _remove(self, paths: list[str]) -> None:
@@ -197,9 +199,9 @@ class SyncedTree:
                 is_folder = stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
                 os.rmdir(name, dir_fd=folder) if is_folder else os.unlink(name, dir_fd=folder)
 
-    def _ask(self, text: str, given: bytes = b"") -> bytes:
+    def _ask(self, text: str, input_data: bytes = b"") -> bytes:
         done = subprocess.run(
-            self._remote(text), input=given, capture_output=True, timeout=_LIMIT_S, check=False
+            self._remote(text), input=input_data, capture_output=True, timeout=_LIMIT_S, check=False
         )
         if done.returncode:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -224,7 +226,7 @@ class SyncedTree:
         new.replace(self._kept)
 
 
-def _is_run(path: str) -> bool:
+def _is_git_execution_path(path: str) -> bool:
     """Whether some repository's git runs programs through a path: at any depth, and in submodules and second
     working trees."""
     _, git, below = f"/{path}".rpartition("/.git/")
@@ -234,7 +236,7 @@ def _is_run(path: str) -> bool:
     return parts[0] in GIT_RUNS
 
 
-def listing(root: Path) -> Listing:
+def list_tree(root: Path) -> Listing:
     """Return every file, folder and link below `root`."""
     entries: Listing = {}
     stack = [""]
@@ -255,9 +257,9 @@ def listing(root: Path) -> Listing:
     return entries
 
 
-def _read_listing(said: bytes) -> Listing:
+def _read_listing(output: bytes) -> Listing:
     """Parse find's output. Raises SyncFailed if it is malformed, because the other side is not trusted."""
-    fields = os.fsdecode(said).split("\0")[:-1]
+    fields = os.fsdecode(output).split("\0")[:-1]
     entries: Listing = {}
     try:
         for path, kind, size, time, mode, target in zip(*[iter(fields)] * 6, strict=True):
@@ -281,5 +283,5 @@ def _make_way(folder: int, name: str, kind: str) -> None:
             shutil.rmtree(name, dir_fd=folder)
 
 
-def _zero(paths: Iterable[str]) -> bytes:
+def _join_with_nul(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(path) + b"\0" for path in paths)

@@ -39,7 +39,7 @@ def supervise(listener: int, supervised: dict[str, Any], inner: int) -> None:
             ticket, pid, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", request)
             error = 0
             try:
-                change(supervised, supervised["calls"][str(number)], pid, arguments, (listener, ticket))
+                apply_change(supervised, supervised["calls"][str(number)], pid, arguments, (listener, ticket))
             except OSError as refused:
                 error = -(refused.errno or errno.EPERM)
             fcntl.ioctl(listener, SEND, bytearray(struct.pack("=QqiI", ticket, 0, error, 0)))
@@ -59,7 +59,7 @@ def reap_other(inner: int) -> bool:
     return True
 
 
-def change(
+def apply_change(
     supervised: dict[str, Any], name: str, pid: int, arguments: Sequence[int], question: tuple[int, int]
 ) -> None:
     """Change a file's mode or times for a command, if the policy lets it write the file.
@@ -68,7 +68,7 @@ def change(
     OSError.
     """
     if "chown" in name:
-        keep_owner(arguments[2:4] if name == "fchownat" else arguments[1:3])
+        check_owner(arguments[2:4] if name == "fchownat" else arguments[1:3])
         return
     has_folder = name in ("fchmodat", "fchmodat2", "futimesat", "utimensat")
     folder = ctypes.c_int(arguments[0]).value if has_folder or name == "fchmod" else -100
@@ -85,7 +85,7 @@ def change(
     try:
         fcntl.ioctl(question[0], IS_VALID, struct.pack("=Q", question[1]))  # the call is still waiting
         real_path = os.readlink(f"/proc/self/fd/{handle}")
-        if not below(real_path, supervised["roots"]) or below(real_path, supervised["not"]):
+        if not is_below(real_path, supervised["roots"]) or is_below(real_path, supervised["not"]):
             raise OSError(errno.EACCES, "outside")
         if times is None:
             os.chmod(f"/proc/self/fd/{handle}", values[0] & 0o1777)
@@ -95,7 +95,7 @@ def change(
         os.close(handle)
 
 
-def keep_owner(owners: Sequence[int]) -> None:
+def check_owner(owners: Sequence[int]) -> None:
     """Accept a change of owner to the owner that a command's files have anyway. Raises OSError for any
     other."""
     own_ids = (os.getuid(), os.getgid())
@@ -103,9 +103,9 @@ def keep_owner(owners: Sequence[int]) -> None:
         raise OSError(errno.EPERM, "owner")
 
 
-def below(place: str, folders: Sequence[str]) -> bool:
+def is_below(path: str, folders: Sequence[str]) -> bool:
     """Whether a path is one of these folders or inside one of them."""
-    return any(place == folder or place.startswith(folder.rstrip("/") + "/") for folder in folders)
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
 def read_memory(pid: int, address: int, size: int) -> bytes:

@@ -21,12 +21,12 @@ from whet import log
 from whet.agent.session import Session
 from whet.app import plugin_parts
 from whet.app.build import App
-from whet.app.following import run_to_rest
+from whet.app.following import run_with_followups
 from whet.app.services import Services
 from whet.app.session_parts import SessionExtras
 from whet.app.sessions import SessionOpener
 from whet.beneath import explain_failure, replace_file
-from whet.channels.pieces import pieces
+from whet.channels.pieces import split_message
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -38,7 +38,7 @@ from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.schedules import timing
 from whet.store import chats, schedules, sessions, turns
-from whet.store.jobs import Queued
+from whet.store.jobs import QueuedJob
 from whet.store.schedules import RunEnd, Schedule, ScheduleGoal, ScheduleRun
 
 SOURCE = "cron"
@@ -69,7 +69,7 @@ async def run_schedule(home: Home, schedule: Schedule, run: ScheduleRun) -> RunR
     Raises StoreError, and CancelledError after ending the turn as cancelled. Other failures are returned
     as a failed result.
     """
-    log.start(home.logs)
+    log.start_logging(home.logs)
     try:
         settings = _settings(home, schedule)
         workspace = Path(schedule.workspace)
@@ -132,7 +132,7 @@ async def _open_session(opener: SessionOpener, schedule: Schedule, run: Schedule
             session = await opener.open_session(schedule.session_id, extras=extras)
         else:
             session = await opener.new_session(title=schedule.name, extras=extras)
-        await opener.services.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
+        await opener.services.database.write(lambda db: schedules.set_run_session(db, run.job_id, session.id))
     return session
 
 
@@ -140,15 +140,15 @@ async def _run_turn(
     opener: SessionOpener, session: Session, schedule: Schedule, run: ScheduleRun
 ) -> RunResult:
     if run.begun:  # a worker that died has already sent the prompt
-        await opener.services.database.write(lambda db: schedules.count_begun(db, run.job_id))
+        await opener.services.database.write(lambda db: schedules.count_resume(db, run.job_id))
         return await _finish_turn(opener, session, run)
 
-    def record_prompt(connection: apsw.Connection) -> Sequence[Queued]:
-        schedules.say(connection, run.job_id, sessions.key_of(connection, session.id))
+    def record_prompt(connection: apsw.Connection) -> Sequence[QueuedJob]:
+        schedules.record_prompt(connection, run.job_id, sessions.key_of(connection, session.id))
         return ()
 
     return _run_result(
-        await run_to_rest(
+        await run_with_followups(
             opener.helpers, session, session.user_message(schedule.prompt), _ignore, record_prompt
         )
     )
@@ -159,13 +159,13 @@ async def _finish_turn(opener: SessionOpener, session: Session, run: ScheduleRun
 
     def read(connection: apsw.Connection) -> tuple[str, str, str]:
         key = sessions.key_of(connection, session.id)
-        return turns.outcome(connection, key, run.turns_before + 1)
+        return turns.read_outcome(connection, key, run.turns_before + 1)
 
     reason, error, text = await opener.services.database.read(read)
     match reason:
         case "":
             try:
-                return _run_result(await run_to_rest(opener.helpers, session, None, _ignore))
+                return _run_result(await run_with_followups(opener.helpers, session, None, _ignore))
             except NotFound as busy:
                 raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from busy
         case "answered" | "budget" | "failed" | "refused" | "crashed":
@@ -195,7 +195,7 @@ async def _deliver(services: Services, schedule: Schedule, outcome: RunResult) -
             return msgspec.structs.replace(outcome, note=f"{path} can't be written ({why})")
     if schedule.target == NOTIFY:
         loaded = None if services.plugins is None else services.plugins.loaded
-        bell = plugin_parts.bell(loaded, services.settings.notify)
+        bell = plugin_parts.make_notifier_group(loaded, services.settings.notify)
         if bell is None:
             return msgspec.structs.replace(outcome, note=outcome.note or "no plugin that notifies is enabled")
         bell.ring(f"Whet: {schedule.name} ({outcome.result})", outcome.text or outcome.note)
@@ -230,12 +230,12 @@ def post(connection: apsw.Connection, target: str, text: str, now_ms: int) -> No
     """Queue a text, split into as many messages as it needs, inside the caller's transaction."""
     chat = _find_chat(connection, target)
     if chat is not None:
-        parts = pieces(mask(text), _PIECE_CHARS)
-        chats.post(
+        parts = split_message(mask(text), _PIECE_CHARS)
+        chats.queue_messages(
             connection, chat.id, [msgspec.json.encode(Outgoing(part)).decode() for part in parts], now_ms
         )
 
 
 def _find_chat(connection: apsw.Connection, target: str) -> chats.ChatRecord | None:
     match = _CHAT.fullmatch(target)
-    return chats.at(connection, match[1], match[2]) if match else None
+    return chats.find_platform_chat(connection, match[1], match[2]) if match else None

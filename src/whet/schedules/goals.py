@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import apsw
 
-from whet.app.goal_words import told
+from whet.app.goal_words import result_text
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.app.session_parts import SessionExtras
 from whet.app.sessions import SessionOpener
@@ -35,7 +35,7 @@ async def pursue(
     wish = GoalWish(schedule.prompt, aim.verify, aim.budget_usd, aim.steps, aim.guard, aim.may_change)
     session_id = run.session_id or schedule.session_id
     stored_goal = (
-        await opener.services.database.read(lambda db: goals.of_session(db, session_id))
+        await opener.services.database.read(lambda db: goals.find_last_goal(db, session_id))
         if session_id
         else None
     )
@@ -46,12 +46,12 @@ async def pursue(
         row, session = stored_goal, await runner.reopen(stored_goal, extras)
     else:
         session = await runner.session(wish, extras, session_id)
-        await opener.services.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
+        await opener.services.database.write(lambda db: schedules.set_run_session(db, run.job_id, session.id))
         row = await runner.begin(wish, session)
 
     def record_start(connection: apsw.Connection) -> None:
-        schedules.enter(connection, run.job_id, session.id)
-        schedules.count_begun(connection, run.job_id)
+        schedules.set_run_session(connection, run.job_id, session.id)
+        schedules.count_resume(connection, run.job_id)
 
     await opener.services.database.write(record_start)
     ended = await runner.pursue(row, session)
@@ -68,7 +68,11 @@ def check(aim: ScheduleGoal, session_id: str) -> None:
 
 def _run_end(done: GoalReport) -> tuple[RunEnd, str, str]:
     goal = done.goal
-    return _ENDS[goal.state], f"goal {goal.state}" + (f": {goal.note}" if goal.note else ""), told(done)
+    return (
+        _ENDS[goal.state],
+        f"goal {goal.state}" + (f": {goal.note}" if goal.note else ""),
+        result_text(done),
+    )
 
 
 def _ignore(event: Event) -> None:

@@ -24,9 +24,9 @@ from whet.contract.errors import StoreBusy, StoreError
 from whet.schedules import quiet, timing
 from whet.schedules.execution import RunResult, is_chat, post, run_schedule
 from whet.store import claims, digests, goals, jobs, schedules
-from whet.store.database import StateDatabase, time_of
+from whet.store.database import StateDatabase, read_time
 from whet.store.jobs import Job
-from whet.store.leases import LEASE_S, LeaseLost, run_leased
+from whet.store.leases import LEASE_S, LeaseLost, run_with_lease
 from whet.store.schedules import Schedule, ScheduleRun
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class ScheduleWorker:
         while (begun := await self._take(job_id)) is not None:
             stop = partial(self._stop, begun)
             try:
-                outcome = await run_leased(self._database, self._clock, begun.job, self._run(begun), stop)
+                outcome = await run_with_lease(self._database, self._clock, begun.job, self._run(begun), stop)
             except LeaseLost:
                 log.info("the run %s was taken over by another worker", begun.run.job_id)
                 continue
@@ -127,7 +127,7 @@ class ScheduleWorker:
 
     async def _wait_s(self) -> float:
         """Return the seconds until a job may be due. Another process may add one at any moment."""
-        left_s = await self._database.read(lambda db: jobs.due_in_s(db, KINDS, self._clock))
+        left_s = await self._database.read(lambda db: jobs.seconds_until_due(db, KINDS, self._clock))
         if left_s is None:
             return _POLL_S
         # A due job that was not leased waits for another run of its schedule, which may take long.
@@ -138,23 +138,23 @@ class ScheduleWorker:
         owner = claims.owner_name(self._clock.new_id())
 
         def work(connection: apsw.Connection) -> _LeasedRun | bool:
-            schedules.straighten(connection, self._clock, _iso_after)
+            schedules.correct_clock_change(connection, self._clock, _iso_after)
             job = jobs.lease(connection, KINDS, owner, LEASE_S, self._clock, job_id)
             if job is None:
                 return False
             if job.kind == digests.KIND:
                 self._send_digest(connection, job)
                 return True
-            firing = schedules.firing_of(job)
+            firing = schedules.read_firing(job)
             schedule = schedules.get(connection, firing.schedule_id)
             if schedule is None:  # the schedule was removed meanwhile
                 jobs.complete(connection, job, self._clock)
                 return True
-            now = time_of(connection, self._clock)
-            run, is_new = schedules.begin(connection, job, firing, iso(now))
+            now = read_time(connection, self._clock)
+            run, is_new = schedules.begin_run(connection, job, firing, iso(now))
             if is_new and not firing.by_hand and schedule.expression and not schedule.paused:
                 after = max(now, datetime.fromisoformat(firing.due))
-                schedules.wait_for(connection, schedule.id, _iso_after(schedule, after), self._clock)
+                schedules.set_next_run(connection, schedule.id, _iso_after(schedule, after), self._clock)
             return _LeasedRun(job, schedule, run, is_new)
 
         while (begun := await self._write(work)) is True:
@@ -204,23 +204,25 @@ class ScheduleWorker:
     def _post(self, connection: apsw.Connection, begun: _LeasedRun, outcome: RunResult) -> None:
         """Queue a run's answer for its chat, or hold it until the quiet hours end."""
         schedule = begun.schedule
-        until = quiet.find_end(schedule.quiet, schedule.time_zone, time_of(connection, self._clock))
+        until = quiet.find_end(schedule.quiet, schedule.time_zone, read_time(connection, self._clock))
         if until is not None and is_chat(schedule.target):
-            digests.hold(connection, begun.run.job_id, schedule.target, iso(until), self._clock)
+            digests.hold_answer(connection, begun.run.job_id, schedule.target, iso(until), self._clock)
             return
         text = outcome.text or f"{schedule.name}: {outcome.result}. {outcome.note}"
         post(connection, schedule.target, text, self._clock.unix_ms())
 
     def _send_digest(self, connection: apsw.Connection, job: Job) -> None:
         """Queue one message with the answers held for a chat."""
-        if answers := digests.take(connection, job.subject):
+        if answers := digests.take_answers(connection, job.subject):
             post(connection, job.subject, quiet.format_digest(answers), self._clock.unix_ms())
         jobs.complete(connection, job, self._clock)
 
     def _pause_after_goal(self, connection: apsw.Connection, begun: _LeasedRun) -> None:
         """Pause the schedule if its goal is proven."""
         run = schedules.get_run(connection, begun.run.job_id)
-        goal = goals.of_session(connection, run.session_id) if run is not None and run.session_id else None
+        goal = (
+            goals.find_last_goal(connection, run.session_id) if run is not None and run.session_id else None
+        )
         if goal is not None and goal.state == "achieved":
             schedules.pause(connection, begun.schedule.id)
 
@@ -228,11 +230,11 @@ class ScheduleWorker:
         """Postpone a run until its session is free. Return False if it has already waited too long."""
 
         def work(connection: apsw.Connection) -> bool:
-            now = time_of(connection, self._clock)
+            now = read_time(connection, self._clock)
             if (now - datetime.fromisoformat(begun.run.started)).total_seconds() > _LONGEST_BUSY_S:
                 return False
             until = iso(now + timedelta(seconds=_BUSY_S))
-            schedules.put_off(connection, begun.job, error.message, until)
+            schedules.postpone_run(connection, begun.job, error.message, until)
             return True
 
         return await self._write(work)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from whet.contract.errors import WhetError
 from whet.contract.events import TurnEnd
 from whet.serve.held import ApiEvent
-from whet.serve.wire import ApiError, JsonAnswer, Stream, Ticker, as_api_error, hearing
+from whet.serve.wire import ApiError, JsonAnswer, Stream, Ticker, as_api_error, watch_client
 
 SESSION_HEADER = "x-whet-session"
 Work = Callable[[Callable[[ApiEvent], None], Callable[[str], None]], Coroutine[Any, Any, TurnEnd]]
@@ -107,8 +107,8 @@ class TurnResponder:
             gone.append(task.cancel())
 
         try:
-            with hearing(request.scope, leave):
-                end = await work(lambda event: _ignore(codec.event(event)), _naming(headers))
+            with watch_client(request.scope, leave):
+                end = await work(lambda event: _ignore(codec.event(event)), _session_header_setter(headers))
         except asyncio.CancelledError:
             if not gone or task.uncancel():
                 raise
@@ -126,7 +126,7 @@ class TurnResponder:
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             inbox = EventInbox(gone)
-            turn = asyncio.ensure_future(work(inbox.put, _naming(response.headers)))
+            turn = asyncio.ensure_future(work(inbox.put, _session_header_setter(response.headers)))
             turn.add_done_callback(inbox.ring)
             token_check, silence, is_begun = Ticker(self._beat_s), Ticker(self._head_wait_s), False
             try:
@@ -151,7 +151,7 @@ class TurnResponder:
                         yield piece
                 yield _last(turn, codec, is_begun=is_begun)
             finally:
-                await _stopped(turn)
+                await _stop_turn(turn)
 
         response = Stream(source)
         return response
@@ -182,7 +182,7 @@ def _last(turn: asyncio.Future[TurnEnd], codec: ResponseCodec, *, is_begun: bool
         return codec.failed(as_api_error(error))
 
 
-async def _stopped(turn: asyncio.Future[TurnEnd]) -> None:
+async def _stop_turn(turn: asyncio.Future[TurnEnd]) -> None:
     """Cancel a turn that still runs and wait until its end is stored."""
     if not turn.done():
         turn.cancel()
@@ -191,7 +191,7 @@ async def _stopped(turn: asyncio.Future[TurnEnd]) -> None:
         turn.exception()  # already reported; read it so that asyncio does not warn
 
 
-def _naming(headers: Any) -> Callable[[str], None]:
+def _session_header_setter(headers: Any) -> Callable[[str], None]:
     def name(session_id: str) -> None:
         headers[SESSION_HEADER] = session_id
 

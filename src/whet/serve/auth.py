@@ -14,7 +14,7 @@ from whet.serve.tokens import TOKENS, ApiTokenRow, TokenRole
 from whet.serve.wire import ApiError
 from whet.store.database import StateDatabase
 from whet.web.throttle import Throttle
-from whet.web.tokens import hash_of
+from whet.web.tokens import hash_secret
 
 _FAILURES = 20
 
@@ -63,7 +63,7 @@ class ApiAuth:
 
     def open(self, secret: str) -> ApiCaller | None:
         """Return the caller that a token belongs to, or None if the token is wrong or revoked."""
-        digest = hash_of(secret.strip())
+        digest = hash_secret(secret.strip())
         # One lookup in a unique index. Running it in a thread would cost more than the lookup.
         row = self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_hash, digest))
         return ApiCaller(row.id, row.name, row.role) if row else None
@@ -82,7 +82,7 @@ class ApiAuth:
             raise ApiError(429, "too many wrong tokens; wait a minute", code="too_many_failures")
 
 
-def need_owner(caller: ApiCaller) -> None:
+def require_owner(caller: ApiCaller) -> None:
     """Raises ApiError (403) if the caller is not an owner."""
     if not caller.is_owner:
         raise ApiError(403, "this needs a token of role owner; yours may only converse", code="wrong_role")

@@ -16,8 +16,8 @@ import msgspec
 from whet.contract.events import ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
 from whet.contract.tools import ToolSpec
-from whet.serve.client_tools import CallResult, HandedOver, checked, spec_of
-from whet.serve.content import Utterance, utterance
+from whet.serve.client_tools import CallResult, HandedOver, check_tools, spec_of
+from whet.serve.content import Utterance, read_utterance
 from whet.serve.forms import AnswerForm, form_of, stops_of
 from whet.serve.held import ApiEvent
 from whet.serve.wire import ApiError, encode, error_object
@@ -65,9 +65,9 @@ class ChatRequest(msgspec.Struct, frozen=True):
     top_logprobs: int | None = None
 
 
-def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
+def read_messages(request: ChatRequest) -> tuple[Utterance, ...]:
     """Return the messages of a request. Raises ApiError if it asks for something unsupported."""
-    refuse_set(request, "functions", "logprobs", "top_logprobs")
+    refuse_fields(request, "functions", "logprobs", "top_logprobs")
     if request.n not in (None, 1):
         raise ApiError(400, "one answer is given; n must be 1", param="n", code="unsupported_value")
     if request.modalities not in (None, ["text"]):
@@ -78,37 +78,41 @@ def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
         raise ApiError(400, "messages is empty", param="messages")
     if len(request.messages) > _MOST_MESSAGES:
         raise ApiError(400, f"more than {_MOST_MESSAGES:,} messages", param="messages")
-    utterances = [_said(message, f"messages[{number}]") for number, message in enumerate(request.messages)]
+    utterances = [
+        _read_message(message, f"messages[{number}]") for number, message in enumerate(request.messages)
+    ]
     if all(message.speaker == "system" for message in utterances):  # OpenAI answers these too
         utterances[-1] = msgspec.structs.replace(utterances[-1], speaker="user")
     return tuple(utterances)
 
 
-def _said(one: ChatMessage, place: str) -> Utterance:
-    parsed = utterance(one.role, one.content, place)
+def _read_message(message: ChatMessage, location: str) -> Utterance:
+    parsed = read_utterance(message.role, message.content, location)
     if parsed.speaker == "other":
-        if not one.tool_call_id:
-            raise ApiError(400, "a result needs the id of its call", param=f"{place}.tool_call_id")
-        result = CallResult(one.tool_call_id, parsed.text, images=parsed.images)
+        if not message.tool_call_id:
+            raise ApiError(400, "a result needs the id of its call", param=f"{location}.tool_call_id")
+        result = CallResult(message.tool_call_id, parsed.text, images=parsed.images)
         return Utterance("other", "", results=(result,))
-    if one.tool_calls and parsed.speaker == "assistant":
-        calls = tuple(_call(call, f"{place}.tool_calls[{at}]") for at, call in enumerate(one.tool_calls))
+    if message.tool_calls and parsed.speaker == "assistant":
+        calls = tuple(
+            _read_call(call, f"{location}.tool_calls[{at}]") for at, call in enumerate(message.tool_calls)
+        )
         return msgspec.structs.replace(parsed, calls=calls)
     return parsed
 
 
-def _call(call: dict[str, Any], place: str) -> ToolCall:
+def _read_call(call: dict[str, Any], location: str) -> ToolCall:
     function: Any = call.get("function")
     if not isinstance(function, dict):
-        raise ApiError(400, "a call needs a function", param=f"{place}.function")
-    return call_of(call.get("id"), cast("dict[str, Any]", function), place)
+        raise ApiError(400, "a call needs a function", param=f"{location}.function")
+    return call_of(call.get("id"), cast("dict[str, Any]", function), location)
 
 
-def call_of(call_id: object, function: dict[str, Any], place: str) -> ToolCall:
+def call_of(call_id: object, function: dict[str, Any], location: str) -> ToolCall:
     """Read a call from a client's history. Raises ApiError."""
     name, arguments = function.get("name"), function.get("arguments")
     if not (isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, str)):
-        raise ApiError(400, "a call needs an id, a name and arguments as text", param=place)
+        raise ApiError(400, "a call needs an id, a name and arguments as text", param=location)
     return ToolCall(call_id, name, arguments)
 
 
@@ -138,19 +142,19 @@ def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
             raise ApiError(400, "tools are taken of type function", param=location, code="unsupported_value")
         inner = cast("dict[str, Any]", function)
         specs.append(spec_of(inner.get("name"), inner.get("description"), inner.get("parameters"), location))
-    return checked(specs)
+    return check_tools(specs)
 
 
-def choice_of(choice: object, tools: Sequence[ToolSpec]) -> str:
+def choice_instruction(choice: object, tools: Sequence[ToolSpec]) -> str:
     """Return the instruction to the model for a client's tool choice; empty if the model may choose.
 
     Raises ApiError if the choice is invalid or names a tool that is not in `tools`.
     """
     fields = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {"type": choice}
-    if (name := _name_in(fields, tools)) is not None:
+    if (name := _named_tool(fields, tools)) is not None:
         return f"Call the tool {name} before you answer; answer with that call."
     if fields.get("type") == "allowed_tools":
-        return _allowed(fields.get("allowed_tools") or fields, tools)
+        return _allowed_tools_instruction(fields.get("allowed_tools") or fields, tools)
     if fields.get("type") in ("required", "any"):
         if not tools:
             raise ApiError(400, "there is nothing in tools to be called", param="tool_choice")
@@ -160,7 +164,7 @@ def choice_of(choice: object, tools: Sequence[ToolSpec]) -> str:
     return ""
 
 
-def _name_in(choice: object, tools: Sequence[ToolSpec]) -> str | None:
+def _named_tool(choice: object, tools: Sequence[ToolSpec]) -> str | None:
     """Return the tool that a choice names, or None. Raises ApiError if the tool is unknown."""
     fields = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {}
     inner: Any = fields.get("function") or fields
@@ -172,11 +176,11 @@ def _name_in(choice: object, tools: Sequence[ToolSpec]) -> str | None:
     return name
 
 
-def _allowed(choice: object, tools: Sequence[ToolSpec]) -> str:
+def _allowed_tools_instruction(choice: object, tools: Sequence[ToolSpec]) -> str:
     inner = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {}
     listed = inner.get("tools")
     choices = cast("list[Any]", listed) if isinstance(listed, list) else []
-    tool_names = [_name_in(item, tools) for item in choices]
+    tool_names = [_named_tool(item, tools) for item in choices]
     names = ", ".join(name for name in tool_names if name)
     if not names:
         raise ApiError(400, "allowed_tools names no tools", param="tool_choice")
@@ -184,7 +188,7 @@ def _allowed(choice: object, tools: Sequence[ToolSpec]) -> str:
     return f"{only} {_ANY_CALL}" if inner.get("mode") == "required" else only
 
 
-def refuse_set(request: object, *names: str) -> None:
+def refuse_fields(request: object, *names: str) -> None:
     """Raises ApiError if one of these unsupported fields is set; ignoring it would surprise the client."""
     for name in names:
         if getattr(request, name):
@@ -194,7 +198,7 @@ def refuse_set(request: object, *names: str) -> None:
 Finish = Literal["stop", "length", "content_filter", "tool_calls"]
 
 
-def finish_of(end: TurnEnd) -> Finish:
+def finish_reason(end: TurnEnd) -> Finish:
     """Return the finish reason in OpenAI's terms: `length` if the budget was used up."""
     return "length" if end.reason == "budget" else "content_filter" if end.reason == "refused" else "stop"
 
@@ -238,7 +242,7 @@ class ChatCodec:
             case HandedOver():
                 self._calls = event.calls
                 return self._chunk(
-                    {"tool_calls": [{"index": i, **_shown(c)} for i, c in enumerate(event.calls)]}
+                    {"tool_calls": [{"index": i, **_call_object(c)} for i, c in enumerate(event.calls)]}
                 )
             case TextDelta():
                 return self._text(event.text)
@@ -272,14 +276,14 @@ class ChatCodec:
         message: dict[str, Any] = {"role": "assistant", "content": self.answer, "refusal": None}
         if self._calls:
             message["content"] = self.answer or None
-            message["tool_calls"] = [_shown(call) for call in self._calls]
+            message["tool_calls"] = [_call_object(call) for call in self._calls]
         if self._thought:
             message["reasoning_content"] = "".join(self._thought)
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(end)}
         return {**self._head, "object": "chat.completion", "choices": [choice], "usage": usage_of(end.usage)}
 
     def _finish(self, end: TurnEnd) -> Finish:
-        return "tool_calls" if self._calls else finish_of(end)
+        return "tool_calls" if self._calls else finish_reason(end)
 
     def _text(self, text: str) -> bytes:
         if self._said and len(self._said) == self._step_at:
@@ -301,7 +305,7 @@ class ChatCodec:
         return b"data: %s\n\n" % encode(row)
 
 
-def _shown(call: ToolCall) -> dict[str, Any]:
+def _call_object(call: ToolCall) -> dict[str, Any]:
     return {
         "id": call.id,
         "type": "function",

@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from whet.app.session_parts import NO_EXTRAS, SessionExtras
-from whet.contract.answers import unsound
+from whet.contract.answers import find_schema_fault
 from whet.contract.errors import ToolError
 from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
@@ -44,25 +44,25 @@ class HandedOver(msgspec.Struct, frozen=True):
     calls: tuple[ToolCall, ...]
 
 
-def spec_of(name: object, description: object, parameters: object, where: str) -> ToolSpec:
+def spec_of(name: object, description: object, parameters: object, location: str) -> ToolSpec:
     """Read one tool of a program. Raises ApiError that names the field."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ApiError(
-            400, "a tool needs a name of at most 64 letters, digits, _ and -", param=f"{where}.name"
+            400, "a tool needs a name of at most 64 letters, digits, _ and -", param=f"{location}.name"
         )
     if parameters is None:
         parameters = {"type": "object", "properties": {}}
     if not isinstance(parameters, dict):
-        raise ApiError(400, "a tool's schema must be an object", param=f"{where}.parameters")
+        raise ApiError(400, "a tool's schema must be an object", param=f"{location}.parameters")
     if parameters.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
-        raise ApiError(400, "a tool's schema must be of type object", param=f"{where}.parameters.type")
+        raise ApiError(400, "a tool's schema must be of type object", param=f"{location}.parameters.type")
     schema = cast("dict[str, Any]", parameters)
-    if problem := unsound(schema):
-        raise ApiError(400, f"this is no JSON Schema: {problem}", param=f"{where}.parameters")
+    if problem := find_schema_fault(schema):
+        raise ApiError(400, f"this is no JSON Schema: {problem}", param=f"{location}.parameters")
     return ToolSpec(name, description if isinstance(description, str) else "", schema)
 
 
-def checked(specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+def check_tools(specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     """Return the tools of a request. Raises ApiError if there are too many or two have the same name."""
     if len(specs) > _MOST_TOOLS:
         raise ApiError(400, f"more than {_MOST_TOOLS} tools", param="tools")
@@ -82,7 +82,7 @@ def client_call_id(session_id: str, turn_id: str, call_id: str) -> str:
     return f"call_{session_id}_{digest[:12]}"
 
 
-def session_in(call_id: str) -> str:
+def session_of_call(call_id: str) -> str:
     """Return the session id in a call id, or an empty string if the id is not one of ours."""
     match = _CALL_ID.fullmatch(call_id)
     return match[1] if match else ""
@@ -114,7 +114,7 @@ class ClientTools:
         """Forget the tools and early results of a session."""
         self._offers.pop(session_id, None)
         self._in_turn.pop(session_id, None)
-        for call_id in [call_id for call_id in self._early if session_in(call_id) == session_id]:
+        for call_id in [call_id for call_id in self._early if session_of_call(call_id) == session_id]:
             del self._early[call_id]
 
     def extras(self, session_id: str) -> SessionExtras:
@@ -152,7 +152,9 @@ class ClientTools:
         pending = self._waiting.get(session_id, {})
         outputs = {result.call_id: _output(result) for result in results}
         if not pending:
-            self._early |= {id_: output for id_, output in outputs.items() if session_in(id_) == session_id}
+            self._early |= {
+                id_: output for id_, output in outputs.items() if session_of_call(id_) == session_id
+            }
             return False
         for call_id, (_, future) in list(pending.items()):
             result_output = outputs.get(call_id)

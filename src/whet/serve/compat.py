@@ -21,7 +21,7 @@ from whet.serve.auth import ApiAuth, ApiCaller
 from whet.serve.chat import ChatCodec, ChatRequest
 from whet.serve.client_tools import HandedOver
 from whet.serve.content import Utterance
-from whet.serve.forms import AnswerForm, Shaping
+from whet.serve.forms import AnswerFilter, AnswerForm
 from whet.serve.held import ApiEvent
 from whet.serve.identity import SessionChoice
 from whet.serve.messages import MessagesCodec, MessagesRequest
@@ -34,7 +34,7 @@ MODEL = "whet"
 _MOST_KEY = 512
 
 
-def _nothing(db: apsw.Connection, session_id: str) -> None:
+def _store_nothing(db: apsw.Connection, session_id: str) -> None:
     """Store nothing else."""
 
 
@@ -43,28 +43,28 @@ class AnswerRules(msgspec.Struct, frozen=True):
 
     form: AnswerForm | None = None
     stops: tuple[str, ...] = ()
-    keep: Callable[[apsw.Connection, str], None] = _nothing
+    keep: Callable[[apsw.Connection, str], None] = _store_nothing
 
 
-class _Answering:
+class _FormedAnswer:
     """Runs one request's turn and checks the form of the answer."""
 
     def __init__(
         self,
-        talks: SessionTurns,
+        session_turns: SessionTurns,
         wish: SessionChoice,
         rules: AnswerRules,
         emit: Callable[[ApiEvent], None],
         name: Callable[[str], None],
     ) -> None:
-        self._talks = talks
+        self._talks = session_turns
         self._wish = wish
         self._rules = rules
         self._name = name
         self._session_id = ""
         self._is_handed = False
         self._emit = emit
-        self.shaping: Shaping = Shaping(self._heard, rules.form, rules.stops, self._stop)
+        self.shaping: AnswerFilter = AnswerFilter(self._heard, rules.form, rules.stops, self._stop)
 
     async def run(self) -> TurnEnd:
         """Run the turn. If the answer does not fit its form, ask the model once more. Raises WhetError."""
@@ -78,10 +78,10 @@ class _Answering:
         try:
             self.shaping.finish(form)
         except ValueError as problem:
-            return await self._once_more(form, end, str(problem))
+            return await self._retry_form(form, end, str(problem))
         return end
 
-    async def _once_more(self, form: AnswerForm, first: TurnEnd, problem: str) -> TurnEnd:
+    async def _retry_form(self, form: AnswerForm, first: TurnEnd, problem: str) -> TurnEnd:
         utterances = (Utterance("user", f"Your answer can't be used: {problem}. {form.told}"),)
         self.shaping.again()
         again = SessionChoice(self._wish.caller, utterances, self._session_id, tools=self._wish.tools)
@@ -116,71 +116,73 @@ class Compat:
     """Answers OpenAI's and Anthropic's requests with turns."""
 
     def __init__(
-        self, services: Services, door: ApiAuth, talks: SessionTurns, answering: TurnResponder
+        self, services: Services, auth: ApiAuth, session_turns: SessionTurns, answering: TurnResponder
     ) -> None:
         self._services = services
-        self._door = door
-        self._talks = talks
+        self._door = auth
+        self._talks = session_turns
         self._answering = answering
 
     async def models(self, request: Request, caller: ApiCaller) -> Response:
         """List the models. There is one, `whet`."""
         ends = {"first_id": MODEL, "last_id": MODEL, "has_more": False}
-        return JsonAnswer({"object": "list", "data": [_model(MODEL)], **ends})
+        return JsonAnswer({"object": "list", "data": [_model_object(MODEL)], **ends})
 
     async def model(self, request: Request, caller: ApiCaller) -> Response:
         """Show a model."""
         name = request.path_params["name"]
         self._known(name)
-        return JsonAnswer(_model(name))
+        return JsonAnswer(_model_object(name))
 
-    async def chat(self, request: Request, caller: ApiCaller, asked: ChatRequest) -> Response:
+    async def chat(self, request: Request, caller: ApiCaller, body: ChatRequest) -> Response:
         """Answer a chat completion."""
-        self._known(asked.model)
-        client = identity.client_name(request.headers, asked.safety_identifier)
-        wish = _wish(request, caller, chat.read_said(asked), asked.user, client)
-        tools = chat.read_tools(asked)
-        wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
-        form = AnswerRules(chat.read_form(asked), chat.read_stops(asked))
-        wants_usage = bool(asked.stream_options and asked.stream_options.include_usage)
-        codec = ChatCodec(self._services.clock.new_id(), asked.model, wants_usage=wants_usage)
-        return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
+        self._known(body.model)
+        client = identity.client_name(request.headers, body.safety_identifier)
+        wish = _session_choice(request, caller, chat.read_messages(body), body.user, client)
+        tools = chat.read_tools(body)
+        wish = _with_tools(wish, tools, body.tool_choice, parallel=body.parallel_tool_calls)
+        form = AnswerRules(chat.read_form(body), chat.read_stops(body))
+        wants_usage = bool(body.stream_options and body.stream_options.include_usage)
+        codec = ChatCodec(self._services.clock.new_id(), body.model, wants_usage=wants_usage)
+        return await self._answer(request, wish, codec, form, is_stream=bool(body.stream))
 
-    async def responses(self, request: Request, caller: ApiCaller, asked: ResponsesRequest) -> Response:
+    async def responses(self, request: Request, caller: ApiCaller, body: ResponsesRequest) -> Response:
         """Answer a response."""
-        self._known(asked.model)
-        client = identity.client_name(request.headers, asked.safety_identifier)
-        is_private = asked.store is False
-        wish = _wish(request, caller, responses.read_said(asked), asked.user, client, private=is_private)
-        tools = responses.tools_of(asked)
-        wish = _with_tools(wish, tools.specs, asked.tool_choice, parallel=asked.parallel_tool_calls)
-        if asked.previous_response_id:
-            wish = await self._following(wish, asked.previous_response_id)
+        self._known(body.model)
+        client = identity.client_name(request.headers, body.safety_identifier)
+        is_private = body.store is False
+        wish = _session_choice(
+            request, caller, responses.read_said(body), body.user, client, private=is_private
+        )
+        tools = responses.tools_of(body)
+        wish = _with_tools(wish, tools.specs, body.tool_choice, parallel=body.parallel_tool_calls)
+        if body.previous_response_id:
+            wish = await self._continue_response(wish, body.previous_response_id)
         number = self._services.clock.new_id()
         response_id = f"resp_{number}"
 
-        def keep(db: apsw.Connection, session_id: str) -> None:
+        def store_response(db: apsw.Connection, session_id: str) -> None:
             # The items of a response that is not stored still prove whose conversation it is.
-            api.keep_response(db, f"item_{number}" if is_private else response_id, session_id)
+            api.store_response(db, f"item_{number}" if is_private else response_id, session_id)
 
-        codec = ResponsesCodec(response_id, asked, tools)
-        form = AnswerRules(responses.read_form(asked), (), keep)
-        return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
+        codec = ResponsesCodec(response_id, body, tools)
+        form = AnswerRules(responses.read_form(body), (), store_response)
+        return await self._answer(request, wish, codec, form, is_stream=bool(body.stream))
 
-    async def messages(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
+    async def messages(self, request: Request, caller: ApiCaller, body: MessagesRequest) -> Response:
         """Answer a message as Anthropic's API does."""
-        client = identity.client_name(request.headers, (asked.metadata or {}).get("user_id"))
-        wish = _wish(request, caller, messages.read_said(asked), None, client)
-        tools = messages.read_tools(asked)
-        wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
-        codec = MessagesCodec(self._services.clock.new_id(), asked)
-        form = AnswerRules(messages.read_form(asked), messages.read_stops(asked))
-        return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
+        client = identity.client_name(request.headers, (body.metadata or {}).get("user_id"))
+        wish = _session_choice(request, caller, messages.read_said(body), None, client)
+        tools = messages.read_tools(body)
+        wish = _with_tools(wish, tools, body.tool_choice, parallel=body.parallel_tool_calls)
+        codec = MessagesCodec(self._services.clock.new_id(), body)
+        form = AnswerRules(messages.read_form(body), messages.read_stops(body))
+        return await self._answer(request, wish, codec, form, is_stream=bool(body.stream))
 
-    async def count_tokens(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
+    async def count_tokens(self, request: Request, caller: ApiCaller, body: MessagesRequest) -> Response:
         """Estimate the tokens of a message."""
-        utterances, tools = messages.read_said(asked), messages.read_tools(asked)
-        return JsonAnswer({"input_tokens": max(1, content.size_tokens(utterances, tools))})
+        utterances, tools = messages.read_said(body), messages.read_tools(body)
+        return JsonAnswer({"input_tokens": max(1, content.estimate_tokens(utterances, tools))})
 
     async def _answer(
         self,
@@ -195,33 +197,33 @@ class Compat:
             wish = msgspec.structs.replace(wish, once=f"{wish.once}\n\n{rules.form.told}".strip())
 
         async def work(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
-            answering = _Answering(self._talks, wish, rules, emit, name)
+            answering = _FormedAnswer(self._talks, wish, rules, emit, name)
             end = await answering.run()
             if isinstance(codec, MessagesCodec):
                 codec.stopped_by = answering.shaping.found
             return end
 
-        async def remembered(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
+        async def run_and_remember(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
             texts: list[str] = []
 
-            def heard(event: ApiEvent) -> None:
+            def collect(event: ApiEvent) -> None:
                 if isinstance(event, TextDelta):
                     texts.append(event.text)
                 emit(event)
 
-            end = await work(heard, name)
+            end = await work(collect, name)
             if end.reason in ("answered", "budget"):
                 await self._talks.remember(wish, end, "".join(texts))
             return end
 
         if is_stream:
-            return self._answering.stream(remembered, codec, lambda: self._door.is_valid(wish.caller))
-        return await self._answering.whole(request, remembered, codec)
+            return self._answering.stream(run_and_remember, codec, lambda: self._door.is_valid(wish.caller))
+        return await self._answering.whole(request, run_and_remember, codec)
 
-    async def _following(self, wish: SessionChoice, response_id: str) -> SessionChoice:
+    async def _continue_response(self, wish: SessionChoice, response_id: str) -> SessionChoice:
         stored = None
         if response_id.startswith("resp_"):
-            stored = await self._services.database.read(lambda db: api.response_of(db, response_id))
+            stored = await self._services.database.read(lambda db: api.find_response(db, response_id))
         if stored is None:
             raise ApiError(
                 400,
@@ -248,10 +250,10 @@ class Compat:
             )
 
 
-def _wish(
+def _session_choice(
     request: Request,
     caller: ApiCaller,
-    said: tuple[chat.Utterance, ...],
+    utterances: tuple[chat.Utterance, ...],
     user: str | None,
     client: str,
     private: bool = False,
@@ -260,18 +262,18 @@ def _wish(
     key = "" if session_id else identity.conversation_name(request.headers, user)
     if len(key) > _MOST_KEY:
         raise ApiError(400, "the conversation's name is too long", param="user")
-    said = content.with_continuation(said)
-    return SessionChoice(caller, said, session_id, key, private, client=client)
+    utterances = content.with_continuation(utterances)
+    return SessionChoice(caller, utterances, session_id, key, private, client=client)
 
 
 def _with_tools(
     wish: SessionChoice, tools: tuple[ToolSpec, ...], choice: object, *, parallel: bool | None
 ) -> SessionChoice:
-    instruction = chat.choice_of(choice, tools)
+    instruction = chat.choice_instruction(choice, tools)
     return msgspec.structs.replace(wish, tools=tools, once=instruction, one_by_one=parallel is False)
 
 
-def _model(name: str) -> dict[str, object]:
+def _model_object(name: str) -> dict[str, object]:
     """Return a model with the fields of both vendors' clients."""
     ours = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
     return {"id": name, "object": "model", "created": 0, "owned_by": "whet", **ours}

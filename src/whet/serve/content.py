@@ -61,7 +61,7 @@ class NewContent(msgspec.Struct, frozen=True):
     results: tuple[CallResult, ...] = ()
 
 
-def utterance(role: str, content: object, where: str) -> Utterance:
+def read_utterance(role: str, content: object, where: str) -> Utterance:
     """Read a message. `where` names it in errors. Raises ApiError."""
     speaker = _SPEAKERS.get(role)
     if speaker is None:
@@ -79,7 +79,7 @@ def utterance(role: str, content: object, where: str) -> Utterance:
             continue
         if not isinstance(part, dict):
             raise ApiError(400, "a part must be an object", param=location)
-        parsed = _part(cast("dict[str, Any]", part), location)
+        parsed = _read_part(cast("dict[str, Any]", part), location)
         if isinstance(parsed, ImagePart):
             images.append(parsed)
         else:
@@ -94,51 +94,51 @@ def kind_of(part: dict[str, Any]) -> str | None:
     return kind if kind is None or isinstance(kind, str) else repr(kind)
 
 
-def _part(part: dict[str, Any], place: str) -> str | ImagePart:
+def _read_part(part: dict[str, Any], location: str) -> str | ImagePart:
     kind = kind_of(part)
     if kind in _TEXTS:
         text = part.get("text", part.get("refusal"))
         if not isinstance(text, str):
-            raise ApiError(400, "text must be a string", param=f"{place}.text")
+            raise ApiError(400, "text must be a string", param=f"{location}.text")
         return text
     if kind in ("image_url", "input_image"):
         address: object = part.get("image_url")
         if isinstance(address, dict):
             address = cast("dict[str, object]", address).get("url")
         if not isinstance(address, str):
-            raise ApiError(400, "an image needs a data: URL", param=f"{place}.image_url")
-        return _image(address, place)
-    raise ApiError(400, f"parts of type {str(kind)[:40]!r} are not taken", param=f"{place}.type")
+            raise ApiError(400, "an image needs a data: URL", param=f"{location}.image_url")
+        return _read_image(address, location)
+    raise ApiError(400, f"parts of type {str(kind)[:40]!r} are not taken", param=f"{location}.type")
 
 
-def _image(address: str, place: str) -> ImagePart:
+def _read_image(address: str, location: str) -> ImagePart:
     match = _DATA_URL.match(address)
     if match is None:
         message = "images are taken as data: URLs (PNG, JPEG, GIF, WebP, in base64); nothing is fetched"
-        raise ApiError(400, message, param=f"{place}.image_url", code="unsupported_image")
-    return image_of(address[match.end() :], f"{place}.image_url")
+        raise ApiError(400, message, param=f"{location}.image_url", code="unsupported_image")
+    return image_of(address[match.end() :], f"{location}.image_url")
 
 
-def image_of(data: str, place: str) -> ImagePart:
+def image_of(data: str, location: str) -> ImagePart:
     """Read a base64 image. Its type is read from its bytes, because a model would refuse a wrong type in
     every later request. Raises ApiError if it is not an image."""
     try:
         image_bytes = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ApiError(400, "the image is not base64", param=place) from error
+        raise ApiError(400, "the image is not base64", param=location) from error
     if not 0 < len(image_bytes) <= _IMAGE_LIMIT_BYTES:
-        raise ApiError(400, f"an image has 1 to {_IMAGE_LIMIT_BYTES:,} bytes", param=place)
+        raise ApiError(400, f"an image has 1 to {_IMAGE_LIMIT_BYTES:,} bytes", param=location)
     kind = image_type(image_bytes)
     if not kind:
         message = "these bytes are no PNG, JPEG, GIF or WebP"
-        raise ApiError(400, message, param=place, code="invalid_image")
+        raise ApiError(400, message, param=location, code="invalid_image")
     return ImagePart(kind, data)
 
 
-def size_tokens(said: Sequence[Utterance], tools: Sequence[ToolSpec]) -> int:
+def estimate_tokens(utterances: Sequence[Utterance], tools: Sequence[ToolSpec]) -> int:
     """Estimate the tokens of messages and tools."""
     total = sum(text_tokens(encode(spec).decode()) for spec in tools)
-    for utterance in said:
+    for utterance in utterances:
         results = [(result.text, result.images) for result in utterance.results]
         for text, images in ((utterance.text, utterance.images), *results):
             total += ROW_TOKENS + text_tokens(text) + IMAGE_TOKENS * len(images)
@@ -146,22 +146,22 @@ def size_tokens(said: Sequence[Utterance], tools: Sequence[ToolSpec]) -> int:
     return total
 
 
-def instructions_of(said: Sequence[Utterance]) -> str:
+def instructions_of(utterances: Sequence[Utterance]) -> str:
     """Return the client's system and developer messages as one text."""
     return "\n\n".join(
         utterance.text.strip()
-        for utterance in said
+        for utterance in utterances
         if utterance.speaker == "system" and utterance.text.strip()
     )
 
 
-def with_continuation(said: tuple[Utterance, ...]) -> tuple[Utterance, ...]:
+def with_continuation(utterances: tuple[Utterance, ...]) -> tuple[Utterance, ...]:
     """Return the messages; a list that ends with an answer gets a request to continue that answer."""
-    spoken = [one for one in said if one.speaker != "system"]
+    spoken = [one for one in utterances if one.speaker != "system"]
     last = spoken[-1] if len(spoken) > 1 else None
     if last is None or last.speaker != "assistant" or last.calls or not last.text.strip():
-        return said
-    return (*said, Utterance("user", _CONTINUE))
+        return utterances
+    return (*utterances, Utterance("user", _CONTINUE))
 
 
 def digest_of(instructions: str) -> str:
@@ -175,7 +175,9 @@ def with_instructions(instructions: str, text: str) -> str:
     return f"<program-instructions>\n{_HEAD}\n\n{inner}\n</program-instructions>\n\n{text}"
 
 
-def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool | None = None) -> NewContent:
+def find_new_content(
+    utterances: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool | None = None
+) -> NewContent:
     """Return the part of a client's messages that is new to a session. `stored` holds the person's stored
     messages.
 
@@ -185,7 +187,7 @@ def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool 
     everything after the last answer is new. Raises ApiError if the last message is neither the person's
     nor a result.
     """
-    spoken = [message for message in said if message.speaker != "system"]
+    spoken = [message for message in utterances if message.speaker != "system"]
     if not spoken or spoken[-1].speaker == "assistant":
         raise ApiError(400, "the last message must be the user's or a tool's result", param="messages")
     first = len(spoken)
@@ -200,7 +202,7 @@ def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool 
         if any(result.call_id not in known_texts for message in spoken for result in message.results):
             error_text = "a result belongs to no call of this conversation"
             raise ApiError(400, error_text, param="messages", code="no_such_call")
-        return _joined(tuple(spoken[:first]), spoken[first:], results)
+        return _join_new(tuple(spoken[:first]), spoken[first:], results)
     users = [message for message in spoken if message.speaker == "user" and not message.results]
     known_texts = [without_instructions(text) for text in stored]
     if (
@@ -209,10 +211,10 @@ def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool 
         and [without_instructions(message.text) for message in users[: len(known_texts)]] == known_texts
     ):
         new = users[len(known_texts) :]
-    return _joined((), new, results)
+    return _join_new((), new, results)
 
 
-def _joined(
+def _join_new(
     history: tuple[Utterance, ...], new: Sequence[Utterance], results: tuple[CallResult, ...]
 ) -> NewContent:
     user_messages = [message for message in new if message.speaker == "user"]

@@ -36,9 +36,9 @@ def is_too_much(pieces: Sized, size_bytes: int) -> bool:
 class Feed:
     """The newest events of one session. The callback is called with each new event."""
 
-    def __init__(self, name: str, tell: Callable[[Event], None]) -> None:
+    def __init__(self, name: str, notify: Callable[[Event], None]) -> None:
         self._name = name
-        self._tell = tell
+        self._tell = notify
         self._pieces: deque[bytes] = deque()
         self.size_bytes: int = 0
         self._next = 1
@@ -154,9 +154,13 @@ class Feeds:
         """Return a session's feed, with the events after `last_id` that are still kept."""
         return self.of(session_id)
 
-    def _make_room(self, wanted: str) -> None:
+    def _make_room(self, kept_session_id: str) -> None:
         while len(self._by_session) > _ALL_FEEDS or self._size_bytes > self._all_bytes:
-            idle = (key for key, other in self._by_session.items() if not other.listeners and key != wanted)
+            idle = (
+                key
+                for key, other in self._by_session.items()
+                if not other.listeners and key != kept_session_id
+            )
             oldest = next(idle, "")
             if not oldest:
                 return

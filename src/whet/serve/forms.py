@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.answers import misfit_of, unsound
+from whet.contract.answers import find_mismatch, find_schema_fault
 from whet.contract.events import StepFinished, StreamRestarted, TextDelta
 from whet.serve.held import ApiEvent
 from whet.serve.wire import ApiError
@@ -48,7 +48,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
             raise ValueError(f"it is not JSON ({error})") from None
         if self.schema is None and not json_text.startswith("{"):
             raise ValueError("it is not a JSON object")
-        if self.schema is not None and (problem := misfit_of(value, self.schema)):
+        if self.schema is not None and (problem := find_mismatch(value, self.schema)):
             raise ValueError(problem)
         return json_text
 
@@ -64,17 +64,17 @@ def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
     if not isinstance(schema, dict):
         raise ApiError(400, "a JSON format needs a schema", param=param, code="invalid_value")
     json_schema = cast("dict[str, Any]", schema)
-    if problem := unsound(json_schema):
+    if problem := find_schema_fault(json_schema):
         raise ApiError(400, f"this is no JSON Schema: {problem}", param=param, code="invalid_json_schema")
     return AnswerForm(json_schema)
 
 
-def stops_of(given: object, param: str) -> tuple[str, ...]:
+def stops_of(value: object, param: str) -> tuple[str, ...]:
     """Return the texts that end an answer. Raises ApiError."""
-    listed: list[object] = [] if given is None else [given] if isinstance(given, str) else []
-    if isinstance(given, list):
-        listed = cast("list[object]", given)
-    elif given is not None and not listed:
+    listed: list[object] = [] if value is None else [value] if isinstance(value, str) else []
+    if isinstance(value, list):
+        listed = cast("list[object]", value)
+    elif value is not None and not listed:
         raise ApiError(400, "stop must be text or a list of texts", param=param)
     stops = tuple(item for item in listed if isinstance(item, str) and 0 < len(item) <= _MOST_STOP_CHARS)
     if len(stops) != len(listed) or len(stops) > _MOST_STOPS:
@@ -85,7 +85,7 @@ def stops_of(given: object, param: str) -> tuple[str, ...]:
     return stops
 
 
-class Shaping:
+class AnswerFilter:
     """Filters the events between a turn and its codec.
 
     With a form, text is kept back until the last step is complete. With stops, text that may begin a stop

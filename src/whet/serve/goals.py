@@ -54,25 +54,23 @@ class Goals:
 
     async def listed(self, request: Request, caller: ApiCaller) -> Response:
         """List goals, newest first."""
-        rows = await self._services.database.read(goals.listed)
+        rows = await self._services.database.read(goals.list_goals)
         return JsonAnswer({"goals": [map_texts(msgspec.to_builtins(row), mask) for row in rows]})
 
-    async def start(self, request: Request, caller: ApiCaller, wanted: GoalInput) -> Response:
+    async def start(self, request: Request, caller: ApiCaller, body: GoalInput) -> Response:
         """Queue a goal for a worker. Answers 202 with the goal's id."""
         from whet.app.goal_queue import queue_goal  # noqa: PLC0415 - few clients have goals
         from whet.app.goals import GoalWish  # noqa: PLC0415 - the same
 
-        wish = GoalWish(
-            wanted.text, wanted.verify, wanted.budget_usd, wanted.steps, wanted.guard, wanted.may_change
-        )
+        wish = GoalWish(body.text, body.verify, body.budget_usd, body.steps, body.guard, body.may_change)
         schedule = await queue_goal(self._services, wish)
         return JsonAnswer({"id": schedule.id, "state": "waiting"}, 202)
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a goal and the effects of its calls."""
-        from whet.app.goal_queue import goal_of  # noqa: PLC0415 - few clients have goals
+        from whet.app.goal_queue import find_goal  # noqa: PLC0415 - few clients have goals
 
-        number, report = await goal_of(self._services, request.path_params["id"])
+        number, report = await find_goal(self._services, request.path_params["id"])
         return JsonAnswer(_answer(number, None if report is None else msgspec.to_builtins(report)))
 
     async def stop(self, request: Request, caller: ApiCaller) -> Response:
@@ -84,7 +82,7 @@ class Goals:
         return JsonAnswer(_answer(number, None if report is None else msgspec.to_builtins(report)))
 
 
-def _answer(number: str, found: dict[str, Any] | None) -> dict[str, Any]:
-    if found is None:
+def _answer(number: str, report: dict[str, Any] | None) -> dict[str, Any]:
+    if report is None:
         return {"id": number, "state": "waiting"}
-    return {"id": number, "state": found["goal"]["state"], **map_texts(found, mask)}
+    return {"id": number, "state": report["goal"]["state"], **map_texts(report, mask)}

@@ -17,7 +17,7 @@ _SETTLE_S = 0.03  # the calls of one step start to wait one after the other
 ApiEvent = Event | HandedOver
 
 
-class HeldTurn:
+class SuspendedTurn:
     """A running turn, split into rounds. A round ends with the turn, or with calls for the program."""
 
     def __init__(self, session_id: str, tools: ClientTools, wait_s: float) -> None:

@@ -20,13 +20,15 @@ _IMAGES = "[images]"
 _NO_RESULT = "The program that this conversation comes from gave no result for this call."
 
 
-def fingerprint(said: Sequence[Utterance], answer: str = "", owner: str = "", *, has_all: bool = True) -> str:
+def fingerprint(
+    utterances: Sequence[Utterance], answer: str = "", owner: str = "", *, has_all: bool = True
+) -> str:
     """Return the fingerprint of a conversation up to its last answer, or an empty string if it has no answer.
 
     With `answer`: of the whole conversation followed by that answer. `owner` says whose it is. With `has_all`
     the instructions, the calls and their results count too, else the words and images alone.
     """
-    spoken = list(said)
+    spoken = list(utterances)
     if answer:
         spoken.append(Utterance("assistant", answer))
     else:
@@ -52,22 +54,22 @@ def fingerprint(said: Sequence[Utterance], answer: str = "", owner: str = "", *,
     return f"tip:{digest.hexdigest()[:40]}" if before is not None else ""
 
 
-def _calls_of(one: Utterance) -> Iterator[str]:
-    for call in one.calls:
+def _calls_of(utterance: Utterance) -> Iterator[str]:
+    for call in utterance.calls:
         yield f"call\0{call.id}\0{call.name}\0{''.join(call.arguments.split())}"
-    for result in one.results:
+    for result in utterance.results:
         yield f"result\0{result.call_id}\0{result.is_error}\0{''.join(result.text.split())}"
         yield from (image.data_base64 for image in result.images)
 
 
-def as_past(said: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:
+def to_past_messages(utterances: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:
     """Yield a history as stored messages: each answer, then its results in the order of its calls."""
-    for at, utterance in enumerate(said):
+    for at, utterance in enumerate(utterances):
         if utterance.speaker == "assistant":
             # No server accepts images from an assistant.
             words = utterance.text or ("" if utterance.calls or not utterance.images else _IMAGES)
             yield PastMessage(Message("assistant", words, utterance.calls), now_ms, Usage())
-            results = _results_after(said, at)
+            results = _results_after(utterances, at)
             for call in utterance.calls:
                 result = results.get(call.id)
                 is_error = result is None or result.is_error
@@ -82,14 +84,14 @@ def as_past(said: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:
             yield PastMessage(Message("user", _content(utterance)), now_ms, Usage())
 
 
-def _results_after(said: Sequence[Utterance], at: int) -> dict[str, CallResult]:
+def _results_after(utterances: Sequence[Utterance], at: int) -> dict[str, CallResult]:
     results: dict[str, CallResult] = {}
-    for utterance in said[at + 1 :]:
+    for utterance in utterances[at + 1 :]:
         if utterance.speaker == "assistant":
             break
         results |= {result.call_id: result for result in utterance.results}
     return results
 
 
-def _content(one: Utterance) -> str | tuple[Part, ...]:
-    return (TextPart(one.text), *one.images) if one.images else one.text
+def _content(utterance: Utterance) -> str | tuple[Part, ...]:
+    return (TextPart(utterance.text), *utterance.images) if utterance.images else utterance.text

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from whet.app.hosted import SessionHost
 from whet.app.mcp_server import OwnMcpServer
-from whet.rpc import called_off, key_of, reply_to
+from whet.rpc import call_key, parse_cancellation, reply_to
 from whet.serve.auth import ApiCaller
 from whet.serve.wire import JsonAnswer, Stream
 
@@ -34,7 +34,7 @@ class Hosts:
 
     async def post(self, request: Request, caller: ApiCaller, message: RpcMessage) -> Response:
         """Handle one JSON-RPC message of MCP."""
-        off = called_off(message)
+        off = parse_cancellation(message)
         if off is not None and (task := self._running.get((caller.token_id, off))):
             task.cancel()
         if message.get("id") is None or message.get("method") is None:
@@ -51,7 +51,7 @@ class Hosts:
         def notify(name: str, facts: RpcMessage) -> None:
             news.put_nowait({"jsonrpc": "2.0", "method": name, "params": facts})
 
-        key = (token_id, key_of(message["id"]))
+        key = (token_id, call_key(message["id"]))
         task = asyncio.create_task(reply_to(message, self._server.answer, notify))
         self._running[key] = task
         notice = asyncio.create_task(news.get())

@@ -27,7 +27,7 @@ from whet.contract.errors import NotFound
 from whet.contract.tools import ToolSpec
 from whet.serve import history
 from whet.serve.auth import ApiCaller
-from whet.serve.client_tools import CallResult, client_call_id, session_in
+from whet.serve.client_tools import CallResult, client_call_id, session_of_call
 from whet.serve.content import Utterance, digest_of, instructions_of, without_instructions
 from whet.serve.side_requests import is_side_request
 from whet.serve.wire import encode
@@ -58,12 +58,12 @@ class SessionChoice(msgspec.Struct, frozen=True):
     @property
     def results(self) -> tuple[CallResult, ...]:
         """The results that came after the last answer."""
-        found: list[CallResult] = []
-        for one in reversed(self.said):
-            if one.speaker == "assistant":
+        call_results: list[CallResult] = []
+        for message in reversed(self.said):
+            if message.speaker == "assistant":
                 break
-            found += one.results
-        return tuple(found)
+            call_results += message.results
+        return tuple(call_results)
 
     @property
     def is_side_request(self) -> bool:
@@ -76,12 +76,12 @@ class SessionChoice(msgspec.Struct, frozen=True):
         """Return the fingerprints of the conversation, none if it is known by a name or has no answer."""
         if self.session_id or self.client_key:
             return ()
-        whose = (self.caller.name, str(self.private), self.client)
-        words = history.fingerprint(self.said, answer, "\0".join(whose), has_all=False)
+        owner = (self.caller.name, str(self.private), self.client)
+        words = history.fingerprint(self.said, answer, "\0".join(owner), has_all=False)
         if self.client or not words:
             return (words,) if words else ()
         tools = sorted(hashlib.sha256(encode(spec)).hexdigest() for spec in self.tools)
-        return words, history.fingerprint(self.said, answer, "\0".join((*whose, *tools)))
+        return words, history.fingerprint(self.said, answer, "\0".join((*owner, *tools)))
 
 
 def conversation_name(headers: Mapping[str, str], user: str | None) -> str:
@@ -99,12 +99,12 @@ def client_name(headers: Mapping[str, str], *fields: object) -> str:
     That is in fields, and in headers that name a session or a person. It counts only together with the
     conversation's own words.
     """
-    named = sorted(
+    values = sorted(
         f"{name}={value}"
         for name, value in headers.items()
         if _CLIENTS_OWN.search(name.lower()) and not name.lower().startswith(_OURS) and value
     )
-    return "\0".join([*named, *(field for field in fields if isinstance(field, str) and field)])
+    return "\0".join([*values, *(field for field in fields if isinstance(field, str) and field)])
 
 
 def response_in(item_id: str) -> str:
@@ -113,14 +113,14 @@ def response_in(item_id: str) -> str:
     return match[1] if match else ""
 
 
-def session_of_response(connection: apsw.Connection, said: Sequence[Utterance]) -> str:
+def session_of_response(connection: apsw.Connection, utterances: Sequence[Utterance]) -> str:
     """Return the session whose newest response the last answer is by its item's id, or an empty string."""
-    last = next((one for one in reversed(said) if one.speaker == "assistant"), None)
+    last = next((one for one in reversed(utterances) if one.speaker == "assistant"), None)
     response = response_in(last.item_id) if last is not None else ""
     for prefix in ("resp_", "item_") if response else ():
-        found = api.response_of(connection, prefix + response)
-        if found is not None and found[1]:
-            return found[0]
+        stored = api.find_response(connection, prefix + response)
+        if stored is not None and stored[1]:
+            return stored[0]
     return ""
 
 
@@ -132,7 +132,7 @@ def session_of_tips(connection: apsw.Connection, wish: SessionChoice) -> str:
     """
     sent = {call.id for one in wish.said for call in one.calls}
     for number, tip in enumerate(wish.tips()):
-        session_id, is_newest = api.response_of(connection, tip) or ("", False)
+        session_id, is_newest = api.find_response(connection, tip) or ("", False)
         if not is_newest:
             continue
         calls, _ = api.last_step(connection, session_id)
@@ -145,29 +145,31 @@ def session_of_tips(connection: apsw.Connection, wish: SessionChoice) -> str:
 def is_at(connection: apsw.Connection, session_id: str, results: Sequence[CallResult]) -> bool:
     """Return whether nothing was said in a session since one of the calls that the results are for."""
     calls, is_newest = api.last_step(connection, session_id)
-    given = {result.call_id for result in results}
-    return is_newest and any(client_call_id(session_id, *call) in given for call in calls)
+    result_ids = {result.call_id for result in results}
+    return is_newest and any(client_call_id(session_id, *call) in result_ids for call in calls)
 
 
 def sessions_of_results(results: Sequence[CallResult]) -> tuple[str, ...]:
     """Return the sessions that the results' calls name."""
-    return tuple(dict.fromkeys(found for result in results if (found := session_in(result.call_id))))
+    return tuple(
+        dict.fromkeys(session_id for result in results if (session_id := session_of_call(result.call_id)))
+    )
 
 
-def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting: Set[str]) -> str:
+def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting_ids: Set[str]) -> str:
     """Return the session that a request proves to be its client's, or an empty string.
 
     `waiting` are the ids of the calls that wait for results.
     """
     results = wish.results
     for session_id in sessions_of_results(results)[:1]:
-        is_waiting = any(one.call_id in waiting for one in results)
+        is_waiting = any(one.call_id in waiting_ids for one in results)
         if _may_use(connection, wish.caller, session_id) and (
             is_waiting or is_at(connection, session_id, results)
         ):
             return session_id
     if wish.client_key:
-        return api.session_of(connection, wish.caller.name, wish.client_key)
+        return api.find_session(connection, wish.caller.name, wish.client_key)
     if results:  # for calls that no session waits for
         return ""
     session_id = session_of_response(connection, wish.said)
@@ -186,23 +188,23 @@ def is_beside_conversation(connection: apsw.Connection, wish: SessionChoice) -> 
     users = [one.text.strip() for one in wish.said if one.speaker == "user" and not one.results]
     if not wish.client_key or wish.session_id or wish.tools or wish.results or len(users) < 2:
         return False
-    session_id = api.session_of(connection, wish.caller.name, wish.client_key)
-    belonging = api.belonging(connection, session_id) if session_id else None
+    session_id = api.find_session(connection, wish.caller.name, wish.client_key)
+    belonging = api.find_owner(connection, session_id) if session_id else None
     if belonging is None or belonging.instructions == digest_of(instructions_of(wish.said)):
         return False
-    stored = {without_instructions(text) for text in api.said_by_user(connection, session_id)}
+    stored = {without_instructions(text) for text in api.list_user_texts(connection, session_id)}
     return users[0] not in stored and users[-1] in stored
 
 
 def visible_session(connection: apsw.Connection, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
     """Return a session that the caller may see. Raises NotFound, also for another caller's."""
     row = sessions.get(connection, session_id)
-    owner = None if caller.is_owner else api.belonging(connection, session_id)
+    owner = None if caller.is_owner else api.find_owner(connection, session_id)
     if not caller.is_owner and (owner is None or owner.token != caller.name):
         raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions")
     return row
 
 
 def _may_use(connection: apsw.Connection, caller: ApiCaller, session_id: str) -> bool:
-    token = api.token_of(connection, session_id)
+    token = api.find_token_name(connection, session_id)
     return token is not None and (caller.is_owner or token == caller.name)

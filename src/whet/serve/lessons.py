@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from whet.app.learning import LearningServices
 from whet.contract.errors import NotFound
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 from whet.log import mask
 from whet.memory.requests import summary
 from whet.serve.auth import ApiCaller
@@ -92,13 +92,15 @@ class LessonCalls:
         is_seen = request.query_params.get("seen", "") == "1"
 
         def read(db: apsw.Connection) -> tuple[LearningNews, list[LedgerRow], list[LedgerRow]]:
-            return news.read(db), news.waiting(db)[:_MOST], news.refusals(db)
+            return news.count_unread(db), news.list_waiting(db)[:_MOST], news.list_refusals(db)
 
         changes, waits, refused = await self._database.read(read)
         if is_seen and changes.until:
             until = changes.until
             await self._database.append(
-                lambda db: learned.set_told(db, "", max(until, learned.told_until(db, "")))
+                lambda db: learned.set_report_position(
+                    db, "", max(until, learned.read_report_position(db, ""))
+                )
             )
         line = changes.line_with("GET /api/learned", "whet memory log")
         lessons = Lessons(
@@ -111,13 +113,13 @@ class LessonCalls:
         )
         return JsonAnswer(lessons)
 
-    async def decide(self, request: Request, caller: ApiCaller, wanted: LessonAnswer) -> Response:
+    async def decide(self, request: Request, caller: ApiCaller, body: LessonAnswer) -> Response:
         """Accept or reject a waiting change or a refused note."""
         number_text, learning = request.path_params["id"], self._learning.desk
-        number = typed_number(number_text)
+        number = parse_typed_number(number_text)
         if number is None:
             raise NotFound(f"there is no change {number_text[:20]}", hint="GET /api/learned lists them")
-        row = await (learning.accept if wanted.answer == "accept" else learning.reject)(number)
+        row = await (learning.accept if body.answer == "accept" else learning.reject)(number)
         return JsonAnswer(_facts(row))
 
 

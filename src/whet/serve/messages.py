@@ -9,8 +9,8 @@ import msgspec
 from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ImagePart, ToolCall, Usage
 from whet.contract.tools import ToolSpec
-from whet.serve.chat import RESTARTED, refuse_set
-from whet.serve.client_tools import CallResult, HandedOver, checked, spec_of
+from whet.serve.chat import RESTARTED, refuse_fields
+from whet.serve.client_tools import CallResult, HandedOver, check_tools, spec_of
 from whet.serve.content import Speaker, Utterance, image_of
 from whet.serve.forms import AnswerForm, form_of, stops_of
 from whet.serve.held import ApiEvent
@@ -51,7 +51,7 @@ class MessagesRequest(msgspec.Struct, frozen=True):
 
 def read_said(request: MessagesRequest) -> tuple[Utterance, ...]:
     """Return the messages of a request, its system prompt first. Raises ApiError."""
-    refuse_set(request, "mcp_servers", "container")
+    refuse_fields(request, "mcp_servers", "container")
     if not request.messages:
         raise ApiError(400, "messages is empty", param="messages")
     utterances: list[Utterance] = []
@@ -80,7 +80,7 @@ def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
         if tool.get("type", "custom") != "custom":
             raise ApiError(400, "tools are taken of type custom", param=location, code="unsupported_value")
         specs.append(spec_of(tool.get("name"), tool.get("description"), tool.get("input_schema"), location))
-    return checked(specs)
+    return check_tools(specs)
 
 
 def read_form(request: MessagesRequest) -> AnswerForm | None:
@@ -100,7 +100,7 @@ def read_stops(request: MessagesRequest) -> tuple[str, ...]:
 class _Blocks:
     """The content of a message."""
 
-    def __init__(self, content: object, place: str) -> None:
+    def __init__(self, content: object, location: str) -> None:
         self._texts: list[str] = []
         self.images: list[ImagePart] = []
         self.calls: list[ToolCall] = []
@@ -109,9 +109,9 @@ class _Blocks:
             self._texts.append(content)
             return
         if not isinstance(content, list):
-            raise ApiError(400, "content must be text or a list of blocks", param=place)
+            raise ApiError(400, "content must be text or a list of blocks", param=location)
         for number, block in enumerate(cast("list[object]", content)):
-            where = f"{place}.{number}"
+            where = f"{location}.{number}"
             if not isinstance(block, dict):
                 raise ApiError(400, "a block must be an object", param=where)
             self._add(cast("dict[str, Any]", block), where)
@@ -124,13 +124,13 @@ class _Blocks:
     def _add(self, block: dict[str, Any], where: str) -> None:
         kind = block.get("type")
         if kind == "text":
-            self._texts.append(_text(block, "text", where))
+            self._texts.append(_read_text(block, "text", where))
         elif kind == "document":
-            self._texts.append(_document(block.get("source"), f"{where}.source"))
+            self._texts.append(_read_document(block.get("source"), f"{where}.source"))
         elif kind == "image":
-            self.images.append(_image(block.get("source"), where))
+            self.images.append(_read_image(block.get("source"), where))
         elif kind == "tool_use":
-            self.calls.append(_call(block, where))
+            self.calls.append(_read_call(block, where))
         elif kind == "tool_result":
             call_id: object = block.get("tool_use_id")
             if not isinstance(call_id, str):
@@ -142,21 +142,21 @@ class _Blocks:
             raise ApiError(400, f"blocks of type {str(kind)[:40]!r} are not taken", param=f"{where}.type")
 
 
-def _text(block: dict[str, Any], name: str, where: str) -> str:
+def _read_text(block: dict[str, Any], name: str, where: str) -> str:
     text: object = block.get(name)
     if not isinstance(text, str):
         raise ApiError(400, f"{name} must be a string", param=f"{where}.{name}")
     return text
 
 
-def _document(source: object, where: str) -> str:
+def _read_document(source: object, where: str) -> str:
     fields = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
     if fields.get("type") != "text":
         raise ApiError(400, "documents are taken as text; no file is read for a client", param=where)
-    return _text(fields, "data", where)
+    return _read_text(fields, "data", where)
 
 
-def _image(source: object, where: str) -> ImagePart:
+def _read_image(source: object, where: str) -> ImagePart:
     fields = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
     data: object = fields.get("data")
     if fields.get("type") != "base64" or not isinstance(data, str):
@@ -164,7 +164,7 @@ def _image(source: object, where: str) -> ImagePart:
     return image_of(data, f"{where}.source.data")
 
 
-def _call(block: dict[str, Any], where: str) -> ToolCall:
+def _read_call(block: dict[str, Any], where: str) -> ToolCall:
     call_id, name = block.get("id"), block.get("name")
     if not (isinstance(call_id, str) and isinstance(name, str)):
         raise ApiError(400, "a call needs an id and a name", param=where)

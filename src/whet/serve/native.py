@@ -15,14 +15,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.agent.session import Session
-from whet.app.recording import forget_deleted
+from whet.app.recording import forget_deleted_sessions
 from whet.app.services import Services
 from whet.contract.messages import ImagePart, Message, to_dict
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 from whet.log import mask
 from whet.serve import content
 from whet.serve.auth import ApiAuth, ApiCaller
-from whet.serve.questions import Given, PendingQuestion
+from whet.serve.questions import PendingQuestion, QuestionReply
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError, JsonAnswer, Stream
@@ -90,15 +90,15 @@ class QuestionList(msgspec.Struct, frozen=True):
 class Native:
     """The calls of the session API."""
 
-    def __init__(self, services: Services, door: ApiAuth, talks: SessionTurns, turns: Turns) -> None:
+    def __init__(self, services: Services, auth: ApiAuth, session_turns: SessionTurns, turns: Turns) -> None:
         self._services = services
-        self._door = door
-        self._talks = talks
+        self._door = auth
+        self._talks = session_turns
         self._turns = turns
 
     async def sessions(self, request: Request, caller: ApiCaller) -> Response:
         """List sessions, the last active first."""
-        limit = whole_number(request, "limit", 50, _MOST_LISTED)
+        limit = query_number(request, "limit", 50, _MOST_LISTED)
         before, query = request.query_params.get("before", ""), request.query_params.get("q", "")[:200]
 
         token = "" if caller.is_owner else caller.name
@@ -107,21 +107,21 @@ class Native:
         )
         return JsonAnswer({"sessions": [self._facts(row) for row in rows]})
 
-    async def create(self, request: Request, caller: ApiCaller, wanted: SessionInput) -> Response:
+    async def create(self, request: Request, caller: ApiCaller, body: SessionInput) -> Response:
         """Create a session."""
         session_id = await self._talks.begin(
-            caller, title=wanted.title[:200], private=wanted.private, warm=wanted.warm
+            caller, title=body.title[:200], private=body.private, warm=body.warm
         )
-        return JsonAnswer(self._facts(self._talks.visible(caller, session_id)), 201)
+        return JsonAnswer(self._facts(self._talks.find_visible(caller, session_id)), 201)
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a session."""
         return JsonAnswer(self._facts(self._session(request, caller)))
 
-    async def rename(self, request: Request, caller: ApiCaller, wanted: Rename) -> Response:
+    async def rename(self, request: Request, caller: ApiCaller, body: Rename) -> Response:
         """Rename a session."""
         row = self._session(request, caller)
-        title = wanted.title[:200]
+        title = body.title[:200]
         await self._services.database.write(lambda db: sessions.rename(db, row.id, title))
         return JsonAnswer(self._facts(self._session(request, caller)))
 
@@ -129,39 +129,41 @@ class Native:
         """Delete a session with all its messages. 409 while a turn runs."""
         async with self.between_turns(request, caller) as (services, session):
             session.log.close()  # a turn that was cancelled right at its start may still hold the session
-            deleted_ids = await services.database.write(lambda db: session_deletion.delete(db, session.id))
-            await services.pool.run(forget_deleted, services.home, services.database, services.clock)
+            deleted_ids = await services.database.write(
+                lambda db: session_deletion.delete_session(db, session.id)
+            )
+            await services.pool.run(forget_deleted_sessions, services.home, services.database, services.clock)
         return JsonAnswer({"deleted": session.id, "sessions": deleted_ids})
 
     async def messages(self, request: Request, caller: ApiCaller) -> Response:
         """List the messages after a number. They are OpenAI chat dicts with `seq`; secrets are masked.
         `waiting` has the texts that were accepted and that no turn has read yet."""
         row = self._session(request, caller)
-        after = whole_number(request, "after", 0, _TOP)
-        limit = whole_number(request, "limit", 100, _MOST_MESSAGES)
+        after = query_number(request, "after", 0, _TOP)
+        limit = query_number(request, "limit", 100, _MOST_MESSAGES)
         rows, waiting = await self._services.database.read(
-            lambda db: (search.span(db, row.id, after + 1, _TOP, limit), accepted.waiting(db, row.id))
+            lambda db: (search.read_span(db, row.id, after + 1, _TOP, limit), accepted.waiting(db, row.id))
         )
         return JsonAnswer(
             {
                 "session_id": row.id,
-                "messages": [_shown(seq, message) for seq, message in rows],
+                "messages": [_message_object(seq, message) for seq, message in rows],
                 "waiting": [mask(entry.message.text) for entry in waiting],
             }
         )
 
-    async def turn(self, request: Request, caller: ApiCaller, wanted: NewTurn) -> Response:
+    async def turn(self, request: Request, caller: ApiCaller, body: NewTurn) -> Response:
         """Start a turn. With Accept: text/event-stream, stream its events."""
         row = self._session(request, caller)
         if row.kind != "chat":
             raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
-        if not wanted.text.strip() and not wanted.images:
+        if not body.text.strip() and not body.images:
             raise ApiError(400, "there is no text", param="text")
-        if wanted.busy == "refuse" and self._turns.is_taken(row.id):
+        if body.busy == "refuse" and self._turns.is_busy(row.id):
             raise ApiError(409, "a turn is running in this session", code="session_busy")
-        images = tuple(_image(address, number) for number, address in enumerate(wanted.images))
+        images = tuple(_image(address, number) for number, address in enumerate(body.images))
         last_id = await self._turns.feeds.last_id(row.id)
-        started = await self._turns.begin(row.id, TurnInput(wanted.text, images, wanted.busy))
+        started = await self._turns.begin(row.id, TurnInput(body.text, images, body.busy))
         if "text/event-stream" in request.headers.get("accept", ""):
             started.add_done_callback(lambda _: self._turns.feeds.wake(row.id))
             return self._listen(caller, row.id, last_id, started)
@@ -180,25 +182,25 @@ class Native:
         row = self._session(request, caller)
         return JsonAnswer({"cancelled": await self._turns.cancel(row.id)})
 
-    async def steer(self, request: Request, caller: ApiCaller, said: Steering) -> Response:
+    async def steer(self, request: Request, caller: ApiCaller, body: Steering) -> Response:
         """Add text to the running turn. 409 if none runs."""
         row = self._session(request, caller)
-        if not said.text.strip():
+        if not body.text.strip():
             raise ApiError(400, "there is no text", param="text")
         if not self._turns.is_running(row.id):
             raise ApiError(409, "no turn is running in this session", code="session_idle")
-        await self._turns.begin(row.id, TurnInput(said.text, busy="steer"))
+        await self._turns.begin(row.id, TurnInput(body.text, busy="steer"))
         return JsonAnswer({"steered": True}, 202)
 
     async def approvals(self, request: Request, caller: ApiCaller) -> Response:
         """List the questions that wait for the owner."""
         return JsonAnswer(QuestionList(self._turns.questions.pending()))
 
-    async def answer(self, request: Request, caller: ApiCaller, wanted: QuestionAnswer) -> Response:
+    async def answer(self, request: Request, caller: ApiCaller, body: QuestionAnswer) -> Response:
         """Answer a question."""
-        reply = Given("", wanted.reason, wanted.scope, wanted.arguments)
-        question = await self._turns.questions.answer(request.path_params["id"], wanted.answer, reply)
-        return JsonAnswer({"answered": question.id, "answer": wanted.answer})
+        reply = QuestionReply("", body.reason, body.scope, body.arguments)
+        question = await self._turns.questions.answer(request.path_params["id"], body.answer, reply)
+        return JsonAnswer({"answered": question.id, "answer": body.answer})
 
     def _listen(
         self, caller: ApiCaller, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
@@ -236,13 +238,13 @@ class Native:
         """Return the services and the opened session, and hold off turns meanwhile. Raises ApiError (409) if
         one runs."""
         row = self._session(request, caller)
-        if self._turns.is_taken(row.id):
+        if self._turns.is_busy(row.id):
             raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
         async with self._turns.hosted.using(row.id) as session:
             yield self._services, session
 
     def _session(self, request: Request, caller: ApiCaller) -> SessionRow:
-        return self._talks.visible(caller, request.path_params["id"])
+        return self._talks.find_visible(caller, request.path_params["id"])
 
     def _facts(self, row: SessionRow) -> dict[str, Any]:
         facts: dict[str, Any] = msgspec.to_builtins(row)
@@ -255,7 +257,7 @@ class Native:
         }
 
 
-def _shown(seq: int, message: Message) -> dict[str, Any]:
+def _message_object(seq: int, message: Message) -> dict[str, Any]:
     row = to_dict(msgspec.structs.replace(message, note=""))
     if isinstance(row["content"], str):
         row["content"] = mask(row["content"])
@@ -275,15 +277,15 @@ def _shown(seq: int, message: Message) -> dict[str, Any]:
 
 def _image(address: str, number: int) -> ImagePart:
     part = {"type": "image_url", "image_url": address}
-    return content.utterance("user", [part], f"images[{number}]").images[0]
+    return content.read_utterance("user", [part], f"images[{number}]").images[0]
 
 
-def whole_number(request: Request, name: str, default: int, most: int) -> int:
+def query_number(request: Request, name: str, default: int, most: int) -> int:
     """Return a number from a request's query, at most `most`. Raises ApiError (400)."""
     text = request.query_params.get(name, "")
     if not text:
         return default
-    number = typed_number(text)
+    number = parse_typed_number(text)
     if number is None:
         raise ApiError(400, f"{name} must be a whole number", param=name)
     return min(number, most)

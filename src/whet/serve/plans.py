@@ -53,29 +53,29 @@ class PlanCalls:
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a session's plan and the results of each step."""
         services, session = await self._api.opened(request, caller)
-        return JsonAnswer(_built(await planning.state_of(services, session.id)))
+        return JsonAnswer(_plan_object(await planning.read_plan(services, session.id)))
 
-    async def change(self, request: Request, caller: ApiCaller, wanted: PlanInput) -> Response:
+    async def change(self, request: Request, caller: ApiCaller, body: PlanInput) -> Response:
         """Change a session's plan: planning mode, steps, approval."""
         services, session = await self._api.opened(request, caller)
-        if wanted.planning is not None:
-            await planning.set_planning(services, session.id, wanted.planning)
-        if wanted.steps is not None:
-            planning.set_steps(services, session.id, wanted.steps)
-        text = await planning.approve(services, session.id) if wanted.approve else ""
+        if body.planning is not None:
+            await planning.set_planning(services, session.id, body.planning)
+        if body.steps is not None:
+            planning.set_steps(services, session.id, body.steps)
+        text = await planning.approve_plan(services, session.id) if body.approve else ""
         return JsonAnswer(
-            _built(await planning.state_of(services, session.id)) | ({"text": text} if text else {})
+            _plan_object(await planning.read_plan(services, session.id)) | ({"text": text} if text else {})
         )
 
     async def helpers(self, request: Request, caller: ApiCaller) -> Response:
         """List a session's helpers."""
         services, session = await self._api.opened(request, caller)
         return JsonAnswer(
-            HelperList(await services.database.read(lambda db: helper_rows.seen(db, session.id)))
+            HelperList(await services.database.read(lambda db: helper_rows.list_views(db, session.id)))
         )
 
 
-def _built(state: planning.PlanState) -> dict[str, object]:
+def _plan_object(state: planning.PlanState) -> dict[str, object]:
     steps = [
         {"text": mask(step.text), "status": step.status, "done": mask(step.done)} for step in state.steps
     ]

@@ -12,11 +12,11 @@ from typing import Literal
 
 import msgspec
 
-from whet.amending import amended, editable
+from whet.amending import apply_edit, find_editable
 from whet.clock import Clock, iso
 from whet.contract.errors import NotFound
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.question import Row, worded
+from whet.question import Row, build_question
 from whet.serve.wire import ApiError
 from whet.visible import visible
 
@@ -56,7 +56,7 @@ class PendingQuestion(msgspec.Struct, frozen=True):
     draft: str = ""
 
 
-class Given(msgspec.Struct, frozen=True):
+class QuestionReply(msgspec.Struct, frozen=True):
     """An answer: the word, the reason of a denial, the scope of a lasting approval, and the arguments to run
     instead of those shown, or the draft as the person edited it.
 
@@ -71,11 +71,11 @@ class Given(msgspec.Struct, frozen=True):
     digest: str = ""
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class OpenQuestion(msgspec.Struct, frozen=True):
     """A question, the future for its answer, and the gate's request if it is about a call."""
 
     question: PendingQuestion
-    future: asyncio.Future[Given | None]
+    future: asyncio.Future[QuestionReply | None]
     request: ApprovalRequest | None = None
 
 
@@ -85,14 +85,16 @@ class Questions:
     def __init__(self, clock: Clock, wait_s: float) -> None:
         self._clock = clock
         self.wait_s = wait_s
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, OpenQuestion] = {}
         self.listeners: list[Callable[[], None]] = []
 
     def pending(self) -> list[PendingQuestion]:
         """Return the waiting questions, oldest first."""
         return [entry.question for entry in self._waiting.values()]
 
-    async def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
+    async def answer(
+        self, question_id: str, answer: str, more: QuestionReply | None = None
+    ) -> PendingQuestion:
         """Answer a question; `more` holds further parts of the answer.
 
         Raises NotFound if it does not wait, ApiError if the answer does not fit.
@@ -100,9 +102,9 @@ class Questions:
         entry = self._waiting.get(question_id)
         if entry is None or entry.future.done():  # a second answer must not seem to count
             raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
-        reply = fitting(entry.question, answer, more)
+        reply = check_reply(entry.question, answer, more)
         if entry.request is not None and reply.draft is not None and reply.answer == "once":
-            reply = msgspec.structs.replace(reply, arguments=amended(entry.request, reply.draft))
+            reply = msgspec.structs.replace(reply, arguments=apply_edit(entry.request, reply.draft))
         entry.future.set_result(reply)
         return entry.question
 
@@ -111,10 +113,12 @@ class Questions:
         reply = await self.whole(question)
         return None if reply is None else reply.answer
 
-    async def whole(self, question: PendingQuestion, request: ApprovalRequest | None = None) -> Given | None:
+    async def whole(
+        self, question: PendingQuestion, request: ApprovalRequest | None = None
+    ) -> QuestionReply | None:
         """Wait for the whole answer; None if none came in time."""
-        future: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
-        self._waiting[question.id] = Waiting(question, future, request)
+        future: asyncio.Future[QuestionReply | None] = asyncio.get_running_loop().create_future()
+        self._waiting[question.id] = OpenQuestion(question, future, request)
         self._tell()
         try:
             async with asyncio.timeout(self.wait_s):
@@ -138,29 +142,29 @@ class Questions:
             listener()
 
 
-def fitting(question: PendingQuestion, answer: str, more: Given | None) -> Given:
+def check_reply(question: PendingQuestion, answer: str, more: QuestionReply | None) -> QuestionReply:
     """Return the answer with its word filled in. Raises ApiError if it does not fit the question."""
-    reply = msgspec.structs.replace(more or Given(), answer=answer[:_MOST_TEXT])
+    reply = msgspec.structs.replace(more or QuestionReply(), answer=answer[:_MOST_TEXT])
     if question.kind == "approval":
         _check(question, reply)
     return msgspec.structs.replace(reply, reason=reply.reason[:_MOST_TEXT])
 
 
-def _check(question: PendingQuestion, given: Given) -> None:
+def _check(question: PendingQuestion, reply: QuestionReply) -> None:
     """Raises ApiError if an answer does not fit the question."""
-    if given.digest and given.digest != question.digest:
+    if reply.digest and reply.digest != question.digest:
         raise ApiError(409, "this is not what was looked at; look again", code="question_differs")
-    if given.answer not in _ANSWERS:
+    if reply.answer not in _ANSWERS:
         raise ApiError(400, f"answer must be one of {', '.join(_ANSWERS)}", param="answer")
-    if given.answer in ("session", "always") and not question.grant:
+    if reply.answer in ("session", "always") and not question.grant:
         raise ApiError(400, "this can only be allowed once", param="answer")
-    if not 0 <= given.scope < max(len(question.scopes), 1):
+    if not 0 <= reply.scope < max(len(question.scopes), 1):
         raise ApiError(400, "there is no such scope", param="scope")
 
 
 def _draft(request: ApprovalRequest) -> str:
     """Return the part of a call that a page can edit; empty if a page would not return the text exactly."""
-    text = editable(request).text
+    text = find_editable(request).text
     plain = text.replace("\t", " ")
     return text if len(text) <= _MOST_TEXT and visible(plain, _MOST_TEXT) == plain else ""
 
@@ -180,7 +184,7 @@ class Asker:
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask about one action."""
         plain = self._questions.new(request.session_id, "approval", request.subject)
-        wording = worded(request)
+        wording = build_question(request)
         question = msgspec.structs.replace(
             plain,
             call_id=request.call_id,

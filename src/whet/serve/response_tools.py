@@ -18,7 +18,7 @@ from whet.contract.messages import ToolCall
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import ToolSpec
 from whet.serve.chat import call_of
-from whet.serve.client_tools import checked, spec_of
+from whet.serve.client_tools import check_tools, spec_of
 from whet.serve.wire import ApiError
 
 _LONGEST = 64
@@ -62,41 +62,41 @@ NO_TOOLS = ResponseTools()
 
 def read_tools(tools: Sequence[object]) -> ResponseTools:
     """Read a request's tools. Raises ApiError that names the field."""
-    pairs = [pair for number, tool in enumerate(tools) for pair in _read(tool, f"tools[{number}]", "")]
-    specs = checked([spec for spec, _ in pairs])
+    pairs = [pair for number, tool in enumerate(tools) for pair in _read_tool(tool, f"tools[{number}]", "")]
+    specs = check_tools([spec for spec, _ in pairs])
     return ResponseTools(specs, {spec.name: tool for spec, tool in pairs})
 
 
-def read_call(item: dict[str, Any], place: str) -> ToolCall:
+def read_call(item: dict[str, Any], location: str) -> ToolCall:
     """Read a call from a program's history. Raises ApiError."""
     if item.get("type") == "custom_tool_call":
         arguments = msgspec.json.encode({_INPUT: item.get(_INPUT)}).decode()
-        return call_of(item.get("call_id"), {**item, "arguments": arguments}, place)
-    call = call_of(item.get("call_id"), item, place)
+        return call_of(item.get("call_id"), {**item, "arguments": arguments}, location)
+    call = call_of(item.get("call_id"), item, location)
     namespace = item.get("namespace")
     return msgspec.structs.replace(
-        call, name=_joined(namespace if isinstance(namespace, str) else "", call.name)
+        call, name=_model_name(namespace if isinstance(namespace, str) else "", call.name)
     )
 
 
-def _read(one: object, place: str, namespace: str) -> Iterator[tuple[ToolSpec, OfferedTool]]:
-    tool = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+def _read_tool(item: object, location: str, namespace: str) -> Iterator[tuple[ToolSpec, OfferedTool]]:
+    tool = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
     kind, name = tool.get("type"), tool.get("name")
     if kind == "namespace" and not namespace and isinstance(name, str):
         inner = cast("list[object]", tool["tools"]) if isinstance(tool.get("tools"), list) else []
         for number, within in enumerate(inner):
-            yield from _read(within, f"{place}.tools[{number}]", name)
+            yield from _read_tool(within, f"{location}.tools[{number}]", name)
     elif kind in ("function", "custom"):
-        model_name = _joined(namespace, name) if isinstance(name, str) else name
-        spec = spec_of(model_name, tool.get("description"), tool.get("parameters"), place)
+        model_name = _model_name(namespace, name) if isinstance(name, str) else name
+        spec = spec_of(model_name, tool.get("description"), tool.get("parameters"), location)
         if kind == "custom":
-            spec = ToolSpec(spec.name, _described(spec.description, tool.get("format")), _text_schema())
+            spec = ToolSpec(spec.name, _with_grammar(spec.description, tool.get("format")), _text_schema())
         yield spec, OfferedTool(str(name), namespace, kind == "custom")
     elif not str(kind).startswith(_PASSED_OVER):
-        raise ApiError(400, _REFUSED, param=place, code="unsupported_value")
+        raise ApiError(400, _REFUSED, param=location, code="unsupported_value")
 
 
-def _joined(namespace: str, name: str) -> str:
+def _model_name(namespace: str, name: str) -> str:
     """Return the name that the model sees. A name that is too long ends with a digest of the full name."""
     full_name = f"{namespace}__{name}" if namespace else name
     if len(full_name) <= _LONGEST:
@@ -105,7 +105,7 @@ def _joined(namespace: str, name: str) -> str:
     return f"{full_name[: _LONGEST - 9]}_{digest}"
 
 
-def _described(description: str, form: object) -> str:
+def _with_grammar(description: str, form: object) -> str:
     """Add the grammar that a tool's text must match, if it has one, to the tool's description."""
     fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
     definition = fields.get("definition")

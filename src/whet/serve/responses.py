@@ -13,9 +13,9 @@ import msgspec
 
 from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
-from whet.serve.chat import RESTARTED, refuse_set
+from whet.serve.chat import RESTARTED, refuse_fields
 from whet.serve.client_tools import CallResult, HandedOver
-from whet.serve.content import Utterance, kind_of, utterance
+from whet.serve.content import Utterance, kind_of, read_utterance
 from whet.serve.forms import AnswerForm, form_of
 from whet.serve.held import ApiEvent
 from whet.serve.response_tools import CALL_EVENTS, NO_TOOLS, ResponseTools, read_call, read_tools
@@ -65,7 +65,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
 def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
     """Return the messages of a request, its instructions first. Raises ApiError if it asks for something
     unsupported."""
-    refuse_set(request, "background", "conversation", "prompt", "top_logprobs")
+    refuse_fields(request, "background", "conversation", "prompt", "top_logprobs")
     if any("logprobs" in name for name in request.include or ()):
         raise ApiError(400, "logprobs are not given", param="include", code="unsupported_value")
     utterances = [Utterance("system", request.instructions)] if request.instructions else []
@@ -77,7 +77,7 @@ def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
             role = item.get("role")
             if not isinstance(role, str):
                 raise ApiError(400, "a message needs a role", param=f"{location}.role")
-            spoken = utterance(role, item.get("content"), location)
+            spoken = read_utterance(role, item.get("content"), location)
             utterances.append(msgspec.structs.replace(spoken, item_id=_id_of(item)))
         elif kind in _CALLS:
             call = read_call(item, location)
@@ -87,7 +87,7 @@ def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
             else:
                 utterances.append(Utterance("assistant", "", calls=(call,), item_id=_id_of(item)))
         elif kind in _RESULTS:
-            utterances.append(Utterance("other", "", results=(_result(item, location),)))
+            utterances.append(Utterance("other", "", results=(_read_result(item, location),)))
         elif kind not in _UNSPOKEN:
             raise ApiError(400, f"items of type {str(kind)[:40]!r} are not taken", param=f"{location}.type")
     return tuple(utterances)
@@ -98,11 +98,11 @@ def _id_of(item: dict[str, Any]) -> str:
     return item_id if isinstance(item_id, str) else ""
 
 
-def _result(item: dict[str, Any], place: str) -> CallResult:
+def _read_result(item: dict[str, Any], location: str) -> CallResult:
     call_id, output = item.get("call_id"), item.get("output")
     if not isinstance(call_id, str):
-        raise ApiError(400, "a result needs its call_id", param=f"{place}.call_id")
-    parsed = utterance("tool", output, place)
+        raise ApiError(400, "a result needs its call_id", param=f"{location}.call_id")
+    parsed = read_utterance("tool", output, location)
     return CallResult(call_id, parsed.text, images=parsed.images)
 
 
@@ -161,7 +161,7 @@ class ResponsesCodec:
             case StepFinished():
                 return self._close()
             case StreamRestarted():
-                return self._restarted()
+                return self._handle_restart()
             case _:
                 return b""
 
@@ -189,7 +189,7 @@ class ResponsesCodec:
             body["incomplete_details"] = {"reason": why}
         return body
 
-    def _restarted(self) -> bytes:
+    def _handle_restart(self) -> bytes:
         """Drop the text of this step. Text that was streamed can't be taken back."""
         if not self._open:
             return b""

@@ -19,9 +19,9 @@ from whet.app.rewind_answers import (
 )
 from whet.app.rewinding import Outcome, Point, Rewinding, parse_point
 from whet.log import mask
-from whet.rewind.states import shown
+from whet.rewind.states import printable_path
 from whet.serve.auth import ApiCaller
-from whet.serve.native import Native, whole_number
+from whet.serve.native import Native, query_number
 from whet.serve.wire import ApiError, JsonAnswer
 from whet.store.rewinds import Parts
 from whet.web.operations import Operation, RequestParameter
@@ -70,28 +70,28 @@ class RewindCalls:
 
     async def diff(self, request: Request, caller: ApiCaller) -> Response:
         """Show a turn's changes to files; without a turn, the session's. Secrets are masked."""
-        turn = whole_number(request, "turn", 0, _LAST_TURN)
+        turn = query_number(request, "turn", 0, _LAST_TURN)
         services, session = await self._api.opened(request, caller)
         changes = await Rewinding(services.recordings, session.log, services.workspace).diff(turn)
         return JsonAnswer(diff_answer(changes, mask))
 
-    async def rewind(self, request: Request, caller: ApiCaller, wanted: RewindInput) -> Response:
+    async def rewind(self, request: Request, caller: ApiCaller, body: RewindInput) -> Response:
         """Go back to before a turn or step, or undo a rewind. 409 while a turn runs, and if files were edited
         since and `own_edits` is `ask`."""
-        point = _point(wanted.to)
-        is_forced = wanted.own_edits == "replace"
+        point = _point(body.to)
+        is_forced = body.own_edits == "replace"
         if is_forced and not caller.is_owner:
             raise ApiError(
                 403, "files that somebody else changed are the owner's to replace", code="wrong_role"
             )
         async with self._api.between_turns(request, caller) as (services, session):
             rewinding = Rewinding(services.recordings, session.log, services.workspace)
-            if wanted.dry_run:
-                plan = await rewinding.preview(point, wanted.parts, force=is_forced)
+            if body.dry_run:
+                plan = await rewinding.preview(point, body.parts, force=is_forced)
                 return JsonAnswer(rewind_answer(plan, mask, is_plan=True))
-            if wanted.own_edits == "ask":
-                _ask(await rewinding.preview(point, wanted.parts, force=False))
-            done = await rewinding.rewind(point, wanted.parts, force=is_forced)
+            if body.own_edits == "ask":
+                _require_decision(await rewinding.preview(point, body.parts, force=False))
+            done = await rewinding.rewind(point, body.parts, force=is_forced)
             return JsonAnswer(rewind_answer(done, mask, is_plan=False))
 
 
@@ -102,9 +102,9 @@ def _point(to: str) -> Point | None:
     return point
 
 
-def _ask(plan: Outcome) -> None:
+def _require_decision(plan: Outcome) -> None:
     """Raises ApiError (409) if the plan leaves out files that the person could have restored."""
-    changed = [shown(change.path) for change in plan.in_the_way]
+    changed = [printable_path(change.path) for change in plan.forceable_conflicts]
     if changed:
         more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
         raise ApiError(

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from whet import __version__
 from whet.contract.events import Event
 from whet.serve import native
-from whet.serve.auth import ApiAuth, need_owner
+from whet.serve.auth import ApiAuth, require_owner
 from whet.serve.chat import ChatRequest
 from whet.serve.compat import Compat
 from whet.serve.hosts import Hosts
@@ -20,11 +20,11 @@ from whet.serve.messages import MessagesRequest
 from whet.serve.native import Native, QuestionList, SessionFacts
 from whet.serve.responses import ResponsesRequest
 from whet.serve.wire import ErrorAnswer, read_json
-from whet.web.operations import EVENT_STREAM, JSON_OBJECT, Media, Operation, RequestParameter, document
+from whet.web.operations import EVENT_STREAM, JSON_OBJECT, Media, Operation, RequestParameter, build_document
 
 _OWNER = ("owner",)
-_ONE = "/api/sessions/{id}"
-_CHOSEN = {200: (JSON_OBJECT, EVENT_STREAM)}
+_SESSION_PATH = "/api/sessions/{id}"
+_JSON_OR_STREAM = {200: (JSON_OBJECT, EVENT_STREAM)}
 _SESSION = RequestParameter(
     "X-Whet-Session", place="header", description="The session to go on in; every answer names its own."
 )
@@ -41,7 +41,7 @@ def openai_calls(compat: Compat) -> tuple[Operation, ...]:
             "/v1/chat/completions",
             compat.chat,
             takes=ChatRequest,
-            gives=_CHOSEN,
+            gives=_JSON_OR_STREAM,
             parameters=(_SESSION,),
         ),
         Operation(
@@ -49,7 +49,7 @@ def openai_calls(compat: Compat) -> tuple[Operation, ...]:
             "/v1/responses",
             compat.responses,
             takes=ResponsesRequest,
-            gives=_CHOSEN,
+            gives=_JSON_OR_STREAM,
             parameters=(_SESSION,),
         ),
         Operation(
@@ -57,7 +57,7 @@ def openai_calls(compat: Compat) -> tuple[Operation, ...]:
             "/v1/messages",
             compat.messages,
             takes=MessagesRequest,
-            gives=_CHOSEN,
+            gives=_JSON_OR_STREAM,
             parameters=(_SESSION,),
         ),
         Operation(
@@ -81,10 +81,10 @@ def session_calls(api: Native) -> tuple[Operation, ...]:
             parameters=(_LIMIT, RequestParameter("before"), RequestParameter("q")),
         ),
         Operation("POST", "/api/sessions", api.create, takes=native.SessionInput, gives={201: SessionFacts}),
-        Operation("GET", _ONE, api.show, gives=session),
-        Operation("PATCH", _ONE, api.rename, takes=native.Rename, gives=session),
-        Operation("DELETE", _ONE, api.delete),
-        Operation("GET", f"{_ONE}/messages", api.messages, parameters=(_AFTER, _LIMIT)),
+        Operation("GET", _SESSION_PATH, api.show, gives=session),
+        Operation("PATCH", _SESSION_PATH, api.rename, takes=native.Rename, gives=session),
+        Operation("DELETE", _SESSION_PATH, api.delete),
+        Operation("GET", f"{_SESSION_PATH}/messages", api.messages, parameters=(_AFTER, _LIMIT)),
         *_turn_calls(api),
         Operation("GET", "/api/approvals", api.approvals, roles=_OWNER, gives={200: QuestionList}),
         Operation("POST", "/api/approvals/{id}", api.answer, roles=_OWNER, takes=native.QuestionAnswer),
@@ -95,26 +95,28 @@ def _turn_calls(api: Native) -> tuple[Operation, ...]:
     return (
         Operation(
             "POST",
-            f"{_ONE}/turns",
+            f"{_SESSION_PATH}/turns",
             api.turn,
             takes=native.NewTurn,
             gives={202: JSON_OBJECT, 200: EVENT_STREAM},
         ),
         Operation(
             "GET",
-            f"{_ONE}/events",
+            f"{_SESSION_PATH}/events",
             api.events,
             gives={200: EVENT_STREAM},
             parameters=(RequestParameter("after"), RequestParameter("Last-Event-ID", place="header")),
         ),
-        Operation("POST", f"{_ONE}/cancel", api.cancel),
-        Operation("POST", f"{_ONE}/steer", api.steer, takes=native.Steering, gives={202: JSON_OBJECT}),
+        Operation("POST", f"{_SESSION_PATH}/cancel", api.cancel),
+        Operation(
+            "POST", f"{_SESSION_PATH}/steer", api.steer, takes=native.Steering, gives={202: JSON_OBJECT}
+        ),
     )
 
 
 def mcp_call(hosts: Hosts) -> Operation:
     """Return the call of MCP clients."""
-    return Operation("POST", "/mcp", hosts.post, roles=_OWNER, takes=JSON_OBJECT, gives=_CHOSEN)
+    return Operation("POST", "/mcp", hosts.post, roles=_OWNER, takes=JSON_OBJECT, gives=_JSON_OR_STREAM)
 
 
 def open_calls(*handlers: Callable[[Request], Awaitable[Response]]) -> tuple[Operation, ...]:
@@ -128,23 +130,23 @@ def open_calls(*handlers: Callable[[Request], Awaitable[Response]]) -> tuple[Ope
     )
 
 
-def route_of(one: Operation, door: ApiAuth) -> Route:
+def route_of(operation: Operation, auth: ApiAuth) -> Route:
     """Make a route that authenticates a call, reads its body and runs its handler."""
 
     async def endpoint(request: Request) -> Response:
-        if one.roles is None:
-            return await one.handler(request)
-        caller = door.caller(request)
-        if one.roles:
-            need_owner(caller)
-        if one.takes is None:
-            return await one.handler(request, caller)
-        return await one.handler(request, caller, await read_json(request, one.takes))
+        if operation.roles is None:
+            return await operation.handler(request)
+        caller = auth.caller(request)
+        if operation.roles:
+            require_owner(caller)
+        if operation.takes is None:
+            return await operation.handler(request, caller)
+        return await operation.handler(request, caller, await read_json(request, operation.takes))
 
-    return Route(one.path, endpoint, methods=[one.method])
+    return Route(operation.path, endpoint, methods=[operation.method])
 
 
-def described(operations: Sequence[Operation]) -> dict[str, Any]:
+def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
     """Return the OpenAPI document."""
     info = {
         "title": "Whet",
@@ -152,4 +154,4 @@ def described(operations: Sequence[Operation]) -> dict[str, Any]:
         "description": "OpenAI-compatible calls, and sessions with their events. Every call but /health"
         " and /openapi.json needs a bearer token (`whet serve token`).",
     }
-    return document(info, operations, ErrorAnswer, named={"Event": Event})
+    return build_document(info, operations, ErrorAnswer, named={"Event": Event})

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from whet.app.hosted import SessionHost
 from whet.serve.site import Site, SiteTimings
-from whet.web.guard import SiteAddress, place
+from whet.web.guard import SiteAddress, make_site_address
 from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_file_limit
 
 
@@ -36,8 +36,8 @@ class ServeOptions(msgspec.Struct, frozen=True):
 
 async def serve(
     hosted: SessionHost,
-    listening: ServeOptions,
-    pace: SiteTimings,
+    options: ServeOptions,
+    timings: SiteTimings,
     on_ready: Callable[[int], None],
     *,
     stop: asyncio.Event | None = None,
@@ -47,22 +47,22 @@ async def serve(
     Running turns then get `drain_s` to end, after which they are cancelled, and that is stored. With
     `stop`, signals are left to the caller. Raises ConfigError.
     """
-    address = place(listening.host, listening.public_url, listening.hosts)
-    sock = listen(listening.host, listening.port)
+    address = make_site_address(options.host, options.public_url, options.hosts)
+    sock = listen(options.host, options.port)
     raise_file_limit()
     log_bugs()
     port = int(sock.getsockname()[1])
-    site = Site(hosted, hosted.services.clock, pace)
-    config = make_config(_application(site, address, listening, port), listening.drain_s + 5)
+    site = Site(hosted, hosted.services.clock, timings)
+    config = make_config(_application(site, address, options, port), options.drain_s + 5)
     drains: list[asyncio.Task[None]] = []
 
-    def end() -> None:
+    def begin_shutdown() -> None:
         site.feeds.close()
         if not drains:
-            work = site.turns.aclose(listening.drain_s, is_shared=listening.is_shared)
+            work = site.turns.aclose(options.drain_s, is_shared=options.is_shared)
             drains.append(asyncio.create_task(work))
 
-    server = SiteServer(config, lambda: on_ready(port), end, takes_signals=stop is None)
+    server = SiteServer(config, lambda: on_ready(port), begin_shutdown, takes_signals=stop is None)
     watch = asyncio.create_task(server.stop_at(stop)) if stop is not None else None
     site.turns.start()
     hosted.services.reviews.get().start()
@@ -72,15 +72,15 @@ async def serve(
     finally:
         if watch is not None:
             watch.cancel()
-        end()
+        begin_shutdown()
         await drains[0]
 
 
-def _application(site: Site, where: SiteAddress, listening: ServeOptions, port: int) -> ASGIApp:
-    if not listening.has_web:
-        return site.asgi(where)
+def _application(site: Site, address: SiteAddress, options: ServeOptions, port: int) -> ASGIApp:
+    if not options.has_web:
+        return site.asgi(address)
     # Importing templates takes 100 ms, and only the dashboard needs them.
     from whet.serve.board.app import Dashboard  # noqa: PLC0415
 
-    board = Dashboard(site, where, port)
-    return site.asgi(where, board.routes(), board.door.problem)
+    board = Dashboard(site, address, port)
+    return site.asgi(address, board.routes(), board.door.problem)

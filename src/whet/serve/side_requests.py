@@ -40,24 +40,24 @@ _FORM = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?:;])\s|\n")
 
 
-def is_side_request(said: Sequence[Utterance], *, has_tools: bool) -> bool:
+def is_side_request(utterances: Sequence[Utterance], *, has_tools: bool) -> bool:
     """Return whether a front end asks for itself and not for a person."""
-    spoken = [one for one in said if one.speaker != "system"]
+    spoken = [one for one in utterances if one.speaker != "system"]
     if has_tools or not spoken or spoken[-1].speaker != "user" or spoken[-1].images or spoken[-1].results:
         return False
-    text, instructions = spoken[-1].text, instructions_of(said)
+    text, instructions = spoken[-1].text, instructions_of(utterances)
     is_unanswered = all(one.speaker == "user" for one in spoken)
     if is_unanswered:
         text = "\n\n".join(one.text for one in spoken)
     if is_unanswered and text.lstrip().startswith(_TASK) and any(mark in text for mark in _TASK_MARKS):
         return True
-    if not _FORM.search(f"{_ends(text)}\n{instructions[:_HEAD_CHARS]}"):
+    if not _FORM.search(f"{_request_part(text)}\n{instructions[:_HEAD_CHARS]}"):
         return False
     is_short = len(instructions) <= _MAX_INSTRUCTIONS_CHARS
-    return _asks(_ends(text)) or (is_unanswered and is_short and _asks(instructions[:_HEAD_CHARS]))
+    return _asks(_request_part(text)) or (is_unanswered and is_short and _asks(instructions[:_HEAD_CHARS]))
 
 
-def _ends(text: str) -> str:
+def _request_part(text: str) -> str:
     """Return where a request says what it wants: before or after the conversation that it quotes."""
     return text if len(text) <= _HEAD_CHARS + _TAIL_CHARS else f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
 

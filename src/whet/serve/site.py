@@ -30,7 +30,7 @@ from whet.serve.native import Native
 from whet.serve.plans import PlanCalls
 from whet.serve.questions import Questions
 from whet.serve.rewinds import RewindCalls
-from whet.serve.routes import described, mcp_call, open_calls, openai_calls, route_of, session_calls
+from whet.serve.routes import mcp_call, open_calls, openai_calls, openapi_document, route_of, session_calls
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import Turns
 from whet.serve.wire import (
@@ -69,46 +69,50 @@ class Site:
     """The parts of a running API. `turns` and `feeds` are closed at shutdown; the dashboard uses the same
     ones."""
 
-    def __init__(self, hosted: SessionHost, clock: Clock, pace: SiteTimings) -> None:
+    def __init__(self, hosted: SessionHost, clock: Clock, timings: SiteTimings) -> None:
         services = hosted.services
         self.services = services
         self.door: ApiAuth = ApiAuth(services.database, clock)
-        self.turns: Turns = _turns(hosted, clock, pace)
+        self.turns: Turns = make_turns(hosted, clock, timings)
         self.feeds: Feeds = self.turns.feeds
-        self.talks: SessionTurns = SessionTurns(services.database, self.turns, pace.results_wait_s)
+        self.talks: SessionTurns = SessionTurns(services.database, self.turns, timings.results_wait_s)
         self.operations: tuple[Operation, ...] = (
             *openai_calls(
-                Compat(services, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))
+                Compat(services, self.door, self.talks, TurnResponder(timings.beat_s, timings.head_wait_s))
             ),
             *session_calls(native := Native(services, self.door, self.talks, self.turns)),
             *PlanCalls(native).operations(),
             *RewindCalls(native).operations(),
             *Goals(services).operations(),
             *LessonCalls(services.database, services.learning).operations(),
-            mcp_call(Hosts(hosted, pace.beat_s)),
+            mcp_call(Hosts(hosted, timings.beat_s)),
             *open_calls(self._describe, self._health, self._ready, self._metrics),
         )
 
     def asgi(
         self,
-        where: SiteAddress,
+        address: SiteAddress,
         pages: Sequence[BaseRoute] = (),
-        say: Callable[[int, str], Response] | None = None,
+        render_problem: Callable[[int, str], Response] | None = None,
     ) -> ASGIApp:
         """Return the application. `say` renders an error of one of `pages` as a page."""
 
-        async def failed(request: Request, error: Exception) -> Response:
-            api_error = _as_told(request, error)
+        async def handle_error(request: Request, error: Exception) -> Response:
+            api_error = _to_api_error(request, error)
             is_api = request.url.path.startswith(_API)
             return (
                 refusal(api_error, to_messages=speaks_messages(request.scope))
-                if say is None or is_api
-                else say(api_error.status, api_error.message)
+                if render_problem is None or is_api
+                else render_problem(api_error.status, api_error.message)
             )
 
-        handlers: dict[Any, Any] = {WhetError: failed, HTTPException: failed, Exception: failed}
+        handlers: dict[Any, Any] = {
+            WhetError: handle_error,
+            HTTPException: handle_error,
+            Exception: handle_error,
+        }
         return SiteGuard(
-            Starlette(routes=[*self.routes(), *pages], exception_handlers=handlers), where, _as_error
+            Starlette(routes=[*self.routes(), *pages], exception_handlers=handlers), address, _as_error
         )
 
     def routes(self) -> list[Route]:
@@ -117,7 +121,7 @@ class Site:
 
     async def _describe(self, request: Request) -> Response:
         """Return this document."""
-        return JsonAnswer(described(self.operations))
+        return JsonAnswer(openapi_document(self.operations))
 
     async def _health(self, request: Request) -> Response:
         """Report that the server runs."""
@@ -136,17 +140,17 @@ class Site:
         return PlainTextResponse(await self.turns.metrics())
 
 
-def _turns(hosted: SessionHost, clock: Clock, pace: SiteTimings) -> Turns:
+def make_turns(hosted: SessionHost, clock: Clock, timings: SiteTimings) -> Turns:
     """Return the runner of turns: this process, or a team's workers."""
     if hosted.services.database.is_team:
         from whet.serve.team_turns import turns_of_team  # noqa: PLC0415 - brings psycopg, an extra
 
-        return turns_of_team(hosted, clock, pace.beat_s, pace.answer_wait_s)
-    questions = Questions(clock, pace.answer_wait_s)
-    return Turns(hosted, Feeds(clock.new_id(), pace.beat_s), questions, clock)
+        return turns_of_team(hosted, clock, timings.beat_s, timings.answer_wait_s)
+    questions = Questions(clock, timings.answer_wait_s)
+    return Turns(hosted, Feeds(clock.new_id(), timings.beat_s), questions, clock)
 
 
-def _as_told(request: Request, error: Exception) -> ApiError:
+def _to_api_error(request: Request, error: Exception) -> ApiError:
     """Return the API error for an exception. The text of an unexpected error is hidden; the server's log has
     the traceback."""
     if isinstance(error, WhetError):

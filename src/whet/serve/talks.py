@@ -21,15 +21,15 @@ from whet.contract.tools import ToolSpec
 from whet.serve import content, history, identity
 from whet.serve.auth import ApiCaller
 from whet.serve.client_tools import CallResult, ClientTools
-from whet.serve.held import ApiEvent, HeldTurn
+from whet.serve.held import ApiEvent, SuspendedTurn
 from whet.serve.identity import SessionChoice
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError
 from whet.store import api, bulk, sessions
 from whet.store.database import StateDatabase
-from whet.store.jobs import Queued
+from whet.store.jobs import QueuedJob
 
-_GO_ON = "Go on: the results of the calls are above."
+_CONTINUE_TEXT = "Go on: the results of the calls are above."
 Work = Callable[[apsw.Connection], None]
 
 
@@ -41,7 +41,7 @@ class SessionTurns:
         self._turns = turns
         self._wait_s = wait_s
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._held: dict[str, HeldTurn] = {}
+        self._held: dict[str, SuspendedTurn] = {}
         self._tools = ClientTools()
         self._tools.asked = self._asked
         turns.hosted.lend(self._tools.extras)
@@ -71,20 +71,20 @@ class SessionTurns:
                 await self._settle(located)
                 if self._locate(wish) != located:  # it went on while this request waited
                     located = ""
-            session_id = await self._fitting(wish, located)
+            session_id = await self._session_with_tools(wish, located)
             suspended = self._held.get(session_id)
             if suspended is not None:
                 opened(session_id)
                 return await self._go_on(suspended, wish, emit, ended)
             stored = await _read_stored(self._database, wish, session_id)
-            news = content.news_of(wish.said, stored, is_begun=bool(session_id))
+            news = content.find_new_content(wish.said, stored, is_begun=bool(session_id))
             works: list[Work] = []
             if not session_id:
                 session_id = await self._begin(wish, news)
                 await locks.enter_async_context(self._locks.setdefault(session_id, asyncio.Lock()))
-                works.append(lambda db: api.adopt(db, session_id, wish.caller.name, wish.client_key))
+                works.append(lambda db: api.set_owner(db, session_id, wish.caller.name, wish.client_key))
                 if is_aside:
-                    works.append(lambda db: api.set_aside(db, session_id))
+                    works.append(lambda db: api.mark_as_helper(db, session_id))
             opened(session_id)
             return await self._turn(wish, session_id, news, works, emit, ended)
 
@@ -114,13 +114,13 @@ class SessionTurns:
         text = self._text(wish, session_id, news, works)
         done: list[bool] = []
 
-        def keep(db: apsw.Connection) -> None:
+        def store_once(db: apsw.Connection) -> None:
             """Run `ended` once: with the first calls that are handed over, or with the turn's end."""
             if not done:
                 done.append(True)
                 ended(db)
 
-        receipt = Receipt(_all(works), lambda turn, reason, text: _all((keep,)))
+        receipt = Receipt(_run_all(works), lambda turn, reason, text: _run_all((store_once,)))
         is_here = bool(wish.tools or news.results)
         turn_input = TurnInput(text, news.images, receipt=receipt, is_plain=True, is_here=is_here)
         await self._offer(session_id, wish)
@@ -131,18 +131,18 @@ class SessionTurns:
             resumed = msgspec.structs.replace(turn_input, text=None, images=())
             session = await self._turns.hosted.session(session_id)
             if not text and session.log.live.open_turn is not None:  # a crash cut it off
-                return await self._hold(session_id, resumed, emit, keep)
-            turn_input = msgspec.structs.replace(turn_input, text=_late(news.results, text))
-        return await self._hold(session_id, turn_input, emit, keep)
+                return await self._hold(session_id, resumed, emit, store_once)
+            turn_input = msgspec.structs.replace(turn_input, text=_late_results_text(news.results, text))
+        return await self._hold(session_id, turn_input, emit, store_once)
 
     async def _hold(
-        self, session_id: str, said: TurnInput, emit: Callable[[ApiEvent], None], keep: Work
+        self, session_id: str, turn_input: TurnInput, emit: Callable[[ApiEvent], None], store: Work
     ) -> TurnEnd:
-        suspended = HeldTurn(session_id, self._tools, self._wait_s)
+        suspended = SuspendedTurn(session_id, self._tools, self._wait_s)
 
         async def work(emit: Emit) -> TurnEnd | None:
             try:
-                return await self._turns.run(session_id, said, emit)
+                return await self._turns.run(session_id, turn_input, emit)
             finally:
                 if self._held.get(session_id) is suspended:
                     del self._held[session_id]
@@ -153,20 +153,20 @@ class SessionTurns:
         self._turns.keep(suspended.task)
         end = await suspended.round(emit)
         if not suspended.task.done():
-            await self._database.append(keep)
+            await self._database.append(store)
         return end
 
     async def _go_on(
-        self, held: HeldTurn, wish: SessionChoice, emit: Callable[[ApiEvent], None], ended: Work
+        self, suspended: SuspendedTurn, wish: SessionChoice, emit: Callable[[ApiEvent], None], ended: Work
     ) -> TurnEnd:
         """Continue a turn that waits for results. Any other text in the request is added to the turn."""
-        news = content.news_of(wish.said, (), is_begun=True)
-        self._tools.offer(held.session_id, wish.tools, one_by_one=wish.one_by_one)
+        news = content.find_new_content(wish.said, (), is_begun=True)
+        self._tools.offer(suspended.session_id, wish.tools, one_by_one=wish.one_by_one)
         if news.text.strip() or news.images:
             turn_input = TurnInput(news.text, news.images, "steer", is_plain=True, is_here=True)
-            await self._turns.run(held.session_id, turn_input, lambda event: None)
-        self._tools.give(held.session_id, news.results)
-        end = await held.round(emit)
+            await self._turns.run(suspended.session_id, turn_input, lambda event: None)
+        self._tools.give(suspended.session_id, news.results)
+        end = await suspended.round(emit)
         await self._database.append(ended)
         return end
 
@@ -187,12 +187,12 @@ class SessionTurns:
 
     async def _settle(self, session_id: str) -> None:
         """Wait for a turn that no longer waits for results: it was cancelled, and stores its end."""
-        held = self._held.get(session_id)
-        if held is not None and not self._tools.waiting(session_id):
-            await asyncio.wait((held.task,))
+        suspended = self._held.get(session_id)
+        if suspended is not None and not self._tools.waiting(session_id):
+            await asyncio.wait((suspended.task,))
             self._held.pop(session_id, None)
 
-    async def _fitting(self, wish: SessionChoice, session_id: str) -> str:
+    async def _session_with_tools(self, wish: SessionChoice, session_id: str) -> str:
         """Return the session if it was created with the offered tools, because its prefix can't change.
 
         Returns an empty string if a new session is needed. Raises ApiError if the client names the
@@ -200,7 +200,7 @@ class SessionTurns:
         """
         if not session_id or not wish.tools or session_id in self._held or wish.results:
             return session_id
-        _, tools_json = await self._database.read(lambda db: sessions.prefix(db, session_id))
+        _, tools_json = await self._database.read(lambda db: sessions.read_prefix(db, session_id))
         stored_specs = from_json(tools_json or "[]", list[ToolSpec])
         if all(spec in stored_specs for spec in wish.tools):
             return session_id
@@ -209,7 +209,7 @@ class SessionTurns:
             raise ApiError(400, message, param="tools", code="tools_differ")
         return ""
 
-    def visible(self, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
+    def find_visible(self, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
         """Return a session that the caller may see. Raises NotFound, also for another caller's."""
         # Here and below: one or two index lookups cost less than running them in a thread.
         return self._database.read_now(lambda db: identity.visible_session(db, caller, session_id))
@@ -221,7 +221,7 @@ class SessionTurns:
         session_id = await self._turns.hosted.new_session(
             title=title, private=private, warm=warm, source="api", profile=caller.profile
         )
-        await self._database.append(lambda db: api.adopt(db, session_id, caller.name))
+        await self._database.append(lambda db: api.set_owner(db, session_id, caller.name))
         return session_id
 
     async def _begin(self, wish: SessionChoice, news: content.NewContent) -> str:
@@ -233,7 +233,7 @@ class SessionTurns:
         if wish.tools:
             self._tools.offer(session_id, wish.tools)
         await self._turns.hosted.new_session(
-            title=sessions.title_of("\n".join(texts)),
+            title=sessions.make_title("\n".join(texts)),
             private=wish.private,
             warm=warm,
             source="api",
@@ -242,8 +242,8 @@ class SessionTurns:
             session_id=session_id,
         )
         if news.history:
-            past = list(history.as_past(news.history, clock.unix_ms()))
-            await self._database.append(lambda db: bulk.begin_with(db, session_id, past))
+            past = list(history.to_past_messages(news.history, clock.unix_ms()))
+            await self._database.append(lambda db: bulk.prepend_messages(db, session_id, past))
         return session_id
 
     async def _is_beside(self, wish: SessionChoice) -> bool:
@@ -251,37 +251,35 @@ class SessionTurns:
             return False
         return await self._database.read(lambda db: identity.is_beside_conversation(db, wish))
 
-    def _text(
-        self, wish: SessionChoice, session_id: str, news: content.NewContent, stored: list[Work]
-    ) -> str:
+    def _text(self, wish: SessionChoice, session_id: str, news: content.NewContent, works: list[Work]) -> str:
         """Return the turn's text, after the client's instructions if they are new to the session."""
         text = news.text
         if not text.strip() and not news.images and news.history:
-            text = _GO_ON
+            text = _CONTINUE_TEXT
         if wish.once:
             text = content.with_instructions(wish.once, text)
         instructions = content.instructions_of(wish.said)
         if not instructions or not text:
             return text
         digest = content.digest_of(instructions)
-        belonging = self._database.read_now(lambda db: api.belonging(db, session_id))
+        belonging = self._database.read_now(lambda db: api.find_owner(db, session_id))
         if belonging is not None and belonging.instructions == digest:
             return text
-        stored.append(lambda db: api.set_instructions(db, session_id, digest))
+        works.append(lambda db: api.set_instructions(db, session_id, digest))
         return content.with_instructions(instructions, text)
 
     def _locate(self, wish: SessionChoice) -> str:
         if wish.session_id:
-            row = self.visible(wish.caller, wish.session_id)
+            row = self.find_visible(wish.caller, wish.session_id)
             if row.kind != "chat" and row.id not in self._held:
                 raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
             return row.id
-        waiting = {
+        waiting_ids = {
             call.id
             for session_id in identity.sessions_of_results(wish.results)
             for call in self._tools.waiting(session_id)
         }
-        return self._database.read_now(lambda db: identity.proven_session(db, wish, waiting))
+        return self._database.read_now(lambda db: identity.proven_session(db, wish, waiting_ids))
 
 
 async def _read_stored(database: StateDatabase, wish: SessionChoice, session_id: str) -> list[str]:
@@ -289,20 +287,20 @@ async def _read_stored(database: StateDatabase, wish: SessionChoice, session_id:
     is_named = bool(wish.client_key or wish.session_id)
     if not session_id or not is_named or sum(message.speaker != "system" for message in wish.said) == 1:
         return []
-    return await database.read(lambda db: api.said_by_user(db, session_id))
+    return await database.read(lambda db: api.list_user_texts(db, session_id))
 
 
-def _late(results: Sequence[CallResult], text: str) -> str:
+def _late_results_text(results: Sequence[CallResult], text: str) -> str:
     """Return the results as text for a message, for results whose calls no longer wait."""
     result_texts = "\n\n".join(result.text for result in results)
     head = "The program's results for calls of the turn before, which had ended without them:"
     return f"{text}\n\n{head}\n\n{result_texts}".strip()
 
 
-def _all(works: Sequence[Work]) -> Callable[[apsw.Connection], Sequence[Queued]]:
-    def done(connection: apsw.Connection) -> Sequence[Queued]:
+def _run_all(works: Sequence[Work]) -> Callable[[apsw.Connection], Sequence[QueuedJob]]:
+    def run(connection: apsw.Connection) -> Sequence[QueuedJob]:
         for work in works:
             work(connection)
         return ()
 
-    return done
+    return run

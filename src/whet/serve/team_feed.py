@@ -17,7 +17,7 @@ import msgspec
 
 from whet.contract.errors import StoreError
 from whet.contract.events import Event
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.serve.feed import EVENT_ID, Feed, Feeds, is_too_much, piece_of
 from whet.store.team import TeamDatabase
 from whet.team.events import GAP, EventWriter, run_postgres
@@ -26,7 +26,7 @@ _NAME = "team"
 _MOST_READ = 5_000
 _MOST_TRACKED = 5_000
 _AGAIN_S = 0.5
-_event: msgspec.json.Decoder[Event] = decoder(Event)
+_event: msgspec.json.Decoder[Event] = shared_decoder(Event)
 _POSITION = """
 SELECT coalesce((SELECT max(id) FROM team_events WHERE session = ?),
   (SELECT coalesce(last_value, 0) FROM pg_sequences WHERE sequencename = 'team_events_id_seq'))
@@ -57,7 +57,7 @@ class TeamFeed(Feed):
     """The newest events of one session: all events after `start`."""
 
     def __init__(self, start: int) -> None:
-        super().__init__(_NAME, _nobody)
+        super().__init__(_NAME, _ignore)
         self.start: int = start
         self.newest: int = start
         self.size_bytes: int = 0
@@ -147,10 +147,12 @@ class TeamFeeds(Feeds):
         """Stop following a turn."""
         self._followers.pop(turn_id, None)
 
-    def heard(self, said: str) -> None:
+    def heard(self, session_names: str) -> None:
         """Read the new events of the sessions that a notification names; "" means all sessions that matter
         here."""
-        names: Iterable[str] = said.split(" ") if said else (*self._read_to, *self._by_session)
+        names: Iterable[str] = (
+            session_names.split(" ") if session_names else (*self._read_to, *self._by_session)
+        )
         self._due.update(dict.fromkeys(names))
         if self._reading is None and self._due:
             self._reading = asyncio.create_task(self._read_all())
@@ -211,18 +213,18 @@ class TeamFeeds(Feeds):
             return
         rows = await self._rows(positions)
         for row in rows:
-            self._give(row)
+            self._deliver(row)
         if len(rows) == _MOST_READ:
             self._due.update(dict.fromkeys(positions))
         if len(self._read_to) > _MOST_TRACKED:
             self._read_to = {name: at for name, at in self._read_to.items() if name in mine}
 
-    async def _rows(self, wanted: dict[str, int]) -> list[EventRow]:
-        values = [*wanted], [*wanted.values()], _MOST_READ
+    async def _rows(self, positions: dict[str, int]) -> list[EventRow]:
+        values = [*positions], [*positions.values()], _MOST_READ
         rows = await asyncio.to_thread(self._database.run, lambda db: run_postgres(db, _AFTER, values))
         return [EventRow(*row) for row in rows]
 
-    def _give(self, row: EventRow) -> None:
+    def _deliver(self, row: EventRow) -> None:
         """Pass a row to every follower and feed that has not received it."""
         name, is_new = row.session_id, row.id > self._read_to.get(row.session_id, 0)
         if (follower := self._followers.get(row.turn)) is not None and row.id > follower[1]:
@@ -251,5 +253,5 @@ def _number_of(last_id: str) -> int | None:
     return int(match[2]) if match is not None and match[1] == _NAME else None
 
 
-def _nobody(event: Event) -> None:
+def _ignore(event: Event) -> None:
     """Do nothing: feeds receive their events as rows."""

@@ -11,12 +11,12 @@ from functools import partial
 
 import msgspec
 
-from whet.amending import amended
+from whet.amending import apply_edit
 from whet.clock import Clock
 from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.protocols import ApprovalRequest, Person
 from whet.contract.texts import from_json
-from whet.serve.questions import Asker, Given, PendingQuestion, Questions, fitting
+from whet.serve.questions import Asker, PendingQuestion, QuestionReply, Questions, check_reply
 from whet.store.team import TeamDatabase
 from whet.team import orders
 from whet.team.events import TurnMark
@@ -37,7 +37,9 @@ class TeamQuestions(Questions):
         bodies = self._database.read_now(orders.open_questions)
         return [*super().pending(), *(from_json(body, PendingQuestion) for body in bodies)]
 
-    async def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
+    async def answer(
+        self, question_id: str, answer: str, more: QuestionReply | None = None
+    ) -> PendingQuestion:
         """Answer a question; `more` holds further parts of the answer.
 
         Raises NotFound if it does not wait, ApiError if the answer does not fit.
@@ -47,12 +49,12 @@ class TeamQuestions(Questions):
         body = await self._database.read(lambda db: orders.question(db, question_id))
         question = None if body is None else from_json(body, PendingQuestion)
         if question is not None:
-            reply_json = _encode(fitting(question, answer, more)).decode()
+            reply_json = _encode(check_reply(question, answer, more)).decode()
             if await self._database.write(lambda db: orders.answer(db, question_id, reply_json)):
                 return question
         raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
 
-    def heard(self, said: str) -> None:
+    def heard(self, session_names: str) -> None:
         """Notify the pages that a question was asked, answered or started."""
         self._tell()
 
@@ -63,17 +65,17 @@ class WorkerQuestions:
     def __init__(self, database: TeamDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._waiting: dict[str, asyncio.Future[Given]] = {}
+        self._waiting: dict[str, asyncio.Future[QuestionReply]] = {}
         self._look: asyncio.Task[None] | None = None
         self._is_unread = False
 
-    def person_of(self, taken: TakenTurn) -> Person | None:
+    def person_of(self, turn: TakenTurn) -> Person | None:
         """Return the person who answers a turn's questions, or None if no one can."""
-        options = taken.options
+        options = turn.options
         if not options.answer_wait_s:
             return None
-        questions = _TurnQuestions(self, taken.mark, self._clock, options.answer_wait_s)
-        return Asker(questions, taken.session_id, may_clarify=options.may_clarify)
+        questions = _TurnQuestions(self, turn.mark, self._clock, options.answer_wait_s)
+        return Asker(questions, turn.session_id, may_clarify=options.may_clarify)
 
     def heard(self) -> None:
         """Read new answers. If a read is under way, read again afterwards: it may have missed them."""
@@ -81,7 +83,7 @@ class WorkerQuestions:
         if self._waiting and self._look is None:
             self._look = asyncio.create_task(self._read())
 
-    async def ask(self, mark: TurnMark, question: PendingQuestion, wait_s: float) -> Given | None:
+    async def ask(self, mark: TurnMark, question: PendingQuestion, wait_s: float) -> QuestionReply | None:
         """Ask a question and wait for its answer; None if none came in time."""
         body = _encode(question).decode()
         self._waiting[question.id] = future = asyncio.get_running_loop().create_future()
@@ -106,7 +108,7 @@ class WorkerQuestions:
                 ):
                     future = self._waiting.get(question_id)
                     if future is not None and not future.done():
-                        future.set_result(from_json(reply_json, Given))
+                        future.set_result(from_json(reply_json, QuestionReply))
         except StoreError:
             pass  # the next heartbeat reads again
         finally:
@@ -121,12 +123,14 @@ class _TurnQuestions(Questions):
         self._worker = worker
         self._mark = mark
 
-    async def whole(self, question: PendingQuestion, request: ApprovalRequest | None = None) -> Given | None:
+    async def whole(
+        self, question: PendingQuestion, request: ApprovalRequest | None = None
+    ) -> QuestionReply | None:
         """Wait for the whole answer; None if none came in time."""
         reply = await self._worker.ask(self._mark, question, self.wait_s)
         if reply is not None and request is not None and reply.draft is not None and reply.answer == "once":
             try:
-                reply = msgspec.structs.replace(reply, arguments=amended(request, reply.draft))
+                reply = msgspec.structs.replace(reply, arguments=apply_edit(request, reply.draft))
             except ConfigError as error:
-                reply = Given("no", error.message)
+                reply = QuestionReply("no", error.message)
         return reply

@@ -27,10 +27,10 @@ from whet.team.notices import NEWS, ORDERS, Notices
 from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions, TurnQueue
 
 if TYPE_CHECKING:
-    from whet.app.tracing import AskedTrace  # imports packages of an extra
+    from whet.app.tracing import RequestTrace  # imports packages of an extra
 
 _LOOK_S = 2.0
-_NOBODY_S = 5.0
+_NO_WORKER_S = 5.0
 
 
 class TeamTurns(Turns):
@@ -66,9 +66,9 @@ class TeamTurns(Turns):
         """Whether a turn of this session runs, on any worker."""
         return super().is_running(session_id) or "running" in self._states(session_id)
 
-    def is_taken(self, session_id: str) -> bool:
+    def is_busy(self, session_id: str) -> bool:
         """Whether a turn of this session runs or waits."""
-        return super().is_taken(session_id) or bool(self._states(session_id))
+        return super().is_busy(session_id) or bool(self._states(session_id))
 
     async def metrics(self) -> str:
         """Return the team's numbers in the Prometheus text format."""
@@ -79,28 +79,28 @@ class TeamTurns(Turns):
         is_here = await super().cancel(session_id)
         return await self._database.write(lambda db: orders.cancel(db, session_id)) or is_here
 
-    async def run(self, session_id: str, said: TurnInput, emit: Emit) -> TurnEnd | None:
+    async def run(self, session_id: str, turn_input: TurnInput, emit: Emit) -> TurnEnd | None:
         """Queue a turn and follow it to its end; None if a running turn took the text.
 
         If the caller is cancelled, the turn is cancelled, unless this process is shutting down.
         """
-        if said.is_here or said.text is None:
-            return await super().run(session_id, said, emit)
-        turn = await self._ask(session_id, said)
-        return None if turn is None else await self._follow(turn, said, emit)
+        if turn_input.is_here or turn_input.text is None:
+            return await super().run(session_id, turn_input, emit)
+        turn = await self._ask(session_id, turn_input)
+        return None if turn is None else await self._follow(turn, turn_input, emit)
 
-    async def begin(self, session_id: str, said: TurnInput) -> asyncio.Task[bool]:
+    async def begin(self, session_id: str, turn_input: TurnInput) -> asyncio.Task[bool]:
         """Queue a turn that no request waits for. It is stored on return.
 
         Returns a task that ends with the turn; its result is False if a running turn took the text.
         """
-        turn = await self._ask(session_id, said)
+        turn = await self._ask(session_id, turn_input)
 
         async def work() -> bool:
             if turn is None:
                 return False
             try:
-                await self._follow(turn, said, _ignore)
+                await self._follow(turn, turn_input, _ignore)
             except WhetError as error:
                 self.feeds.add(session_id, Notice(error.message))
             return True
@@ -154,11 +154,11 @@ class TeamTurns(Turns):
             return None
         return _FollowedTurn(queued_turn.id, session_id, after, trace)
 
-    async def _follow(self, turn: _FollowedTurn, said: TurnInput, emit: Emit) -> TurnEnd:
+    async def _follow(self, turn: _FollowedTurn, turn_input: TurnInput, emit: Emit) -> TurnEnd:
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._team_feeds.follow(turn.session_id, turn.id, turn.after, events.put_nowait)
         try:
-            said.receipt.begun()
+            turn_input.receipt.begun()
             end = await self._heard(turn, events, emit)
         except asyncio.CancelledError:
             if not self._is_ending:
@@ -169,24 +169,24 @@ class TeamTurns(Turns):
         if turn.trace is not None and self.hosted.services.tracing is not None:
             self.hosted.services.tracing.end_request(turn.trace, turn.session_id, end)
         record = TurnRecord(end.turn_id, turn.session_id, 0, "", end.steps, end.usage)
-        work = said.receipt.ended(record, end.reason, end.text)
+        work = turn_input.receipt.ended(record, end.reason, end.text)
         await self._database.append(work)
         emit(end)
         return end
 
-    async def _heard(self, turn: _FollowedTurn, heard: asyncio.Queue[Event | None], emit: Emit) -> TurnEnd:
+    async def _heard(self, turn: _FollowedTurn, events: asyncio.Queue[Event | None], emit: Emit) -> TurnEnd:
         """Pass on a turn's events and return its end."""
         silent_s, is_reported = 0.0, False
         while True:
             try:
                 async with asyncio.timeout(_LOOK_S):
-                    event = await heard.get()
+                    event = await events.get()
             except TimeoutError:  # a notification may be lost with its connection
                 self._team_feeds.heard(turn.session_id)
                 silent_s += _LOOK_S
-                if silent_s >= _NOBODY_S and not is_reported:
+                if silent_s >= _NO_WORKER_S and not is_reported:
                     is_reported = True
-                    await self._tell_of_nobody(turn, emit)
+                    await self._report_waiting(turn, emit)
                 continue
             silent_s = 0.0
             if isinstance(event, TurnEnd):
@@ -194,7 +194,7 @@ class TeamTurns(Turns):
             if event is not None:
                 emit(event)
 
-    async def _tell_of_nobody(self, turn: _FollowedTurn, emit: Emit) -> None:
+    async def _report_waiting(self, turn: _FollowedTurn, emit: Emit) -> None:
         why = await self._database.read(lambda db: orders.why_waiting(db, turn.id))
         if why is not None:
             reason = why or "no worker has room for this turn yet"
@@ -207,7 +207,7 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
     id: str
     session_id: str
     after: int
-    trace: AskedTrace | None = None
+    trace: RequestTrace | None = None
 
 
 def _ignore(event: Event) -> None:

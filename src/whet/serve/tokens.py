@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
-from whet.config.paths import Home, replace
+from whet.config.paths import Home, replace_file
 from whet.contract.errors import ConfigError, NotFound
 from whet.store.database import StateDatabase
 from whet.web.tokens import LoginTable, TokenTable
@@ -77,5 +77,5 @@ def make_first(database: StateDatabase, home: Home, clock: Clock) -> Path | None
     if not secret:
         return None
     path = first_token_path(home)
-    replace(path, secret + "\n", mode=0o600)
+    replace_file(path, secret + "\n", mode=0o600)
     return path

@@ -68,32 +68,32 @@ class Turns:
         """Cancel the running turn and the input that it has not read yet. Returns False if none runs."""
         return self.hosted.cancel(session_id)
 
-    def is_taken(self, session_id: str) -> bool:
+    def is_busy(self, session_id: str) -> bool:
         """Whether a turn of this session runs, or was started here and is about to run."""
         return session_id in self._begun or self.hosted.is_running(session_id)
 
-    async def run(self, session_id: str, said: TurnInput, emit: Emit) -> TurnEnd | None:
+    async def run(self, session_id: str, turn_input: TurnInput, emit: Emit) -> TurnEnd | None:
         """Run a turn and return its end, or None if a running turn took the text. If the caller is cancelled,
         the turn is cancelled."""
 
-        add_to_feed = self.feeds.pass_on if said.is_plain else self.feeds.add
+        add_to_feed = self.feeds.pass_on if turn_input.is_plain else self.feeds.add
 
-        def both(event: Event) -> None:
+        def forward(event: Event) -> None:
             add_to_feed(session_id, event)
             emit(event)
 
         self._begin(session_id)
         began_s = self._clock.monotonic_s()
-        person = Asker(self.questions, session_id, may_clarify=not said.is_plain)
+        person = Asker(self.questions, session_id, may_clarify=not turn_input.is_plain)
         try:
             return await self.hosted.submit(
                 session_id,
-                said.text,
-                said.images,
-                emit=both,
+                turn_input.text,
+                turn_input.images,
+                emit=forward,
                 person=person,
-                busy=said.busy,
-                receipt=said.receipt,
+                busy=turn_input.busy,
+                receipt=turn_input.receipt,
             )
         except asyncio.CancelledError:
             took_s = self._clock.monotonic_s() - began_s
@@ -102,20 +102,20 @@ class Turns:
         finally:
             self._leave(session_id)
 
-    async def begin(self, session_id: str, said: TurnInput) -> asyncio.Task[bool]:
+    async def begin(self, session_id: str, turn_input: TurnInput) -> asyncio.Task[bool]:
         """Start a turn that no request waits for. It runs without listeners, and its end is in the feed.
 
         The message is on disk on return. The task's result is False if a running turn took the text.
         """
-        said = await self._accept(session_id, said)
+        turn_input = await self._accept(session_id, turn_input)
         self._begin(session_id)
 
         async def work() -> bool:
             try:
-                return await self.run(session_id, said, lambda event: None) is not None
+                return await self.run(session_id, turn_input, lambda event: None) is not None
             except WhetError as error:
                 if not self.hosted.is_closing:
-                    await self._forget(said.receipt.row)
+                    await self._forget(turn_input.receipt.row)
                 end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error.message, error.hint)
                 self.feeds.add(session_id, Notice(error.message))
                 self.feeds.add(session_id, end)

@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreError, WhetError
 from whet.contract.texts import from_json
 from whet.log import mask
-from whet.web.bodies import BodyTooLarge, CallerGone, read_bounded
-from whet.web.line import line_of
+from whet.web.bodies import BodyTooLarge, CallerGone, read_with_limit
+from whet.web.line import connection_of
 
 T = TypeVar("T")
 BODY_LIMIT_BYTES = 32 * 1024 * 1024
@@ -66,10 +66,10 @@ def error_object(error: ApiError) -> ErrorObject:
     kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
         error.status, kind
     )
-    return ErrorObject(_worded(error), kind, error.param or None, error.code or None)
+    return ErrorObject(_error_text(error), kind, error.param or None, error.code or None)
 
 
-def _worded(error: ApiError) -> str:
+def _error_text(error: ApiError) -> str:
     # Anthropic's clients, and LangChain for either vendor, recognise this error by its text and not by the
     # code.
     return mask(f"prompt is too long: {error.message}" if error.code == _TOO_LONG else error.message)
@@ -91,7 +91,7 @@ def messages_error(error: ApiError) -> dict[str, object]:
     kind = _MESSAGES_KINDS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     is_named = error.param and error.status == 400 and error.code != _TOO_LONG
     where = f"{error.param}: " if is_named else ""
-    return {"type": "error", "error": {"type": kind, "message": f"{where}{_worded(error)}"}}
+    return {"type": "error", "error": {"type": kind, "message": f"{where}{_error_text(error)}"}}
 
 
 class JsonAnswer(Response):
@@ -142,7 +142,7 @@ def as_api_error(error: WhetError) -> ApiError:
 async def read_body(request: Request, limit_bytes: int = BODY_LIMIT_BYTES) -> bytes:
     """Return the whole body. Raises ApiError (413) if it is too large."""
     try:
-        return await read_bounded(request.scope, request.receive, limit_bytes, _DRAIN_LIMIT_BYTES)
+        return await read_with_limit(request.scope, request.receive, limit_bytes, _DRAIN_LIMIT_BYTES)
     except BodyTooLarge as error:
         raise _too_large(limit_bytes) from error
     except CallerGone as error:
@@ -178,9 +178,9 @@ def decode(body: bytes, shape: type[T]) -> T:
 
 
 @contextmanager
-def hearing(scope: Scope, ring: Callable[[], object]) -> Generator[None]:
+def watch_client(scope: Scope, ring: Callable[[], object]) -> Generator[None]:
     """Call `ring` if the client disconnects inside the block, or at once if it already has."""
-    line = line_of(scope)
+    line = connection_of(scope)
     line.listen(ring)
     try:
         if line.is_cut:
@@ -235,7 +235,7 @@ class Stream(Response):
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         is_begun = False
         try:
-            with hearing(scope, lambda: gone.done() or gone.set_result(None)):
+            with watch_client(scope, lambda: gone.done() or gone.set_result(None)):
                 async with aclosing(self._source(gone)) as pieces:
                     async for piece in pieces:
                         if not is_begun:

@@ -11,7 +11,7 @@ from whet.shell.programs import program
 from whet.shell.words import Word
 
 
-def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
+def find_interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
     """Return the code words of `python -c` and similar, [] if it reads its input, None if it runs a file."""
     stem = re.sub(r"[\d.]+$", "", name)
     options = program(stem).code

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from whet.late import late_pattern
 from whet.shell.programs import program
-from whet.shell.reading import CommandReading, ReadPart, names, read
+from whet.shell.reading import CommandReading, ReadPart, file_names, read
 
 VERBS = late_pattern(
     r"\b(?:git (?:-\S+ \S+ )*(?:clone|fetch|pull|push|ls-remote|submodule)"
@@ -31,13 +31,13 @@ _URL = late_pattern(
     re.IGNORECASE,
 )
 # A complete address, a repository in its host's notation, or a host name.
-_PLACE = late_pattern(
+_SOURCE = late_pattern(
     r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])(?:[\w.-]+/[\w./-]+|[\w.-]+(?=:/)|(?:[\w-]+\.)+[a-z]{2,}(?!\w))"
 )
 _LOCAL = late_pattern(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 
 
-def outside(text: str) -> str:
+def find_outside_host(text: str) -> str:
     """Return the first address in a text that is not on this machine, or an empty string."""
     hosts = (match[1] or match[2] for match in _URL.finditer(text))
     return next((host for host in hosts if not _LOCAL.match(host)), "")
@@ -45,14 +45,14 @@ def outside(text: str) -> str:
 
 def reaches_out(command: str) -> bool:
     """Whether a command may have reached the network."""
-    if outside(command):
+    if find_outside_host(command):
         return True
     return not _URL.search(command) and (
-        _CODE.search(command) is not None or any(map(_brings, _parts(read(command), command)))
+        _CODE.search(command) is not None or any(map(_fetches_elsewhere, _parts(read(command), command)))
     )
 
 
-def fetched_packages(command: str) -> set[str] | None:
+def find_fetched_packages(command: str) -> set[str] | None:
     """Return the packages that a command fetches by name, in lower case.
 
     The set is empty if an installer or a pull has only options and files. None if the command fetches
@@ -70,22 +70,22 @@ def fetched_packages(command: str) -> set[str] | None:
         if verb is None or (package_names and not verb["installer"]):
             return None
         packages |= package_names
-    return None if outside(command) else packages
+    return None if find_outside_host(command) else packages
 
 
-def fetched_places(command: str) -> list[str]:
+def find_fetch_sources(command: str) -> list[str]:
     """Return the addresses and repositories that a command fetches from, in lower case.
 
     The list is empty if it may also fetch from elsewhere.
     """
     fetching = [part.bare.lower() for part in _fetching(command)]
-    if not all(map(_PLACE.search, fetching)) or _CODE.search(command):
+    if not all(map(_SOURCE.search, fetching)) or _CODE.search(command):
         return []
-    addresses = (match[0] for match in _PLACE.finditer(command.lower()) if outside(match[0]))
-    return [*_PLACE.findall("\n".join(fetching)), *addresses]
+    addresses = (match[0] for match in _SOURCE.finditer(command.lower()) if find_outside_host(match[0]))
+    return [*_SOURCE.findall("\n".join(fetching)), *addresses]
 
 
-def left_names(command: str) -> list[str]:
+def find_left_names(command: str) -> list[str]:
     """Return the words of a fetching command that may name the files it leaves.
 
     Programs before the first fetch don't count, but the values of variables do. The operands of an
@@ -99,7 +99,7 @@ def left_names(command: str) -> list[str]:
     ]
     words = (word for part in fetching_parts for word in re.split(r"\s*<<-?\s*\S+|[\s<>|;&()`]+", part.bare))
     filled = (word for part in fetching_parts for word in part.words if not re.search(r"\s", word))
-    return list(dict.fromkeys(names(word for word in (*words, *filled) if word.strip("_"))))
+    return list(dict.fromkeys(file_names(word for word in (*words, *filled) if word.strip("_"))))
 
 
 def _parts(reading: CommandReading, command: str) -> list[ReadPart]:
@@ -113,10 +113,10 @@ def _fetching(command: str) -> list[ReadPart]:
 
 
 def _reaches(part: ReadPart) -> bool:
-    return bool(outside(part.bare)) or (not _URL.search(part.bare) and _brings(part))
+    return bool(find_outside_host(part.bare)) or (not _URL.search(part.bare) and _fetches_elsewhere(part))
 
 
-def _brings(part: ReadPart) -> bool:
+def _fetches_elsewhere(part: ReadPart) -> bool:
     """Whether a program fetches from elsewhere, or passes another language code that names such a program."""
     code = re.sub(r"[\s\"',\[\]]+", " ", part.code)
     return "brings" in program(part.name).kinds or any(map(VERBS.search, filter(None, (part.line, code))))

@@ -19,7 +19,7 @@ from tree_sitter import Language, Node, Parser
 
 from whet.late import late_pattern
 from whet.shell.redirects import RedirectionReader
-from whet.shell.state import REDIRECTS, Folders, Invocation, ShellScript, ShellState, either
+from whet.shell.state import REDIRECTS, Folders, Invocation, ShellScript, ShellState, merge_folders
 from whet.shell.words import Word
 
 _MAX_DEPTH = 120
@@ -69,12 +69,12 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
     if root.has_error:
         state.doubt("the shell syntax can't be read")
     if "\\\n" in text:
-        _join(state, root, text)
+        _check_joined_lines(state, root, text)
     _Walker(state).walk(root, 0)
     return state.script
 
 
-def _join(state: ShellState, root: Node, text: str) -> None:
+def _check_joined_lines(state: ShellState, root: Node, text: str) -> None:
     """Record a doubt if bash may join lines ending in a backslash differently from the grammar."""
     if any(_splits_word(root, match.start()) for match in _JOINED_LINES.finditer(text)):
         state.doubt("a line break stands inside a word")
@@ -170,7 +170,7 @@ class _Walker:
             self._state.folders = before
         elif self._state.folders != before:
             is_loop = node.type not in ("if_statement", "case_statement")
-            self._state.folders = () if is_loop else either(self._state.folders, before)
+            self._state.folders = () if is_loop else merge_folders(self._state.folders, before)
 
     def pipeline(self, node: Node, depth: int) -> None:
         """Walk a pipeline: each member reads the output of the ones before it."""

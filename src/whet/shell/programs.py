@@ -163,12 +163,12 @@ def git_verb(name: str) -> GitVerb:
 
 @cache
 def _programs() -> Mapping[str, ProgramFacts]:
-    return FactTable(_text("programs"), ProgramFacts, _of_kinds)
+    return FactTable(_read_table_text("programs"), ProgramFacts, _read_kinds)
 
 
 @cache
 def _git_verbs() -> Mapping[str, GitVerb]:
-    return FactTable(_text("git"), GitVerb)
+    return FactTable(_read_table_text("git"), GitVerb)
 
 
 UNKNOWN = ProgramFacts()
@@ -180,7 +180,7 @@ def read_table(text: str, entry: type[Entry]) -> dict[str, Entry]:
     import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
 
     try:
-        return from_values(tomllib.loads(text), dict[str, entry], dec_hook=_made)
+        return from_values(tomllib.loads(text), dict[str, entry], dec_hook=_build_value)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
 
@@ -243,7 +243,7 @@ def _lines(text: str) -> dict[str, str]:
     return lines_by_names
 
 
-def _of_kinds(line: str) -> ProgramFacts | None:
+def _read_kinds(line: str) -> ProgramFacts | None:
     """Parse an entry that holds only kinds, such as that of `ls`, or return None. Loading TOML takes 5 ms."""
     before, has_kinds, remainder = line.partition('" = { is = "')
     kinds = remainder.removesuffix('" }')
@@ -252,12 +252,12 @@ def _of_kinds(line: str) -> ProgramFacts | None:
     return ProgramFacts(kinds=Kinds(kinds))
 
 
-def _made(wanted: type[Any], text: object) -> Any:
+def _build_value(value_type: type[Any], text: object) -> Any:
     """Build one of the types above from its text."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is no text")
-    return wanted(text)
+    return value_type(text)
 
 
-def _text(name: str) -> str:
+def _read_table_text(name: str) -> str:
     return (_TABLES / f"{name}.toml").read_text("utf-8")

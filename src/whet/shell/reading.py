@@ -14,10 +14,10 @@ from itertools import accumulate
 import msgspec
 
 from whet.late import late_pattern
-from whet.shell.code import interpreter_code
+from whet.shell.code import find_interpreter_code
 from whet.shell.parse import parse
 from whet.shell.state import Invocation
-from whet.shell.words import Word, filled, name_of
+from whet.shell.words import Word, fill_variables, name_of
 from whet.shell.wrappers import unwrap
 
 _MOST_NESTING, _MOST_COMMANDS = 6, 50
@@ -93,7 +93,7 @@ def read(command: str) -> CommandReading:
     return CommandReading(tuple(reader.parts), bare, strings, tuple(files), reader.is_doubtful)
 
 
-def names(words: Iterable[str]) -> Iterator[str]:
+def file_names(words: Iterable[str]) -> Iterator[str]:
     """Yield the files that words may name: values of assignments and options, and paths or literals in code.
 
     For a name that is completed at run time, a pattern that it matches is yielded too.
@@ -128,16 +128,16 @@ class _Reader:
             *script.assignments,
             *(pair for i in script.invocations for pair in i.assignments),
         ):
-            self._values[name] = filled(word.text, self._values)
-        self.words += (filled(word.text, self._values) for word in script.seen)
-        invocations = [(i, _inside(i)) for i in script.invocations if i.words]
+            self._values[name] = fill_variables(word.text, self._values)
+        self.words += (fill_variables(word.text, self._values) for word in script.seen)
+        invocations = [(i, _find_inner_commands(i)) for i in script.invocations if i.words]
         strings = tuple(dict.fromkeys(sorted(script.strings)))
-        bare = _covered(text, strings, {run for _, (_, runs) in invocations for run in runs})
+        bare = _mask_strings(text, strings, {run for _, (_, runs) in invocations for run in runs})
         for invocation, (commands, _) in invocations:
             span = slice(invocation.start, invocation.end)
             for words, guessed in commands:
-                texts = tuple(filled(word.text, self._values) for word in words)
-                code = _code(words, invocation)
+                texts = tuple(fill_variables(word.text, self._values) for word in words)
+                code = _find_code(words, invocation)
                 self.parts.append(ReadPart(texts, text[span], bare[span], code, guessed))
             if invocation.stdin is not None:
                 input_text = invocation.stdin.text
@@ -157,10 +157,10 @@ class _Reader:
         for part in self.parts:
             if not part.guessed and "/" not in part.words[0] and part.words[0] in words:
                 words.remove(part.words[0])
-        return names(words)
+        return file_names(words)
 
 
-def _inside(invocation: Invocation) -> tuple[list[tuple[Sequence[Word], bool]], list[str]]:
+def _find_inner_commands(invocation: Invocation) -> tuple[list[tuple[Sequence[Word], bool]], list[str]]:
     """Return the commands that a command runs, itself first, each with whether it is a guess; and the texts
     it runs."""
     commands: list[tuple[Sequence[Word], bool]] = []
@@ -180,15 +180,15 @@ def _inside(invocation: Invocation) -> tuple[list[tuple[Sequence[Word], bool]], 
     return commands, runs
 
 
-def _code(words: Sequence[Word], invocation: Invocation) -> str:
+def _find_code(words: Sequence[Word], invocation: Invocation) -> str:
     """Return the code that an interpreter gets on the line or as its input."""
-    codes = interpreter_code(name_of(words[0]), words[1:])
+    codes = find_interpreter_code(name_of(words[0]), words[1:])
     if codes == [] and invocation.stdin is not None:
         codes = [invocation.stdin]
     return "\n".join(word.text for word in codes or ())
 
 
-def _covered(text: str, strings: Iterable[Span], runs: Collection[str]) -> str:
+def _mask_strings(text: str, strings: Iterable[Span], runs: Collection[str]) -> str:
     """Mask the strings that contain blanks, except those that are run."""
     for start, end, is_document in strings:
         string_text = text[start:end]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from tree_sitter import Node
 
-from whet.shell.state import REDIRECTS, Redirect, ShellState, either
+from whet.shell.state import REDIRECTS, Redirect, ShellState, merge_folders
 from whet.shell.words import literal, unknown
 
 
@@ -59,13 +59,13 @@ class RedirectionReader:
         start = state.folders
         self._walk([first], depth)
         before = state.folders
-        if _in_turn(first) and any(child.type == "&&" for child in node.children):
+        if _needs_all(first) and any(child.type == "&&" for child in node.children):
             state.succeeded(start)
         if opens is not None:
             opens()
         if last is not first:
             self._walk([last], depth)
-        state.folders = either(state.folders, before) if state.folders != before else before
+        state.folders = merge_folders(state.folders, before) if state.folders != before else before
 
     def _continuation(self, node: Node, depth: int) -> None:
         """Walk the rest of the line after `<<EOF`: a pipeline, a list, other redirections."""
@@ -137,11 +137,11 @@ class RedirectionReader:
         return state.touching(node.children_by_field_name("argument"))
 
 
-def _in_turn(node: Node) -> bool:
+def _needs_all(node: Node) -> bool:
     """Whether this succeeds only if each of its commands did."""
     while node.type != "command":
         if node.type == "list" and any(child.type == "&&" for child in node.children):
-            if not _in_turn(node.children[-1]):
+            if not _needs_all(node.children[-1]):
                 return False
         elif node.type != "redirected_statement":
             return False

@@ -19,7 +19,7 @@ _WITH_VALUE = {"expression": "e", "file": "f", "line-length": "l"}
 _ADDRESS = late_pattern(r"\s*(?:\d+(?:\s*~\s*\d+)?|\$|[+~]\d+|(?P<regex>/|\\[^\n\\]))")
 _BRACKET = late_pattern(r"\[\^?\]?(?:\[([:.=])[^\n]*?\1\]|[^\]\n])*\]")
 _LONGEST_CHARS = 2_000
-_GIVEN = {  # the argument after a command, except for s and y
+_ARGUMENTS = {  # the argument after a command, except for s and y
     **dict.fromkeys("=dDgGhHnNpPxzF}", ""),
     **dict.fromkeys("lLqQ", r"[ \t]*\d*"),
     **dict.fromkeys(":btTv", r"[ \t]*[^\s;}]*"),
@@ -52,9 +52,9 @@ class SedScript(msgspec.Struct, frozen=True):
     commands: tuple[SedCommand, ...] | None
 
 
-def sed_script(words: Sequence[Word]) -> SedScript:
+def parse_sed_call(words: Sequence[Word]) -> SedScript:
     """Return the script in the words after sed's name. The contents of a script file (`-f`) are unknown."""
-    scripts, operands = _arguments(words)
+    scripts, operands = _split_arguments(words)
     if not scripts:
         if operands and has_option(words, "i") and re.fullmatch(r"(\.\w+)?", operands[0].text):
             del operands[0]  # the suffix of BSD's -i
@@ -63,13 +63,13 @@ def sed_script(words: Sequence[Word]) -> SedScript:
         scripts = operands[: at + 1]
     text = "\n".join(word.text for word in scripts)
     dynamic = any(word.dynamic for word in scripts)
-    commands = read_sed(text)
+    commands = parse_sed(text)
     if commands is None and dynamic:
-        commands = [command for part in re.split(r"[;\n]", text) for command in read_sed(part) or ()]
+        commands = [command for part in re.split(r"[;\n]", text) for command in parse_sed(part) or ()]
     return SedScript(text, dynamic, None if commands is None else tuple(commands))
 
 
-def read_sed(text: str) -> list[SedCommand] | None:
+def parse_sed(text: str) -> list[SedCommand] | None:
     """Parse a script. Returns None if it is invalid or very long."""
     if len(text) > _LONGEST_CHARS:
         return None
@@ -83,7 +83,7 @@ class _Unreadable(Exception):
     """Raised if the text is not a script."""
 
 
-def _arguments(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
+def _split_arguments(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
     """Return the scripts given by options, and the operands. There are no operands if a script comes from a
     file."""
     scripts: list[Word] = []
@@ -135,8 +135,8 @@ class _Reader:
         if name == "y":
             self._transliteration()
             argument = ""
-        elif name in _GIVEN:
-            argument = self._take(_GIVEN[name])
+        elif name in _ARGUMENTS:
+            argument = self._take(_ARGUMENTS[name])
         else:
             raise _Unreadable
         self._end()
@@ -144,8 +144,8 @@ class _Reader:
 
     def _substitution(self) -> list[SedCommand]:
         delimiter = self._take(r"[^\n\\]")
-        self._delimited(delimiter, has_brackets=True)
-        self._delimited(delimiter)
+        self._take_delimited(delimiter, has_brackets=True)
+        self._take_delimited(delimiter)
         flags = self._take(r"[gpIiMme\d \t]*")
         commands = [SedCommand("s", "".join(flags.split()))]
         if self._taken("w"):
@@ -155,8 +155,8 @@ class _Reader:
 
     def _transliteration(self) -> None:
         delimiter = self._take(r"[^\n\\]")
-        self._delimited(delimiter)
-        self._delimited(delimiter)
+        self._take_delimited(delimiter)
+        self._take_delimited(delimiter)
 
     def _address(self) -> bool:
         match = _ADDRESS.match(self._text, self._at)
@@ -164,11 +164,11 @@ class _Reader:
             return False
         self._at = match.end()
         if match["regex"]:
-            self._delimited(match["regex"][-1], has_brackets=True)
+            self._take_delimited(match["regex"][-1], has_brackets=True)
             self._take("[IM]*")
         return True
 
-    def _delimited(self, delimiter: str, *, has_brackets: bool = False) -> None:
+    def _take_delimited(self, delimiter: str, *, has_brackets: bool = False) -> None:
         """Consume the text up to and including a delimiter."""
         while not self._taken(re.escape(delimiter)):
             if has_brackets and self._text.startswith("[", self._at):

@@ -15,7 +15,7 @@ from whet.shell.programs import ProgramWords
 from whet.shell.words import Word, cook, literal
 
 # The syntax that a command may use to run without a question. Anything rarer needs one.
-_EVERYDAY = ProgramWords(
+_PLAIN_SYNTAX = ProgramWords(
     """
     program list pipeline command command_name subshell compound_statement comment word number string
     string_content raw_string concatenation file_descriptor simple_expansion variable_name
@@ -104,7 +104,7 @@ class ShellState:
 
     def see(self, node: Node) -> None:
         """Record whether a node's syntax may run without a question, and the positions of strings."""
-        if node.is_named and node.type not in _EVERYDAY:
+        if node.is_named and node.type not in _PLAIN_SYNTAX:
             self.script.everyday = False
         if node.type in _STRINGS:
             self.script.strings.append((node.start_byte, node.end_byte, False))
@@ -169,7 +169,7 @@ class ShellState:
             return
         name = words[0].text
         if name in ("cd", "pushd"):
-            self.folders = either(self._entered(words[1:]), self.folders)
+            self.folders = merge_folders(self._entered(words[1:]), self.folders)
         elif name in ("popd", "eval", "source", ".", "trap", "enable"):
             self.folders = ()
         elif name in ("read", "mapfile", "readarray", "printf", "getopts", "unset"):
@@ -196,7 +196,7 @@ class ShellState:
         return tuple(os.path.normpath(os.path.join(folder, first.text)) for folder in self.folders)
 
 
-def either(one: Folders, other: Folders) -> Folders:
+def merge_folders(first: Folders, second: Folders) -> Folders:
     """Return the folders after either of two paths through a script; empty if one of them is unknown."""
-    both = tuple(dict.fromkeys((*one, *other)))
-    return both if one and other and len(both) <= _MOST_FOLDERS else ()
+    both = tuple(dict.fromkeys((*first, *second)))
+    return both if first and second and len(both) <= _MOST_FOLDERS else ()

@@ -87,7 +87,7 @@ def name_of(word: Word) -> str:
     return word.text.rsplit("/", 1)[-1]
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
+def fill_variables(text: str, values: Mapping[str, str]) -> str:
     """Replace the variables in a text whose values are known."""
     return re.sub(r"\$\{?(\w+)\}?", lambda found: values.get(found[1], found[0]), text)
 
@@ -97,9 +97,9 @@ def in_line(words: Iterable[Word]) -> str:
     return "".join(" " + re.sub(r"\s", "_", word.text) for word in words)
 
 
-def unknown(shown: str, prefix: str = "") -> Word:
+def unknown(source: str, prefix: str = "") -> Word:
     """Make a word whose value is known only at run time."""
-    return Word(prefix + shown, prefix + shown, dynamic=True, loose=not prefix, prefix=prefix)
+    return Word(prefix + source, prefix + source, dynamic=True, loose=not prefix, prefix=prefix)
 
 
 class _Cooker:
@@ -137,13 +137,13 @@ class _Cooker:
             raw = raw[tilde.end() :]
         last = 0
         for match in _OUTSIDE.finditer(raw):
-            self._unescaped(raw[last : match.start()])
+            self._add_unescaped(raw[last : match.start()])
             if match[1] != "\n":
                 self.literal(match[1])
             last = match.end()
-        self._unescaped(raw[last:])
+        self._add_unescaped(raw[last:])
 
-    def _unescaped(self, text: str) -> None:
+    def _add_unescaped(self, text: str) -> None:
         self.glob = self.glob or any(c in text for c in "*?[")
         self.odd = self.odd or any(c in text for c in "\n\t ;|&<>()")
         self.literal(text.translate(_MARKS))
@@ -175,7 +175,7 @@ class _Cooker:
         elif kind == "raw_string":
             self.literal(source[1:-1])
         elif kind == "ansi_c_string":
-            self.literal(_ANSI.sub(_ansi, source[2:-1]))
+            self.literal(_ANSI.sub(_decode_ansi_escape, source[2:-1]))
         elif kind == "string":
             self.string(node)
         elif kind == "translated_string":
@@ -196,10 +196,10 @@ class _Cooker:
         at = node.start_byte + 1
         for child in node.children:
             if child.type in _EXPANSIONS:
-                self.literal(_IN_QUOTES.sub(_unquoted, self.source[at : child.start_byte]))
+                self.literal(_IN_QUOTES.sub(_unescape, self.source[at : child.start_byte]))
                 self.expansion(child, self.source[child.start_byte : child.end_byte], True)
                 at = child.end_byte
-        self.literal(_IN_QUOTES.sub(_unquoted, self.source[at : node.end_byte - 1]))
+        self.literal(_IN_QUOTES.sub(_unescape, self.source[at : node.end_byte - 1]))
 
     def words(self) -> list[Word]:
         """Finish the word and expand its braces."""
@@ -219,7 +219,7 @@ class _Cooker:
             return [word]
         if dynamic:
             return [msgspec.structs.replace(word, loose=True)]
-        texts = _braces(text)
+        texts = _expand_braces(text)
         if texts is None:
             return [
                 msgspec.structs.replace(
@@ -248,24 +248,24 @@ def cook(nodes: Sequence[Node], source: str, lookup: Lookup) -> list[Word]:
     return cooker.words()
 
 
-def _unquoted(found: re.Match[str]) -> str:
-    return found[1] or ""
+def _unescape(match: re.Match[str]) -> str:
+    return match[1] or ""
 
 
-def _ansi(found: re.Match[str]) -> str:
+def _decode_ansi_escape(match: re.Match[str]) -> str:
     for group, base in ((1, 16), (2, 16), (3, 16), (4, 8)):
-        if found[group] is not None:
-            value = int(found[group], base)
+        if match[group] is not None:
+            value = int(match[group], base)
             return chr(value) if value < 0x110000 else "�"
-    if found[5] is not None:
-        return chr(ord(found[5]) & 31)
-    return _ANSI_NAMES.get(found[6], found[6])
+    if match[5] is not None:
+        return chr(ord(match[5]) & 31)
+    return _ANSI_NAMES.get(match[6], match[6])
 
 
 _INNERMOST = late_pattern(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 
 
-def _braces(text: str) -> list[str] | None:
+def _expand_braces(text: str) -> list[str] | None:
     """Expand {a,b}, inner groups first. Returns None if there would be too many words, or for a range such as
     {1..3}."""
     done: list[str] = []

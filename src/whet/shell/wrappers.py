@@ -248,18 +248,18 @@ def _fd(words: Sequence[Word]) -> WrappedCommand | None:
     return None
 
 
-def _text_of_rest(words: Sequence[Word]) -> WrappedCommand:
+def _unwrap_joined_text(words: Sequence[Word]) -> WrappedCommand:
     """Unwrap eval and watch: their arguments joined are shell text."""
     arguments = [word for word in words[1:] if word.text != "--"]
     if name_of(words[0]) == "watch":
         arguments = next(iter(_prefix(words, _WATCH).commands), list[Word]())
-    return WrappedCommand(texts=joined(arguments))
+    return WrappedCommand(texts=join_words(arguments))
 
 
 _WATCH = Wrapping(values="nqs")
 
 
-def joined(words: Sequence[Word]) -> list[Word]:
+def join_words(words: Sequence[Word]) -> list[Word]:
     """Join words by spaces into one text word, or return an empty list if there are none."""
     if not words:
         return []
@@ -276,7 +276,7 @@ def _trap(words: Sequence[Word]) -> WrappedCommand | None:
     )
 
 
-def _given_text(words: Sequence[Word]) -> WrappedCommand | None:
+def _unwrap_text_option(words: Sequence[Word]) -> WrappedCommand | None:
     """Unwrap script, su and npx: the text after -c, which may be in a cluster or attached to its option."""
     for at, word in enumerate(words[1:], 1):
         match = re.match(r"(?:-[a-zA-Z]*?c|--(?:com?m?a?n?d?|call)(?:=|$))(.*)", word.text, re.DOTALL)
@@ -291,7 +291,7 @@ def _given_text(words: Sequence[Word]) -> WrappedCommand | None:
 def _package_runner(words: Sequence[Word]) -> WrappedCommand | None:
     """Unwrap `npm exec -c TEXT` and `npm exec -- COMMAND`."""
     at = next((at for at, word in enumerate(words) if word.text in ("exec", "x", "dlx")), 0)
-    return (_given_text(words[at:]) or _prefix(words[at:], _AFTER_RUN)) if at else None
+    return (_unwrap_text_option(words[at:]) or _prefix(words[at:], _AFTER_RUN)) if at else None
 
 
 _EXEC = Wrapping(
@@ -322,7 +322,7 @@ def _git(words: Sequence[Word]) -> WrappedCommand | None:
                 w for w in words[texts.index(second) + 1 :] if w.text not in ("--recursive", "--quiet")
             ]
             return (
-                WrappedCommand(texts=joined(arguments))
+                WrappedCommand(texts=join_words(arguments))
                 if second == "foreach"
                 else WrappedCommand(commands=[arguments] if arguments else [])
             )
@@ -341,9 +341,9 @@ _HANDLERS: dict[str, Callable[[Sequence[Word]], WrappedCommand | None]] = by_nam
         "parallel": _parallel,
         "find gfind": _find,
         "fd fdfind": _fd,
-        "eval watch": _text_of_rest,
+        "eval watch": _unwrap_joined_text,
         "trap": _trap,
-        "su runuser script npx expect": _given_text,
+        "su runuser script npx expect": _unwrap_text_option,
         "npm pnpm yarn": _package_runner,
         "docker podman docker-compose": _container,
         "git": _git,

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from whet.contract.errors import StoreError
-from whet.lanes import tell_loop
+from whet.lanes import call_in_loop
 from whet.sqlite.lane import Outcome, Work, WriterLane
 
 After = Callable[[Any, BaseException | None], object]
 
-_SINGLES_MEAN_ALONE = 2
-_AT_ONCE = 32
+_MIN_SINGLES = 2
+_MAX_DIRECT = 32
 _UNKNOWN = (None,)
 
 
@@ -40,13 +40,13 @@ class WriteBatcher:
         self,
         loop: asyncio.AbstractEventLoop,
         lane: WriterLane,
-        committed: Callable[[], object],
+        on_commit: Callable[[], object],
         *,
         many_writers: bool = False,
     ) -> None:
         self.loop = loop
         self._lane = lane
-        self._committed = committed
+        self._committed = on_commit
         self._many_writers = many_writers
         # The callbacks that the loop has yet to run in this pass. asyncio does not publish this; another kind
         # of loop lacks it, and then each write is queued.
@@ -56,9 +56,9 @@ class WriteBatcher:
         self._singles = 0
         self._at_once = 0
 
-    async def small(self, work: Work, after: After | None) -> Any:
+    async def write_small(self, work: Work, after: After | None) -> Any:
         """Commit a write of a few rows and return its result. A cancel stops waiting but undoes nothing."""
-        done = self._try_at_once(work) if self._at_once and not self._writes else None
+        done = self._try_direct(work) if self._at_once and not self._writes else None
         if done is None:
             return await self._queue(work, after)
         result, error = done
@@ -69,7 +69,7 @@ class WriteBatcher:
             raise error
         return result
 
-    def _try_at_once(self, work: Work) -> Outcome | None:
+    def _try_direct(self, work: Work) -> Outcome | None:
         """Commit a write directly if recent writes came alone. Returns None if nothing was done."""
         if self._many_writers:
             if self._still_to_run:
@@ -88,7 +88,7 @@ class WriteBatcher:
             self.loop.call_soon(self._flush)
         return future
 
-    async def large(self, work: Work) -> Any:
+    async def write_large(self, work: Work) -> Any:
         """Commit a write that may take long, on the lane's thread."""
         future = self.loop.create_future()
         self._send([(work, future, None)])
@@ -100,8 +100,8 @@ class WriteBatcher:
         if not writes:
             return
         self._singles = self._singles + 1 if len(writes) == 1 else 0
-        is_alone = self._singles >= _SINGLES_MEAN_ALONE
-        self._at_once = _AT_ONCE if is_alone else 0
+        is_alone = self._singles >= _MIN_SINGLES
+        self._at_once = _MAX_DIRECT if is_alone else 0
         goes_aside = self._many_writers and not is_alone  # the loop continues while the disk syncs
         outcomes = None if goes_aside else self._lane.try_here([work for work, _, _ in writes])
         if outcomes is not None:
@@ -113,7 +113,7 @@ class WriteBatcher:
 
     def _send(self, writes: list[Write]) -> None:
         def deliver(outcomes: Sequence[Outcome]) -> None:
-            tell_loop(self.loop, self._resolve, writes, outcomes)
+            call_in_loop(self.loop, self._resolve, writes, outcomes)
 
         try:
             self._lane.put([work for work, _, _ in writes], deliver)

@@ -21,14 +21,14 @@ import msgspec
 
 from whet.contract.errors import SchemaTooNew, StoreError, StoreFull, StoreUnwritable
 from whet.sqlite.batching import After, WriteBatcher
-from whet.sqlite.faults import DISK_FULL, FAULTS, as_store_error
+from whet.sqlite.faults import DISK_FULL, FAULTS, translate_error
 from whet.sqlite.lane import CHECKPOINT_PAGES, Outcome, Rows, WriterLane
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 
 _READER_CACHE_KB = 16_000
-_LATER_S = 0.25
+_DELAY_S = 0.25
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,12 +83,12 @@ class DatabaseFile:
             errno = connection.system_errno if connection else 0
             if connection:
                 connection.close()
-            store_error = error if isinstance(error, StoreError) else as_store_error(error, str(path), errno)
-            raise cls.advised(store_error, path) from error
+            store_error = error if isinstance(error, StoreError) else translate_error(error, str(path), errno)
+            raise cls.add_hint(store_error, path) from error
         return cls(path, connection, patience_s)
 
     @classmethod
-    def advised(cls, error: StoreError, path: Path) -> StoreError:
+    def add_hint(cls, error: StoreError, path: Path) -> StoreError:
         """Return the error to raise if opening failed. Subclasses override it to add better hints."""
         return error
 
@@ -98,7 +98,7 @@ class DatabaseFile:
         Writes begun in one pass of the loop share a commit. `after` receives (result, error) on the loop's
         thread before the waiter does, even if the waiter was cancelled.
         """
-        return await self._gather_here().small(work, after)
+        return await self._get_batcher().write_small(work, after)
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue a write. The future is done after its commit is on disk, or has a StoreError."""
@@ -126,20 +126,20 @@ class DatabaseFile:
         except RuntimeError:  # there is no running loop
             self._submit_again(work)
         else:
-            loop.call_later(_LATER_S, self._submit_again, work)
+            loop.call_later(_DELAY_S, self._submit_again, work)
 
-    def _submit_what_waits(self) -> None:
+    def _submit_delayed_writes(self) -> None:
         for work in tuple(self._later):
             self._submit_again(work)
 
     def _submit_again(self, work: Work[bool]) -> None:
-        def go_on(done: Future[bool]) -> None:
+        def run_again(done: Future[bool]) -> None:
             if done.exception() is None and done.result():
                 self._submit_again(work)
 
         self._later.pop(work, None)
         with suppress(StoreError):  # it is closed by now
-            self.submit(work).add_done_callback(go_on)
+            self.submit(work).add_done_callback(run_again)
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""
@@ -162,7 +162,7 @@ class DatabaseFile:
                 if reader.in_transaction:
                     reader.execute("ROLLBACK")
         except FAULTS as error:
-            raise as_store_error(error, str(self.path), reader.system_errno) from error
+            raise translate_error(error, str(self.path), reader.system_errno) from error
         finally:
             self._put_back(reader)
 
@@ -171,7 +171,7 @@ class DatabaseFile:
         if self._closed:
             return
         self._closed = True
-        self._submit_what_waits()
+        self._submit_delayed_writes()
         self._lane.close()
         self._wait_for_readers()
         for reader in self._idle_readers:
@@ -184,7 +184,7 @@ class DatabaseFile:
     def _committed(self) -> None:
         """Called after a commit of appended rows, before its waiters continue."""
 
-    def _gather_here(self) -> WriteBatcher:
+    def _get_batcher(self) -> WriteBatcher:
         loop = asyncio.get_running_loop()
         gather = self._gather
         if gather is None or gather.loop is not loop:
@@ -213,7 +213,7 @@ class DatabaseFile:
         try:
             return apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
-            raise as_store_error(error, str(self.path)) from error
+            raise translate_error(error, str(self.path)) from error
 
 
 def _make_private(path: Path, hint: str) -> None:

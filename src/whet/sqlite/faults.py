@@ -20,7 +20,7 @@ _UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 FAULTS = (apsw.Error, OverflowError, UnicodeDecodeError)
 
 
-def as_store_error(error: Exception, path: str, system_errno: int = 0) -> StoreError:
+def translate_error(error: Exception, path: str, system_errno: int = 0) -> StoreError:
     """Return the StoreError for one of `FAULTS`. `system_errno` separates a full disk from a broken one."""
     if isinstance(error, OverflowError):
         return StoreError("a number is larger than the database can hold", hint="give a smaller one")

@@ -20,7 +20,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreBusy, StoreError
-from whet.sqlite.faults import FAULTS, as_store_error
+from whet.sqlite.faults import FAULTS, translate_error
 
 
 class RowStatement(msgspec.Struct, frozen=True, eq=False):
@@ -47,8 +47,8 @@ Outcome = tuple[Any, BaseException | None]
 Deliver = Callable[[Sequence[Outcome]], None]
 
 CHECKPOINT_PAGES = 1000
-_GROUP_MAX = 256
-_LOOK_EVERY = 16  # commits; checking the log's size after each one by a hook costs a tenth of an append
+_MAX_GROUP = 256
+_CHECK_EVERY = 16  # commits; checking the log's size after each one by a hook costs a tenth of an append
 _QUICK_COMMIT_S = 0.002
 _WRITTEN: Outcome = (None, None)
 _now_s = time.perf_counter
@@ -141,7 +141,7 @@ class GroupLane(ABC):
         while item is not None:
             items.append(item)
             works += item[0]
-            if len(works) >= _GROUP_MAX or self._queue.empty():
+            if len(works) >= _MAX_GROUP or self._queue.empty():
                 break
             item = self._queue.get()
         outcomes = self._commit_group(works)
@@ -203,10 +203,10 @@ class WriterLane(GroupLane):
             return None
         try:
             if self._timeout_ms:
-                self._wait_at_most(0)
+                self._set_timeout(0)
             outcomes = self._commit(works)
             self._commits += 1
-            wants_checkpoint = self._commits % _LOOK_EVERY == 0 and self._wants_checkpoint()
+            wants_checkpoint = self._commits % _CHECK_EVERY == 0 and self._wants_checkpoint()
         except _NotBegun:
             return None
         finally:
@@ -223,7 +223,7 @@ class WriterLane(GroupLane):
         return outcomes
 
     def _commit_patiently(self, works: Sequence[Work]) -> list[Outcome]:
-        self._wait_at_most(self._patience_ms)
+        self._set_timeout(self._patience_ms)
         try:
             return self._commit(works)
         except _NotBegun as refused:
@@ -265,28 +265,28 @@ class WriterLane(GroupLane):
                 connection.execute("ROLLBACK")
         return outcomes
 
-    def _wait_at_most(self, milliseconds: int) -> None:
+    def _set_timeout(self, milliseconds: int) -> None:
         if milliseconds != self._timeout_ms:
             self._connection.set_busy_timeout(milliseconds)
             self._timeout_ms = milliseconds
 
     def _translate(self, error: BaseException | None) -> BaseException:
         if isinstance(error, FAULTS):
-            store_error = as_store_error(error, self._path, self._connection.system_errno)
+            store_error = translate_error(error, self._path, self._connection.system_errno)
             store_error.__cause__ = error
             return store_error
         return error or StoreError("a write gave neither result nor error")
 
-    def _pages_written(self) -> int:
+    def _count_page_writes(self) -> int:
         return self._connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)[0]
 
     def _wants_checkpoint(self) -> bool:
-        self.log_pages = self._pages_written() - self._checkpointed_pages
+        self.log_pages = self._count_page_writes() - self._checkpointed_pages
         return self.log_pages >= self._checkpoint_pages
 
     def _checkpoint(self) -> None:
         """Move the log into the file. A failure is harmless; a later checkpoint moves the rest."""
-        self._checkpointed_pages = self._pages_written()
+        self._checkpointed_pages = self._count_page_writes()
         self.log_pages: int = 0
         with _Capture():
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

@@ -14,7 +14,7 @@ import msgspec
 
 from whet.contract.messages import Message
 from whet.store import claims, rows
-from whet.store.jobs import AtEnd, Queued
+from whet.store.jobs import AtEnd, QueuedJob
 
 
 class AcceptedMessage(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class AcceptedMessage(msgspec.Struct, frozen=True):
 
 def add(connection: apsw.Connection, session_id: str, message: Message) -> int:
     """Store an accepted message and return its number."""
-    _, _, content, extra = rows.pack(rows.storable(message), 0)
+    _, _, content, extra = rows.pack(rows.to_storable(message), 0)
     connection.execute(
         "INSERT INTO accepted_messages (session, owner, content, extra) VALUES (?, ?, ?, ?)",
         (session_id, claims.owner_name("accepted"), content, extra),
@@ -59,7 +59,7 @@ def remove(connection: apsw.Connection, ids: Collection[int]) -> None:
 def removing(ids: Collection[int], also: AtEnd) -> AtEnd:
     """Return the work of `also`, which removes these accepted messages as well."""
 
-    def work(connection: apsw.Connection) -> Sequence[Queued]:
+    def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
         remove(connection, ids)
         return also(connection)
 

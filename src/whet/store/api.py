@@ -25,17 +25,17 @@ class SessionOwner(msgspec.Struct, frozen=True):
     instructions: str
 
 
-def adopt(connection: apsw.Connection, session_id: str, token: str, client_key: str = "") -> None:
+def set_owner(connection: apsw.Connection, session_id: str, token: str, client_key: str = "") -> None:
     """Record the owner of a session and the client's name for it, which is removed from any other session."""
     key = sessions.key_of(connection, session_id)
-    _free(connection, token, client_key)
+    _release_client_key(connection, token, client_key)
     connection.execute(
         "INSERT OR IGNORE INTO api_sessions (session, token, client_key) VALUES (?, ?, ?)",
         (key, token, client_key),
     )
 
 
-def token_of(connection: apsw.Connection, session_id: str) -> str | None:
+def find_token_name(connection: apsw.Connection, session_id: str) -> str | None:
     """Return the name of the token that began a session, or None if it was not begun through the API."""
     row = connection.execute(
         "SELECT a.token FROM sessions s JOIN api_sessions a ON a.session = s.key WHERE s.id = ?",
@@ -44,14 +44,14 @@ def token_of(connection: apsw.Connection, session_id: str) -> str | None:
     return row[0] if row else None
 
 
-def _free(connection: apsw.Connection, token: str, client_key: str) -> None:
+def _release_client_key(connection: apsw.Connection, token: str, client_key: str) -> None:
     connection.execute(
         "UPDATE api_sessions SET client_key = '' WHERE token = ? AND client_key = ? AND client_key <> ''",
         (token, client_key),
     )
 
 
-def set_aside(connection: apsw.Connection, session_id: str) -> None:
+def mark_as_helper(connection: apsw.Connection, session_id: str) -> None:
     """Treat a session as a helper's: it is not listed among conversations, not continued and not reviewed.
 
     Its cost still counts.
@@ -60,7 +60,7 @@ def set_aside(connection: apsw.Connection, session_id: str) -> None:
     connection.execute("UPDATE sessions SET kind = 'child' WHERE key = ?", (key,))
 
 
-def belonging(connection: apsw.Connection, session_id: str) -> SessionOwner | None:
+def find_owner(connection: apsw.Connection, session_id: str) -> SessionOwner | None:
     """Return a session's API data, or None if it was not begun through the API. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     row = connection.execute(
@@ -69,7 +69,7 @@ def belonging(connection: apsw.Connection, session_id: str) -> SessionOwner | No
     return SessionOwner(*row) if row else None
 
 
-def session_of(connection: apsw.Connection, token: str, client_key: str) -> str:
+def find_session(connection: apsw.Connection, token: str, client_key: str) -> str:
     """Return the id of the session that a client has given this name, or an empty string."""
     row = connection.execute(
         "SELECT s.id FROM api_sessions a JOIN sessions s ON s.key = a.session"
@@ -122,7 +122,7 @@ def set_instructions(connection: apsw.Connection, session_id: str, digest: str) 
     connection.execute("UPDATE api_sessions SET instructions = ? WHERE session = ?", (digest, key))
 
 
-def said_by_user(connection: apsw.Connection, session_id: str) -> list[str]:
+def list_user_texts(connection: apsw.Connection, session_id: str) -> list[str]:
     """Return the texts of the person's messages, in order, without those of undone turns."""
     key = sessions.key_of(connection, session_id)
     records = connection.execute(
@@ -133,7 +133,7 @@ def said_by_user(connection: apsw.Connection, session_id: str) -> list[str]:
     return [rows.unpack(*row).text for row in records]
 
 
-def keep_response(connection: apsw.Connection, response_id: str, session_id: str) -> None:
+def store_response(connection: apsw.Connection, response_id: str, session_id: str) -> None:
     """Record that a response is the last turn of a session. If a response took several turns, the newest
     counts."""
     key = sessions.key_of(connection, session_id)
@@ -144,7 +144,7 @@ def keep_response(connection: apsw.Connection, response_id: str, session_id: str
     )
 
 
-def response_of(connection: apsw.Connection, response_id: str) -> tuple[str, bool] | None:
+def find_response(connection: apsw.Connection, response_id: str) -> tuple[str, bool] | None:
     """Return the session of a response or a tip, and whether it is the newest there; None if unknown."""
     row = connection.execute(
         "SELECT s.id, r.turn, s.key FROM api_responses r JOIN sessions s ON s.key = r.session WHERE r.id = ?",

@@ -50,7 +50,7 @@ class PastSession(msgspec.Struct, frozen=True):
     live: tuple[int, ...] | None = None
 
 
-def put(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> Stored:
+def store_session(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> Stored:
     """Store a session, or the messages added to it since it was last stored."""
     import_row = connection.execute(
         "SELECT session, messages, digest FROM imports WHERE origin = ? AND foreign_id = ?",
@@ -65,11 +65,11 @@ def put(connection: apsw.Connection, origin: str, past: PastSession, now: str) -
     key, count, before = import_row
     if count == len(past.messages) and before == digest:
         return "same"
-    first = _untouched(connection, key, count)
+    first = _find_last_turn(connection, key, count)
     if first is None or len(past.messages) < count:
         return "changed"
     if _digest(past.messages[:count]) != before:
-        if _digest(_as_it_was(connection, key, past.messages[:count])) != before:
+        if _digest(_restore_placeholders(connection, key, past.messages[:count])) != before:
             return "changed"
         session_deletion.drop(connection, key)  # calls that had no result then have one now
         key, count, first = _create(connection, origin, past, now), 0, 0
@@ -88,7 +88,7 @@ def is_known(connection: apsw.Connection, origin: str, foreign_id: str) -> bool:
     return row is not None
 
 
-def begin_with(connection: apsw.Connection, session_id: str, messages: Sequence[PastMessage]) -> None:
+def prepend_messages(connection: apsw.Connection, session_id: str, messages: Sequence[PastMessage]) -> None:
     """Insert messages from elsewhere at the beginning of a session that has no messages yet."""
     key = sessions.key_of(connection, session_id)
     _append(connection, key, PastSession(NewSession(session_id), messages, 0), 0, 0)
@@ -115,7 +115,7 @@ def _append(connection: apsw.Connection, key: int, past: PastSession, index: int
     """Store the messages from `index` on, in turns after `turn`, and update the session's sums."""
     stored, results, turns = list[tuple[Any, ...]](), list[tuple[Any, ...]](), list[_Turn]()
     for seq, entry in enumerate(past.messages[index:], index + 1):
-        message = rows.storable(entry.message)
+        message = rows.to_storable(entry.message)
         if message.role == "user" or not turns:
             turns.append(_Turn(turn + len(turns) + 1, entry.at_ms))
         turns[-1].add(entry)
@@ -141,7 +141,7 @@ def _append(connection: apsw.Connection, key: int, past: PastSession, index: int
         entry = _iso(past.messages[-1].at_ms) if past.messages else ""
         number, live = turns[-1].number if turns else turn, [index + 1 for index in past.live]
         new = compactions.NewCompaction(number, len(past.messages), list(live), "import", 0, 0, entry)
-        compactions.insert(connection, key, new)
+        compactions.insert_compaction(connection, key, new)
 
 
 class _Turn:
@@ -153,13 +153,13 @@ class _Turn:
         self.steps = self.messages = self.calls = 0
         self.usage = Usage()
 
-    def add(self, said: PastMessage) -> None:
+    def add(self, entry: PastMessage) -> None:
         self.messages += 1
-        self._last_ms = max(self._last_ms, said.at_ms)
-        if said.message.role == "assistant":
+        self._last_ms = max(self._last_ms, entry.at_ms)
+        if entry.message.role == "assistant":
             self.steps += 1
-            self.calls += len(said.message.tool_calls)
-            self.usage += said.usage or Usage(cost_usd=None)
+            self.calls += len(entry.message.tool_calls)
+            self.usage += entry.usage or Usage(cost_usd=None)
 
     def row(self) -> tuple[Any, ...]:
         """Return number, id, started, ended, steps, usage."""
@@ -200,7 +200,7 @@ def _sum_up(connection: apsw.Connection, key: int, past: PastSession, turns: Seq
     )
 
 
-def _untouched(connection: apsw.Connection, key: int, count: int) -> int | None:
+def _find_last_turn(connection: apsw.Connection, key: int, count: int) -> int | None:
     """Return the last turn's number if the session holds exactly the imported messages, else None."""
     row = connection.execute(
         "SELECT (SELECT count(*) FROM messages WHERE id > ? AND id < ?),"
@@ -210,7 +210,9 @@ def _untouched(connection: apsw.Connection, key: int, count: int) -> int | None:
     return (row[1] or 0) if row and row[0] == count else None
 
 
-def _as_it_was(connection: apsw.Connection, key: int, messages: Sequence[PastMessage]) -> list[PastMessage]:
+def _restore_placeholders(
+    connection: apsw.Connection, key: int, messages: Sequence[PastMessage]
+) -> list[PastMessage]:
     """Return the messages, with placeholders for results that were missing at the time."""
     was = list(messages)
     missing: list[tuple[int]] = connection.execute(

@@ -17,7 +17,7 @@ import msgspec
 from whet.clock import iso
 from whet.contract.messages import ToolCall
 from whet.contract.receipts import CallEffects
-from whet.contract.texts import NOT_JSON, decoder
+from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.store import rows
 
 _LONG_BYTES = 12_000
@@ -75,20 +75,20 @@ class UserWords(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class _Asked(msgspec.Struct):
+class _CallsExtra(msgspec.Struct):
     c: tuple[ToolCall, ...] = ()
 
 
-class _Answered(msgspec.Struct, gc=False):
+class _ResultExtra(msgspec.Struct, gc=False):
     i: str = ""
     e: bool = False
 
 
-_asked = decoder(_Asked)
-_answered = decoder(_Answered)
+_calls_decoder = shared_decoder(_CallsExtra)
+_result_decoder = shared_decoder(_ResultExtra)
 
 
-def finished_sessions(
+def find_finished_sessions(
     connection: apsw.Connection,
     *,
     min_messages: int = 0,
@@ -119,7 +119,9 @@ def finished_sessions(
     return [MinedSession(*row) for row in cursor][::-1]
 
 
-def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Iterator[StoredCall | UserWords]:
+def stream_calls(
+    connection: apsw.Connection, key: int, from_turn: int = 0
+) -> Iterator[StoredCall | UserWords]:
     """Yield a session's calls and the person's messages, in order. A call is yielded when its result is read.
 
     Calls that never received a result come at the end of their step.
@@ -131,7 +133,7 @@ def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Ite
     ):
         seq = id_ & (rows.SEQ_LIMIT - 1)
         if role == rows.TOOL:
-            call = _paired(pending, extra)
+            call = _pair_result(pending, extra)
             if call is not None:
                 call.seq, call.result, call.at_ms = seq, content, at_ms
                 if step is not None:
@@ -166,29 +168,29 @@ def _last_before(connection: apsw.Connection, key: int, turn: int) -> int:
 
 def _calls(extra: str) -> tuple[ToolCall, ...]:
     try:
-        return _asked.decode(extra).c
+        return _calls_decoder.decode(extra).c
     except NOT_JSON:
         return ()
 
 
-def _paired(waiting: dict[str, StoredCall], extra: str | None) -> StoredCall | None:
+def _pair_result(pending: dict[str, StoredCall], extra: str | None) -> StoredCall | None:
     try:
-        answer = _answered.decode(extra or "{}")
+        answer = _result_decoder.decode(extra or "{}")
     except NOT_JSON:
         return None
-    call = waiting.pop(answer.i, None)
+    call = pending.pop(answer.i, None)
     if call is not None and answer.e:
         call.error_kind = "failed"
     return call
 
 
-def undone_turns(connection: apsw.Connection, key: int) -> set[int]:
+def list_undone_turns(connection: apsw.Connection, key: int) -> set[int]:
     """Return the numbers of the turns that the person undid."""
     cursor = connection.execute("SELECT number FROM turns WHERE session = ? AND undone <> ''", (key,))
     return {row[0] for row in cursor}
 
 
-def schema_of(connection: apsw.Connection, key: int) -> str:
+def read_tools_json(connection: apsw.Connection, key: int) -> str:
     """Return the JSON of the tool array that a session sends."""
     row = connection.execute(
         "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.tools_text WHERE s.key = ?", (key,)
@@ -196,23 +198,23 @@ def schema_of(connection: apsw.Connection, key: int) -> str:
     return row[0] if row else "[]"
 
 
-class _Named(msgspec.Struct):
+class _NamedTool(msgspec.Struct):
     name: str = ""
 
 
-_named = decoder(tuple[_Named, ...])
-_facts = decoder(CallEffects)
+_names_decoder = shared_decoder(tuple[_NamedTool, ...])
+_facts = shared_decoder(CallEffects)
 
 
-def tools_of(connection: apsw.Connection, key: int) -> frozenset[str]:
+def list_tool_names(connection: apsw.Connection, key: int) -> frozenset[str]:
     """Return the names of a session's tools, or an empty set if they are unknown."""
     try:
-        return frozenset(tool.name for tool in _named.decode(schema_of(connection, key)))
+        return frozenset(tool.name for tool in _names_decoder.decode(read_tools_json(connection, key)))
     except NOT_JSON:
         return frozenset()
 
 
-def latest_tools(connection: apsw.Connection) -> str:
+def read_latest_tools_json(connection: apsw.Connection) -> str:
     """Return the tool array's JSON of the newest session that has one, or "[]". Sessions imported from other
     programs have none."""
     row = connection.execute(
@@ -222,7 +224,7 @@ def latest_tools(connection: apsw.Connection) -> str:
     return row[0] if row else "[]"
 
 
-def whole_result(connection: apsw.Connection, key: int, seq: int) -> str:
+def read_result_text(connection: apsw.Connection, key: int, seq: int) -> str:
     """Return a result's whole text. If it has several parts, the text parts."""
     row = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id = ?", (rows.row_id(key, seq),)
@@ -230,7 +232,7 @@ def whole_result(connection: apsw.Connection, key: int, seq: int) -> str:
     return rows.unpack(*row).text if row else ""
 
 
-def to_judge(connection: apsw.Connection, *, again: bool = False) -> list[tuple[int, int]]:
+def list_unjudged_sessions(connection: apsw.Connection, *, again: bool = False) -> list[tuple[int, int]]:
     """Return (key, judged turn) of sessions with turns whose calls have no outcome yet. `again`: of all
     sessions with turns."""
     where = "turns > 0" if again else "judged_turn < turns"
@@ -240,7 +242,7 @@ def to_judge(connection: apsw.Connection, *, again: bool = False) -> list[tuple[
     ]
 
 
-def judged_turn(connection: apsw.Connection, key: int) -> int:
+def read_judged_turn(connection: apsw.Connection, key: int) -> int:
     """Return the turn up to which a session's calls have outcomes."""
     row = connection.execute("SELECT judged_turn FROM sessions WHERE key = ?", (key,)).fetchone()
     return row[0] if row else 0
@@ -254,7 +256,7 @@ def last_ended_turn(connection: apsw.Connection, key: int) -> int:
     return row[0] if row else 0
 
 
-def keep_outcomes(
+def store_outcomes(
     connection: apsw.Connection, key: int, turn: int, outcomes: Iterable[tuple[int, str, str]]
 ) -> None:
     """Store (seq, outcome, reason) of a session's calls and record that they are judged up to `turn`."""
@@ -265,7 +267,7 @@ def keep_outcomes(
     connection.execute("UPDATE sessions SET judged_turn = ? WHERE key = ?", (turn, key))
 
 
-def each_outcome(connection: apsw.Connection, take: Callable[[int, str, int, str], None]) -> None:
+def visit_outcomes(connection: apsw.Connection, take: Callable[[int, str, int, str], None]) -> None:
     """Call `take(session key, tool, position, outcome)` for every judged call, in order. Positions count from
     0.
 
@@ -295,7 +297,7 @@ _RUNNING = (
 _ENDED = (
     "SELECT facts FROM tool_calls WHERE session = ? AND seq > ? AND finished < ? AND instr(facts, 'over')"
 )
-_NAMING = (
+_CALLS_NAMING = (
     "SELECT c.session, c.seq, c.position, c.name, c.facts, c.finished"
     " FROM sessions s JOIN tool_calls c ON c.session = s.key"
     " WHERE s.workspace = ? AND instr(c.facts, ?) ORDER BY c.started DESC LIMIT 50"
@@ -313,26 +315,26 @@ class PastCall(msgspec.Struct, frozen=True):
     effects: CallEffects
 
 
-def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[PastCall]:
+def find_running_calls(connection: apsw.Connection, at_ms: int) -> Iterator[PastCall]:
     """Yield the calls that were running at a time in any session, or whose background process was, until a
     later call saw its end. The oldest session's calls come first, in their order."""
     at, day_before = (iso(datetime.fromtimestamp(ms / 1000, UTC)) for ms in (at_ms, at_ms - _DAY_MS))
     for row in connection.execute(_RUNNING, (at_ms, at, day_before)).fetchall():
         session, seq, finished = row[0], row[1], row[5]
         is_over = finished is not None and finished < at_ms - _SLACK_MS
-        for call in _past(connection, [row]):
+        for call in _read_calls(connection, [row]):
             ends = connection.execute(_ENDED, (session, seq, at_ms - _SLACK_MS)).fetchall() if is_over else []
             if all(_facts.decode(facts).over != call.effects.runs_on for (facts,) in ends):
                 yield call
 
 
-def naming(connection: apsw.Connection, workspace: str, name: str) -> Iterator[PastCall]:
+def find_calls_naming(connection: apsw.Connection, workspace: str, name: str) -> Iterator[PastCall]:
     """Yield the calls of a workspace whose commands, edits or changed files contain a text, newest first."""
-    yield from _past(connection, connection.execute(_NAMING, (workspace, name)).fetchall())
+    yield from _read_calls(connection, connection.execute(_CALLS_NAMING, (workspace, name)).fetchall())
 
 
-def _past(connection: apsw.Connection, found: Iterable[Sequence[Any]]) -> Iterator[PastCall]:
-    for session, seq, position, name, facts, _ in found:
+def _read_calls(connection: apsw.Connection, records: Iterable[Sequence[Any]]) -> Iterator[PastCall]:
+    for session, seq, position, name, facts, _ in records:
         row = connection.execute(
             "SELECT role, content, extra FROM messages WHERE id = ?",
             (rows.row_id(session, seq - 1 - position),),
@@ -343,7 +345,7 @@ def _past(connection: apsw.Connection, found: Iterable[Sequence[Any]]) -> Iterat
             yield PastCall(session, seq, name, calls[int(position)].arguments, effects)
 
 
-def received(facts: str | None) -> bool | None:
+def has_received_bytes(facts: str | None) -> bool | None:
     """Return whether a call received bytes from the network, according to its facts, or None if they were not
     counted."""
     return _facts.decode(facts).received if facts else None

@@ -60,53 +60,55 @@ _IN_OPEN = "state IN ('waiting', 'begun')"
 _OUT_OPEN = "state IN ('queued', 'sending')"
 
 
-def chat_at(connection: apsw.Connection, place: ChatPlace) -> ChatRecord:
+def get_or_create_chat(connection: apsw.Connection, location: ChatPlace) -> ChatRecord:
     """Return the conversation of a chat, creating it if needed."""
-    where = (place.channel, place.chat, place.thread, place.user)
+    where = (location.channel, location.chat, location.thread, location.user)
     row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? AND thread = ? AND user = ?", where
     ).fetchone()
     if row is not None:
-        return _chat(row)
+        return _read_chat(row)
     connection.execute(
         "INSERT INTO gateway_chats (channel, chat, thread, user, is_group) VALUES (?, ?, ?, ?, ?)",
-        (*where, int(place.is_group)),
+        (*where, int(location.is_group)),
     )
-    return ChatRecord(connection.last_insert_rowid(), place, "", "")
+    return ChatRecord(connection.last_insert_rowid(), location, "", "")
 
 
-def chat(connection: apsw.Connection, chat_id: int) -> ChatRecord:
+def get_chat(connection: apsw.Connection, chat_id: int) -> ChatRecord:
     """Return a conversation by its number, which must exist."""
     row = connection.execute(f"SELECT {_CHAT} FROM gateway_chats WHERE id = ?", (chat_id,)).fetchone()
     assert row is not None  # chats are never deleted
-    return _chat(row)
+    return _read_chat(row)
 
 
-def chat_of_session(connection: apsw.Connection, session_id: str) -> ChatRecord | None:
+def find_chat_of_session(connection: apsw.Connection, session_id: str) -> ChatRecord | None:
     """Return the conversation that a session belongs to now, or None."""
     row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE session_id = ? LIMIT 1", (session_id,)
     ).fetchone()
-    return _chat(row) if row else None
+    return _read_chat(row) if row else None
 
 
-def at(connection: apsw.Connection, channel: str, name: str) -> ChatRecord | None:
+def find_platform_chat(connection: apsw.Connection, channel: str, name: str) -> ChatRecord | None:
     """Return the conversation of a platform's chat, the main one of several threads, or None."""
     row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? ORDER BY thread, id LIMIT 1",
         (channel, name),
     ).fetchone()
-    return _chat(row) if row else None
+    return _read_chat(row) if row else None
 
 
-def of_user(connection: apsw.Connection, channel: str, user: str, group: str = "") -> ChatRecord | None:
+def find_user_chat(
+    connection: apsw.Connection, channel: str, user: str, group: str = ""
+) -> ChatRecord | None:
     """Return a person's newest conversation: in this group's chat or, if no group is named, a direct one."""
     row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND user = ? AND is_group = ?"
         " AND (chat = ? OR NOT is_group) ORDER BY id DESC LIMIT 1",
         (channel, user, int(bool(group)), group),
     ).fetchone()
-    return _chat(row) if row else None
+    return _read_chat(row) if row else None
 
 
 def set_session(connection: apsw.Connection, chat_id: int, session_id: str) -> None:
@@ -120,14 +122,14 @@ def set_draft(connection: apsw.Connection, chat_id: int, ref: str) -> None:
     connection.execute("UPDATE gateway_chats SET draft = ? WHERE id = ?", (ref, chat_id))
 
 
-def receive(
-    connection: apsw.Connection, place: ChatPlace, update_id: str, body: str, now_ms: int
+def add_update(
+    connection: apsw.Connection, location: ChatPlace, update_id: str, body: str, now_ms: int
 ) -> int | None:
     """Add an update to the inbox and return its number, or None if it was added before."""
-    chat_id = chat_at(connection, place).id
+    chat_id = get_or_create_chat(connection, location).id
     connection.execute(
         "INSERT OR IGNORE INTO gateway_inbox (channel, update_id, chat, body, at_ms) VALUES (?, ?, ?, ?, ?)",
-        (place.channel, update_id, chat_id, body, now_ms),
+        (location.channel, update_id, chat_id, body, now_ms),
     )
     return connection.last_insert_rowid() if connection.changes() else None
 
@@ -140,7 +142,7 @@ def is_received(connection: apsw.Connection, channel: str, update_id: str) -> bo
     return row is not None
 
 
-def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[InRow]:
+def list_waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[InRow]:
     """Return a conversation's waiting updates, oldest first."""
     cursor = connection.execute(
         f"SELECT id, chat, body, state FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
@@ -150,7 +152,7 @@ def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[
     return [InRow(*row) for row in cursor]
 
 
-def open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[tuple[int, bool]]:
+def list_open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[tuple[int, bool]]:
     """Return the conversations of these channels with open updates, and whether a turn was begun in each."""
     cursor = connection.execute(
         f"SELECT chat, max(state = 'begun'), max(channel) FROM gateway_inbox WHERE {_IN_OPEN}"
@@ -159,18 +161,18 @@ def open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[t
     return [(chat_id, bool(begun)) for chat_id, begun, channel in cursor if channel in channels]
 
 
-def is_begun(connection: apsw.Connection, chat_id: int) -> bool:
+def has_begun_turn(connection: apsw.Connection, chat_id: int) -> bool:
     """Return whether a turn of a conversation was begun and has not ended."""
     sql = f"SELECT 1 FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'begun' LIMIT 1"
     return connection.execute(sql, (chat_id,)).fetchone() is not None
 
 
-def mark(connection: apsw.Connection, row_id: int, state: InState) -> None:
+def set_update_state(connection: apsw.Connection, row_id: int, state: InState) -> None:
     """Set an update's state."""
     connection.execute("UPDATE gateway_inbox SET state = ? WHERE id = ?", (state, row_id))
 
 
-def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
+def replace_waiting_update(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
     """Change the body of a waiting update, or drop it if `body` is empty. Returns False if it no longer
     waits."""
     row = connection.execute(
@@ -183,7 +185,7 @@ def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: s
     if body:
         connection.execute("UPDATE gateway_inbox SET body = ? WHERE id = ?", (body, row[0]))
     else:
-        mark(connection, row[0], "dropped")
+        set_update_state(connection, row[0], "dropped")
     return True
 
 
@@ -195,7 +197,7 @@ def is_waiting(connection: apsw.Connection, row_id: int) -> bool:
     return row is not None
 
 
-def finish_begun(connection: apsw.Connection, chat_id: int) -> bool:
+def finish_taken_updates(connection: apsw.Connection, chat_id: int) -> bool:
     """Mark the updates that the ending turn had taken as done. Returns False if there were none."""
     connection.execute(
         f"UPDATE gateway_inbox SET state = 'done' WHERE chat = ? AND {_IN_OPEN} AND state = 'begun'",
@@ -204,7 +206,7 @@ def finish_begun(connection: apsw.Connection, chat_id: int) -> bool:
     return connection.changes() > 0
 
 
-def drop_waiting(connection: apsw.Connection, chat_id: int, before: int) -> int:
+def drop_waiting_updates(connection: apsw.Connection, chat_id: int, before: int) -> int:
     """Drop the waiting updates of a conversation that came before a row. Returns how many."""
     connection.execute(
         f"UPDATE gateway_inbox SET state = 'dropped' WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
@@ -214,16 +216,16 @@ def drop_waiting(connection: apsw.Connection, chat_id: int, before: int) -> int:
     return connection.changes()
 
 
-def post(connection: apsw.Connection, chat_id: int, bodies: Sequence[str], now_ms: int) -> None:
+def queue_messages(connection: apsw.Connection, chat_id: int, bodies: Sequence[str], now_ms: int) -> None:
     """Queue messages to a conversation, in this order."""
-    channel = chat(connection, chat_id).place.channel
+    channel = get_chat(connection, chat_id).place.channel
     connection.executemany(
         "INSERT INTO gateway_outbox (channel, chat, body, at_ms) VALUES (?, ?, ?, ?)",
         [(channel, chat_id, body, now_ms) for body in bodies],
     )
 
 
-def due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[OutRow]:
+def list_due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[OutRow]:
     """Return a channel's first unsent message to each conversation that has one, oldest first.
 
     A later message never overtakes it, even while it waits for a retry.
@@ -237,7 +239,7 @@ def due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[Out
     return [OutRow(*row) for row in cursor]
 
 
-def next_out(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow | None:
+def next_message(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow | None:
     """Return the next message to a conversation, or None if one is being sent or none waits."""
     row = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN}"
@@ -247,9 +249,9 @@ def next_out(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow 
     return OutRow(*row) if row and row[4] == "queued" else None
 
 
-def has_out(connection: apsw.Connection, chat_id: int) -> bool:
+def has_unsent(connection: apsw.Connection, chat_id: int) -> bool:
     """Return whether a conversation has unsent messages."""
-    channel = chat(connection, chat_id).place.channel
+    channel = get_chat(connection, chat_id).place.channel
     row = connection.execute(
         f"SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN} LIMIT 1",
         (channel, chat_id),
@@ -282,19 +284,19 @@ def end_sending(
     )
 
 
-def forget_try(connection: apsw.Connection, row_id: int) -> None:
+def uncount_attempt(connection: apsw.Connection, row_id: int) -> None:
     """Do not count the last attempt at sending a message: its platform was not ready."""
     connection.execute("UPDATE gateway_outbox SET attempts = attempts - 1 WHERE id = ?", (row_id,))
 
 
-def out(connection: apsw.Connection, row_id: int) -> OutRow:
+def get_message(connection: apsw.Connection, row_id: int) -> OutRow:
     """Return a message of the outbox by its number, which must exist."""
     row = connection.execute(f"SELECT {_OUT} FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
     assert row is not None  # only messages sent long ago are deleted
     return OutRow(*row)
 
 
-def out_in(connection: apsw.Connection, states: Sequence[OutState], chat_id: int = 0) -> list[OutRow]:
+def list_messages(connection: apsw.Connection, states: Sequence[OutState], chat_id: int = 0) -> list[OutRow]:
     """Return the messages in these states, oldest first, of one conversation or of all (0)."""
     marks = ", ".join("?" * len(states))
     cursor = connection.execute(
@@ -304,18 +306,18 @@ def out_in(connection: apsw.Connection, states: Sequence[OutState], chat_id: int
     return [OutRow(*row) for row in cursor]
 
 
-def error_of(connection: apsw.Connection, row_id: int) -> str:
+def read_last_error(connection: apsw.Connection, row_id: int) -> str:
     """Return the last error of a message, or an empty string."""
     row = connection.execute("SELECT error FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
     return row[0] if row else ""
 
 
-def rewrite_out(connection: apsw.Connection, row_id: int, body: str) -> None:
+def replace_message_body(connection: apsw.Connection, row_id: int, body: str) -> None:
     """Replace the body of a message in the outbox."""
     connection.execute("UPDATE gateway_outbox SET body = ? WHERE id = ?", (body, row_id))
 
 
-def sort_out(connection: apsw.Connection, channel: str) -> list[OutRow]:
+def list_unfinished_sends(connection: apsw.Connection, channel: str) -> list[OutRow]:
     """Return a channel's messages that were being sent when the process ended."""
     cursor = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND {_OUT_OPEN} AND state = 'sending'"
@@ -325,7 +327,7 @@ def sort_out(connection: apsw.Connection, channel: str) -> list[OutRow]:
     return [OutRow(*row) for row in cursor]
 
 
-def unknown_drafts(connection: apsw.Connection, channel: str) -> int:
+def clear_unknown_drafts(connection: apsw.Connection, channel: str) -> int:
     """Clear drafts that were being sent when the process ended. Returns how many."""
     connection.execute(
         "UPDATE gateway_chats SET draft = '' WHERE channel = ? AND draft = ?", (channel, SENDING)
@@ -333,7 +335,7 @@ def unknown_drafts(connection: apsw.Connection, channel: str) -> int:
     return connection.changes()
 
 
-def cursor(connection: apsw.Connection, channel: str, name: str = "") -> str:
+def read_position(connection: apsw.Connection, channel: str, name: str = "") -> str:
     """Return a channel's read position, or an empty string at the beginning."""
     row = connection.execute(
         "SELECT value FROM gateway_cursors WHERE channel = ? AND name = ?", (channel, name)
@@ -341,14 +343,14 @@ def cursor(connection: apsw.Connection, channel: str, name: str = "") -> str:
     return row[0] if row else ""
 
 
-def cursors(connection: apsw.Connection, channel: str) -> dict[str, str]:
+def read_positions(connection: apsw.Connection, channel: str) -> dict[str, str]:
     """Return all positions that a channel keeps, by name."""
     return dict(
         connection.execute("SELECT name, value FROM gateway_cursors WHERE channel = ?", (channel,)).fetchall()
     )
 
 
-def set_cursor(connection: apsw.Connection, channel: str, value: str, name: str = "") -> None:
+def set_position(connection: apsw.Connection, channel: str, value: str, name: str = "") -> None:
     """Store a channel's read position."""
     connection.execute("INSERT OR REPLACE INTO gateway_cursors VALUES (?, ?, ?)", (channel, name, value))
 
@@ -368,15 +370,15 @@ class ChannelCounts(msgspec.Struct, frozen=True):
     last_error: str = ""
 
 
-def counts(connection: apsw.Connection) -> list[ChannelCounts]:
+def count_channels(connection: apsw.Connection) -> list[ChannelCounts]:
     """Count each channel's conversations, updates and messages."""
     names = connection.execute(
         "SELECT channel FROM gateway_chats UNION SELECT channel FROM gateway_outbox ORDER BY channel"
     ).fetchall()
-    return [_counts(connection, row[0]) for row in names]
+    return [_count_channel(connection, row[0]) for row in names]
 
 
-def _counts(connection: apsw.Connection, channel: str) -> ChannelCounts:
+def _count_channel(connection: apsw.Connection, channel: str) -> ChannelCounts:
     def number(sql: str, *values: str) -> int:
         return rows.number(connection, sql, channel, *values)
 
@@ -413,6 +415,6 @@ def prune(connection: apsw.Connection, before_ms: int, limit: int = 2_000) -> in
     return gone
 
 
-def _chat(row: tuple[int, str, str, str, str, int, str, str]) -> ChatRecord:
+def _read_chat(row: tuple[int, str, str, str, str, int, str, str]) -> ChatRecord:
     id_, channel, chat_, thread, user, is_group, session_id, draft = row
     return ChatRecord(id_, ChatPlace(channel, chat_, thread, user, bool(is_group)), session_id, draft)

@@ -45,12 +45,12 @@ def live_tokens() -> list[str]:
     return list(_holders.copy())
 
 
-def drop(holder: Holder) -> None:
+def drop_holder(holder: Holder) -> None:
     """Remove a holder, so that others can take its claims."""
     _holders.pop(holder.token, None)
 
 
-def birth(pid: int) -> str:
+def read_process_birth(pid: int) -> str:
     """Return a text that distinguishes a process from others that had the same id. It is empty if unknown, or
     if the process has ended and its parent has not reaped it yet."""
     try:
@@ -62,48 +62,48 @@ def birth(pid: int) -> str:
     return "" if state in (b"Z", b"X") else f"{boot}-{fields[18].decode('ascii')}"
 
 
-class _Self:
+class _ThisProcess:
     """This process; read again after a fork."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.nonce = os.urandom(12).hex()
         self.host = os.uname().nodename
-        self.born = birth(self.pid)
+        self.born = read_process_birth(self.pid)
 
 
-_self: list[_Self] = []
+_cached_process: list[_ThisProcess] = []
 
 
-def _this() -> _Self:
-    if not _self or _self[0].pid != os.getpid():
-        _self[:] = [_Self()]
-    return _self[0]
+def _current_process() -> _ThisProcess:
+    if not _cached_process or _cached_process[0].pid != os.getpid():
+        _cached_process[:] = [_ThisProcess()]
+    return _cached_process[0]
 
 
-def this_process() -> ClaimingProcess:
+def claiming_process() -> ClaimingProcess:
     """Return this process as a team knows it. Raises ConfigError if the database driver is not installed."""
     with needs_driver():
         from whet.store.team_claims import ClaimingProcess  # noqa: PLC0415 - brings psycopg, 60 ms
 
-    this = _this()
+    this = _current_process()
     return ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)
 
 
 def owner_name(token: str) -> str:
     """Return a name of this process by which others can see whether it lives. `token` distinguishes owners
     within it."""
-    this = _this()
+    this = _current_process()
     return f"{this.host} {this.pid} {this.born or '-'} {this.nonce} {token}"
 
 
-def enter(connection: apsw.Connection) -> None:
+def register_process(connection: apsw.Connection) -> None:
     """Register this process as living before anything is written in its name. In a team this creates a lease,
     which `keep_claims` of the database renews."""
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
-        team_claims.enter(connection, this_process())
+        team_claims.enter(connection, claiming_process())
 
 
 def is_gone(connection: apsw.Connection, owner: str) -> bool:
@@ -116,20 +116,22 @@ def is_gone(connection: apsw.Connection, owner: str) -> bool:
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
         return len(parts) == 5 and team_claims.has_run_out(connection, parts[3])
-    if parts[0] != _this().host:
+    if parts[0] != _current_process().host:
         return False
     pid, born = int(parts[1]), parts[2]
-    return not _exists(pid) or (born != "-" and birth(pid) != born)
+    return not _exists(pid) or (born != "-" and read_process_birth(pid) != born)
 
 
-def take(connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime) -> None:
+def claim_session(
+    connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime
+) -> None:
     """Claim a session for `holder`. Raises StoreBusy if another living one holds it."""
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
-        return team_claims.take(connection, key, session_id, holder, this_process())
+        return team_claims.take(connection, key, session_id, holder, claiming_process())
     refuse_if_held(connection, key, session_id, holder, now)
-    this = _this()
+    this = _current_process()
     connection.execute(
         "INSERT OR REPLACE INTO claims (session, token, host, pid, born, renewed) VALUES (?, ?, ?, ?, ?, ?)",
         (key, holder.token, this.host, this.pid, this.born, iso(now)),
@@ -147,7 +149,7 @@ def refuse_if_held(
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
-        return team_claims.refuse_if_held(connection, key, session_id, holder, this_process())
+        return team_claims.refuse_if_held(connection, key, session_id, holder, claiming_process())
     row = connection.execute(
         "SELECT token, host, pid, born, renewed FROM claims WHERE session = ?", (key,)
     ).fetchone()
@@ -165,12 +167,12 @@ def renew(connection: apsw.Connection, key: int, holder: Holder, now: datetime) 
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
-        return team_claims.check(connection, key, holder)
+        return team_claims.check_claim(connection, key, holder)
     connection.execute(
         "UPDATE claims SET renewed = ? WHERE session = ? AND token = ?", (iso(now), key, holder.token)
     )
     if not connection.changes():
-        raise _lost()
+        raise _claim_lost_error()
 
 
 def release(connection: apsw.Connection, key: int, holder: Holder) -> None:
@@ -178,13 +180,13 @@ def release(connection: apsw.Connection, key: int, holder: Holder) -> None:
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
-        return team_claims.release(connection, key, holder)
+        return team_claims.release_claim(connection, key, holder)
     connection.execute("DELETE FROM claims WHERE session = ? AND token = ?", (key, holder.token))
     if not connection.changes():
-        raise _lost()
+        raise _claim_lost_error()
 
 
-def _lost() -> StoreBusy:
+def _claim_lost_error() -> StoreBusy:
     return StoreBusy(
         "another process has taken over this session", hint="open the session again to see what it did"
     )
@@ -192,14 +194,14 @@ def _lost() -> StoreBusy:
 
 def _is_alive(claim: tuple[str, str, int, str, str], now: datetime | None) -> bool:
     token, host, pid, born, renewed = claim
-    this = _this()
+    this = _current_process()
     if host == this.host:
         if pid == this.pid and born == this.born:
             return token in _holders
         if not _exists(pid):
             return False
         if born:
-            return birth(pid) == born
+            return read_process_birth(pid) == born
     return now is None or renewed > iso(now - timedelta(seconds=LEASE_S))
 
 

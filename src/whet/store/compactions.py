@@ -11,7 +11,7 @@ import msgspec
 from whet.clock import iso
 from whet.contract.messages import Message
 from whet.store import rows, sessions
-from whet.store.live import LiveList, TakenBackParts, list_decoder, read_list, taken_back
+from whet.store.live import LiveList, UndoneParts, list_decoder, read_list, read_undone_parts
 from whet.store.transcript import Transcript, TurnRecord
 
 REPAIR = "repair"
@@ -40,7 +40,7 @@ class NewCompaction(msgspec.Struct, frozen=True):
     at: str
 
 
-def insert(connection: apsw.Connection, key: int, new: NewCompaction) -> None:
+def insert_compaction(connection: apsw.Connection, key: int, new: NewCompaction) -> None:
     """Store a compaction of the session with this key."""
     connection.execute(
         "INSERT INTO compactions (session, turn, after_seq, live, engine, tokens_before, tokens_after, at)"
@@ -78,7 +78,7 @@ async def record(
     between = turn is None and live.open_turn is None
     number = turn.number if turn is not None else live.turn_number or live.last_turn
     seq_by_id = {id(message): seq for message, seq in zip(live.messages, live.seqs, strict=True) if seq}
-    stored_messages = [rows.storable(message) for message in compacted]
+    stored_messages = [rows.to_storable(message) for message in compacted]
     seqs = [seq_by_id.get(id(message), 0) for message in stored_messages]
     references: LiveList = [seq or message for seq, message in zip(seqs, stored_messages, strict=True)]
     now = iso(writer.clock.now())
@@ -86,10 +86,10 @@ async def record(
 
     def work(connection: apsw.Connection) -> None:
         if between:
-            writer.refuse_if_changed(connection)
+            writer.require_no_change(connection)
         else:
             writer.renew(connection)
-        insert(connection, live.key, new)
+        insert_compaction(connection, live.key, new)
         connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (live.key,))
 
     def apply(_: None) -> None:
@@ -106,7 +106,7 @@ async def last_counts(log: Transcript) -> list[int]:
     return await log.writer.db.read(lambda connection: counts_after(connection, log.live.key, 2))
 
 
-def of_session(connection: apsw.Connection, session_id: str) -> CompactionSums:
+def sum_compactions(connection: apsw.Connection, session_id: str) -> CompactionSums:
     """Sum up a session's compactions that were not undone. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     row = connection.execute(
@@ -148,7 +148,7 @@ def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
 
     A compaction made by hand afterwards is left out: no request has shown that list yet.
     """
-    hidden, last = taken_back(connection, key), 0
+    hidden, last = read_undone_parts(connection, key), 0
     visible_rows: list[tuple[int, int]] = []
     for id_, number, role in connection.execute(
         "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
@@ -168,7 +168,7 @@ def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
 
 def read_view(connection: apsw.Connection, key: int, text: str) -> list[Message]:
     """Return the messages of a list written by `view_after`."""
-    return read_list(connection, key, text, TakenBackParts(), {})[0]
+    return read_list(connection, key, text, UndoneParts(), {})[0]
 
 
 def _encode(live: LiveList) -> str:

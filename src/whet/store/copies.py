@@ -61,7 +61,7 @@ class Copies:
         return chain
 
 
-def nearest(chains: Iterable[list[int]], there: Collection[int]) -> dict[int, None]:
+def find_nearest(chains: Iterable[list[int]], there: Collection[int]) -> dict[int, None]:
     """Return, for each chain from a copy to its original, the last id that is present without a gap before
     it."""
     nearest_ids: dict[int, None] = {}

@@ -45,7 +45,7 @@ class Spending(msgspec.Struct, frozen=True):
         )
 
 
-class Decided(msgspec.Struct, frozen=True):
+class DecisionCount(msgspec.Struct, frozen=True):
     """How many calls one decider decided on, and how many of them it denied."""
 
     by: str
@@ -67,9 +67,9 @@ _SUMS = ", ".join(
 )
 
 
-def spent_by(connection: apsw.Connection, what: str, since: str) -> list[Spending]:
+def sum_spending(connection: apsw.Connection, group: str, since: str) -> list[Spending]:
     """Sum up the turns begun since `since` (ISO) by day, model, kind or source, sorted by label."""
-    label = _LABELS[what]
+    label = _LABELS[group]
     cursor = connection.execute(
         f"SELECT {label}, {_SUMS} FROM sessions s JOIN turns t ON t.session = s.key"
         " WHERE s.last_active >= ? AND t.started >= ? AND t.usage <> '' GROUP BY 1 ORDER BY 1",
@@ -78,7 +78,7 @@ def spent_by(connection: apsw.Connection, what: str, since: str) -> list[Spendin
     return [_spending(row) for row in cursor]
 
 
-def decided_by(connection: apsw.Connection, since: str) -> list[Decided]:
+def count_decisions(connection: apsw.Connection, since: str) -> list[DecisionCount]:
     """Count the calls of sessions active since `since` by who decided on them; "" if no rule asked. Calls
     that a fork copied count for their original session only."""
     cursor = connection.execute(
@@ -87,7 +87,7 @@ def decided_by(connection: apsw.Connection, since: str) -> list[Decided]:
         " WHERE s.last_active >= ? AND (f.turn IS NULL OR c.turn > f.turn) GROUP BY 1 ORDER BY 2 DESC",
         (since,),
     )
-    return [Decided(str(row[0]), int(row[1]), int(row[2] or 0)) for row in cursor]
+    return [DecisionCount(str(row[0]), int(row[1]), int(row[2] or 0)) for row in cursor]
 
 
 def _spending(row: tuple[Any, ...]) -> Spending:

@@ -8,39 +8,39 @@ from whet.store import live, rows, sessions
 from whet.store.rows import ASSISTANT
 
 
-def steps(connection: apsw.Connection) -> int:
+def count_steps(connection: apsw.Connection) -> int:
     """Count the stored answers of models, which equals the number of finished steps."""
-    return _one(connection, f"SELECT count(*) FROM messages WHERE role = {ASSISTANT}")
+    return _count(connection, f"SELECT count(*) FROM messages WHERE role = {ASSISTANT}")
 
 
-def calls_by_outcome(connection: apsw.Connection) -> dict[str, int]:
+def count_calls(connection: apsw.Connection) -> dict[str, int]:
     """Count tool calls by how they ended: "" for success, else the kind of error."""
     rows = connection.execute("SELECT error_kind, count(*) FROM tool_calls GROUP BY error_kind")
     return {str(kind): int(number) for kind, number in rows}
 
 
-def unfinished_calls(connection: apsw.Connection) -> int:
+def count_unfinished_calls(connection: apsw.Connection) -> int:
     """Count the calls that have no result."""
-    return _one(connection, "SELECT count(*) FROM tool_calls WHERE finished IS NULL")
+    return _count(connection, "SELECT count(*) FROM tool_calls WHERE finished IS NULL")
 
 
-def messages(connection: apsw.Connection, session_id: str) -> int:
+def count_messages(connection: apsw.Connection, session_id: str) -> int:
     """Count a session's messages, including those that no list shows any more. Raises NotFound."""
-    return len(_of_session(connection, session_id))
+    return len(_read_messages(connection, session_id))
 
 
-def largest_prompt(connection: apsw.Connection, session_id: str) -> int:
+def read_largest_prompt(connection: apsw.Connection, session_id: str) -> int:
     """Return the tokens of a session's largest request, as counted by the server. Raises NotFound."""
-    usages = (rows.unpack_with_usage(*row)[1] for row in _of_session(connection, session_id))
+    usages = (rows.unpack_with_usage(*row)[1] for row in _read_messages(connection, session_id))
     return max((usage.prompt_tokens for usage in usages if usage is not None), default=0)
 
 
-def live_messages(connection: apsw.Connection, session_id: str) -> int:
+def count_live_messages(connection: apsw.Connection, session_id: str) -> int:
     """Count the messages that a session's next request would show. Raises NotFound."""
     return len(live.load(connection, session_id).messages)
 
 
-def _of_session(connection: apsw.Connection, session_id: str) -> list[tuple[int, str, str | None]]:
+def _read_messages(connection: apsw.Connection, session_id: str) -> list[tuple[int, str, str | None]]:
     key = sessions.key_of(connection, session_id)
     cursor = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id > ? AND id < ?",
@@ -49,6 +49,6 @@ def _of_session(connection: apsw.Connection, session_id: str) -> list[tuple[int,
     return list(cursor)
 
 
-def _one(connection: apsw.Connection, sql: str) -> int:
+def _count(connection: apsw.Connection, sql: str) -> int:
     row = connection.execute(sql).fetchone()
     return 0 if row is None else int(row[0])

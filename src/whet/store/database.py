@@ -18,7 +18,7 @@ from whet.contract.errors import ConfigError, StoreBusy, StoreError
 from whet.contract.forms import DATABASE_SCHEMES
 from whet.postgres.driver import needs_driver
 from whet.sqlite.database import DatabaseFile, Layout, Work
-from whet.sqlite.faults import as_store_error
+from whet.sqlite.faults import translate_error
 from whet.sqlite.lane import RowStatement
 from whet.store import rows
 from whet.store.migrations import STEPS
@@ -38,7 +38,7 @@ def is_team(connection: apsw.Connection) -> bool:
     return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
 
 
-def time_of(connection: apsw.Connection, clock: Clock) -> datetime:
+def read_time(connection: apsw.Connection, clock: Clock) -> datetime:
     """Return the time for deadlines shared by several processes: `clock`'s or, in a team, the database's,
     because the clocks of machines differ."""
     if not is_team(connection):
@@ -79,7 +79,7 @@ class StateDatabase(DatabaseFile):
 
     async def write(self, work: Work[T]) -> T:
         """Write on the lane's thread, however long it takes. A cancel stops waiting but undoes nothing."""
-        return await self._gather_here().large(work)
+        return await self._get_batcher().write_large(work)
 
     async def read(self, work: Work[T]) -> T:
         """Read on a thread with a connection of its own; sees one consistent state."""
@@ -116,7 +116,7 @@ class StateDatabase(DatabaseFile):
             connection.execute("VACUUM")
             is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
         except apsw.Error as error:
-            raise as_store_error(error, str(self.path)) from error
+            raise translate_error(error, str(self.path)) from error
         finally:
             connection.close()
         if is_busy:
@@ -130,7 +130,7 @@ class StateDatabase(DatabaseFile):
 _VARIABLE = "WHET_STORE_URL"
 
 
-def team_url(home: Home) -> tuple[str, float]:
+def read_team_url(home: Home) -> tuple[str, float]:
     """Return the address of the team's database and the length of its leases in seconds, or ("", 0.0) for the
     home's own file."""
     url = os.environ.get(_VARIABLE, "")
@@ -150,7 +150,7 @@ def team_url(home: Home) -> tuple[str, float]:
 
 def open_store(home: Home, clock: Clock) -> StateDatabase:
     """Open the home's store. Raises StoreError, ConfigError."""
-    url, lease_s = team_url(home)
+    url, lease_s = read_team_url(home)
     return open_team(url, lease_s) if url else StateDatabase.open(home.database, clock)
 
 
@@ -164,4 +164,4 @@ def open_team(url: str, lease_s: float) -> StateDatabase:
 
 def has_store(home: Home) -> bool:
     """Return whether anything may be stored: the home's file exists, or a team's database is configured."""
-    return home.database.exists() or bool(team_url(home)[0])
+    return home.database.exists() or bool(read_team_url(home)[0])

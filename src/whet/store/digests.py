@@ -24,14 +24,14 @@ class HeldAnswer(msgspec.Struct, frozen=True):
     text: str
 
 
-def hold(connection: apsw.Connection, job_id: str, target: str, until: str, clock: Clock) -> None:
+def hold_answer(connection: apsw.Connection, job_id: str, target: str, until: str, clock: Clock) -> None:
     """Hold a finished run's answer for `target` until a time (ISO)."""
     connection.execute("UPDATE schedule_runs SET held = ? WHERE job = ?", (target, job_id))
-    if jobs.waiting(connection, KIND, target) is None:
+    if jobs.find_waiting(connection, KIND, target) is None:
         jobs.enqueue(connection, NewJob(KIND, "{}", until, target), clock)
 
 
-def take(connection: apsw.Connection, target: str) -> list[HeldAnswer]:
+def take_answers(connection: apsw.Connection, target: str) -> list[HeldAnswer]:
     """Return the held answers for a chat, oldest first, and release them."""
     records = connection.execute(
         "SELECT coalesce(s.name, ''), r.result, r.note, r.text FROM schedule_runs AS r"

@@ -25,11 +25,11 @@ _BACKTICKS = re.compile("`+")
 def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
     """Yield lines without line ends: first {"meta": ...}, then one OpenAI chat dict each. Raises NotFound."""
     session = sessions.get(connection, session_id)
-    system, tools = sessions.prefix(connection, session_id)
+    system, tools = sessions.read_prefix(connection, session_id)
     meta: dict[str, Any] = {**msgspec.to_builtins(session), "system_prompt": system, "tools": tools}
-    yield _line({"meta": _masked(meta)})
-    for message in messages(connection, session_id):
-        yield _line(_masked(to_dict(message)))
+    yield _line({"meta": _mask_texts(meta)})
+    for message in iter_messages(connection, session_id):
+        yield _line(_mask_texts(to_dict(message)))
 
 
 def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
@@ -44,7 +44,7 @@ def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
         ("Turns", str(session.turns)),
     )
     yield mask("\n".join(f"- {name}: {value}" for name, value in facts if value) + "\n\n")
-    for message in messages(connection, session_id):
+    for message in iter_messages(connection, session_id):
         for block in _blocks(message):
             yield mask(block)
 
@@ -66,13 +66,15 @@ def _fence(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text}\n{fence}\n\n"
 
 
-def messages(connection: apsw.Connection, session_id: str, *, last: int = 0) -> Iterator[Message]:
+def iter_messages(connection: apsw.Connection, session_id: str, *, last: int = 0) -> Iterator[Message]:
     """Yield the messages of a session without those of undone turns, oldest first. `last`: only the newest so
     many."""
-    return (message for _, message in numbered(connection, session_id, last=last))
+    return (message for _, message in iter_with_turns(connection, session_id, last=last))
 
 
-def numbered(connection: apsw.Connection, session_id: str, *, last: int = 0) -> Iterator[tuple[int, Message]]:
+def iter_with_turns(
+    connection: apsw.Connection, session_id: str, *, last: int = 0
+) -> Iterator[tuple[int, Message]]:
     """Yield each message with its turn. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     cursor = connection.execute(
@@ -85,7 +87,7 @@ def numbered(connection: apsw.Connection, session_id: str, *, last: int = 0) -> 
         yield int(turn), rows.unpack(role, content, extra)
 
 
-def _masked(value: Any) -> Any:
+def _mask_texts(value: Any) -> Any:
     """Mask every text in a JSON value. This happens before encoding because an escape would hide a secret."""
     return map_texts(value, mask)
 

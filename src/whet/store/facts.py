@@ -35,12 +35,12 @@ class FactRow(msgspec.Struct, frozen=True):
     facts: CallEffects
 
 
-def of_turn(connection: apsw.Connection, key: int, turn: int) -> list[FactRow]:
+def list_turn_facts(connection: apsw.Connection, key: int, turn: int) -> list[FactRow]:
     """Return the calls of a turn that had effects, in order."""
     return _rows(connection, "session = ? AND turn = ? AND facts <> ''", (key, turn))
 
 
-def of_session(connection: apsw.Connection, key: int, *, since_turn: int = 0) -> list[FactRow]:
+def list_session_facts(connection: apsw.Connection, key: int, *, since_turn: int = 0) -> list[FactRow]:
     """Return the calls that had effects, from a turn on, in order, without undone turns."""
     return _rows(
         connection,
@@ -71,7 +71,9 @@ class ShellFolder(msgspec.Struct, frozen=True):
     through: int = 0
 
 
-def shell_folder(connection: apsw.Connection, key: int, known: ShellFolder, through: int) -> ShellFolder:
+def read_shell_folder(
+    connection: apsw.Connection, key: int, previous: ShellFolder, through: int
+) -> ShellFolder:
     """Return the folder of a session's next command, without reading calls again that `known` covers. The
     result covers the calls up to `through`, which have all ended."""
     row = connection.execute(
@@ -80,18 +82,18 @@ def shell_folder(connection: apsw.Connection, key: int, known: ShellFolder, thro
         " (SELECT 1 FROM turns t WHERE t.session = c.session AND t.number = c.turn"
         " AND (t.undone <> '' OR (t.cut > 0 AND c.seq >= t.cut))) ORDER BY seq DESC LIMIT 1)"
         " FROM sessions s WHERE s.key = ?1",
-        (key, known.epoch, known.through),
+        (key, previous.epoch, previous.through),
     ).fetchone()
     if row is None:
         return ShellFolder()
     epoch, text = row
-    folder = known.folder if epoch == known.epoch else ""
+    folder = previous.folder if epoch == previous.epoch else ""
     if text is not None:
         folder = from_json(text, CallEffects).folder or ""
     return ShellFolder(folder, epoch, through)
 
 
-def keep_touched(
+def store_changed_files(
     connection: apsw.Connection, step: tuple[int, int, int], tools: list[str], changed: list[FileLines]
 ) -> None:
     """Store the files that a step changed with the last call of `tools` in the step (session key, turn,
@@ -112,10 +114,10 @@ def keep_touched(
         )
 
 
-def last_tests(connection: apsw.Connection, key: int, turn: int) -> FactRow | None:
+def find_last_tests(connection: apsw.Connection, key: int, turn: int) -> FactRow | None:
     """Return the call of a turn that ran tests last, or None if a later call changed files."""
     last = None
-    for row in of_turn(connection, key, turn):
+    for row in list_turn_facts(connection, key, turn):
         if row.facts.tests is not None:
             last = row
         elif row.facts.edits or row.facts.touched:
@@ -123,18 +125,18 @@ def last_tests(connection: apsw.Connection, key: int, turn: int) -> FactRow | No
     return last
 
 
-def keep_later(connection: apsw.Connection, key: int, row: FactRow, later: Sequence[str]) -> None:
+def store_later_changes(connection: apsw.Connection, key: int, row: FactRow, later: Sequence[str]) -> None:
     """Store with a call that ran tests which files were changed since by something other than a call."""
     facts = msgspec.json.encode(msgspec.structs.replace(row.facts, later=tuple(later))).decode()
     connection.execute("UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?", (facts, key, row.seq))
 
 
-def keep_marks(
+def store_marks(
     connection: apsw.Connection, turn: tuple[int, int], marked: Sequence[str], unmarked: str
 ) -> None:
     """Store with the last call of a turn (session key, number) the sentences of its answer that a judging
     model marked."""
-    row = of_turn(connection, *turn)[-1]
+    row = list_turn_facts(connection, *turn)[-1]
     facts = msgspec.structs.replace(row.facts, marked=tuple(marked), unmarked=unmarked)
     connection.execute(
         "UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?",
@@ -142,18 +144,18 @@ def keep_marks(
     )
 
 
-def receipt(connection: apsw.Connection, key: int, turn: int) -> TurnReceipt | None:
+def build_receipt(connection: apsw.Connection, key: int, turn: int) -> TurnReceipt | None:
     """Sum up the effects of a turn, or return None if it had none."""
-    fact_rows = of_turn(connection, key, turn)
+    fact_rows = list_turn_facts(connection, key, turn)
     if not fact_rows:
         return None
-    summary = summed(fact_rows)
-    if summary.state == "never" and _tested_before(connection, key, turn):
+    summary = sum_up(fact_rows)
+    if summary.state == "never" and _has_earlier_tests(connection, key, turn):
         return msgspec.structs.replace(summary, state="stale")
     return summary
 
 
-def summed(found: Iterable[FactRow]) -> TurnReceipt:
+def sum_up(fact_rows: Iterable[FactRow]) -> TurnReceipt:
     """Sum up calls, in order."""
     files: dict[str, FileLines] = {}
     commands: list[CommandRun] = []
@@ -163,7 +165,7 @@ def summed(found: Iterable[FactRow]) -> TurnReceipt:
     later: tuple[str, ...] = ()
     marked: list[str] = []
     unmarked = ""
-    for row in found:
+    for row in fact_rows:
         facts = row.facts
         marked += facts.marked
         unmarked = facts.unmarked or unmarked
@@ -188,7 +190,7 @@ def summed(found: Iterable[FactRow]) -> TurnReceipt:
     )
 
 
-def _tested_before(connection: apsw.Connection, key: int, turn: int) -> bool:
+def _has_earlier_tests(connection: apsw.Connection, key: int, turn: int) -> bool:
     row = connection.execute(
         "SELECT 1 FROM tool_calls WHERE session = ? AND turn < ? AND facts LIKE '%\"tests\":{%' LIMIT 1",
         (key, turn),

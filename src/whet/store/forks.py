@@ -73,22 +73,22 @@ def fork(connection: apsw.Connection, session_id: str, turn: int, new_id: str, n
             " WHERE session = ? AND turn <= ?",
             (new, key, last),
         )
-    _adopt(connection, key, new, last)
+    _copy_prefix(connection, key, new, last)
     connection.execute("INSERT INTO forks (session, origin, turn) VALUES (?, ?, ?)", (new, session_id, last))
     return sessions.get(connection, new_id)
 
 
-def as_trees(connection: apsw.Connection, found: Sequence[SessionRow]) -> list[TreeRow]:
+def order_as_trees(connection: apsw.Connection, session_rows: Sequence[SessionRow]) -> list[TreeRow]:
     """Order sessions so that each fork comes below its origin, if that is among them.
 
     A tree comes at the position of its first session; forks of one session keep their order.
     """
-    origins = _places(connection)
-    by_id = {row.id: row for row in found}
+    origins = _read_origins(connection)
+    by_id = {row.id: row for row in session_rows}
     above = {name: origin for name, (origin, _) in origins.items() if origin in by_id}
     below: dict[str, list[SessionRow]] = {}
     tops: dict[str, None] = {}
-    for row in found:
+    for row in session_rows:
         if row.id in above:
             below.setdefault(above[row.id], []).append(row)
         top = row.id
@@ -104,7 +104,7 @@ def as_trees(connection: apsw.Connection, found: Sequence[SessionRow]) -> list[T
     return tree_rows
 
 
-def family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
+def list_family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
     """Return the whole fork tree of a session, oldest first, without archived sessions."""
     kin = connection.execute(
         "WITH RECURSIVE kin (id) AS (SELECT id FROM sessions WHERE id = ? UNION SELECT e.b FROM kin JOIN ("
@@ -114,10 +114,10 @@ def family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
         " ORDER BY s.key",
         (session_id, session_id),
     ).fetchall()
-    return as_trees(connection, [sessions.get(connection, row[0]) for row in kin])
+    return order_as_trees(connection, [sessions.get(connection, row[0]) for row in kin])
 
 
-def _places(connection: apsw.Connection) -> dict[str, tuple[str, int]]:
+def _read_origins(connection: apsw.Connection) -> dict[str, tuple[str, int]]:
     cursor = connection.execute(
         "SELECT s.id, f.origin, f.turn FROM forks f JOIN sessions s ON s.key = f.session"
     )
@@ -139,7 +139,7 @@ def _last_turn(connection: apsw.Connection, key: int, turn: int) -> int:
     return int(row[0])
 
 
-def _adopt(connection: apsw.Connection, key: int, new: int, last: int) -> None:
+def _copy_prefix(connection: apsw.Connection, key: int, new: int, last: int) -> None:
     """Copy the original's prefix byte for byte, and set the copy's own counts."""
     connection.execute(
         "UPDATE sessions SET (system_text, tools_text, prime_text, model_chosen) ="

@@ -69,7 +69,7 @@ def get(connection: apsw.Connection, goal_id: str) -> GoalRow:
     return _goal(records[0])
 
 
-def of_session(connection: apsw.Connection, session_id: str) -> GoalRow | None:
+def find_last_goal(connection: apsw.Connection, session_id: str) -> GoalRow | None:
     """Return the last goal of a session, or None."""
     row = connection.execute(
         f"SELECT {_COLUMNS} FROM goals WHERE session = ? ORDER BY begun DESC, id DESC LIMIT 1", (session_id,)
@@ -77,7 +77,7 @@ def of_session(connection: apsw.Connection, session_id: str) -> GoalRow | None:
     return None if row is None else _goal(row)
 
 
-def listed(connection: apsw.Connection, limit: int = 50) -> list[GoalRow]:
+def list_goals(connection: apsw.Connection, limit: int = 50) -> list[GoalRow]:
     """Return the goals, newest first."""
     cursor = connection.execute(
         f"SELECT {_COLUMNS} FROM goals ORDER BY begun DESC, id DESC LIMIT ?", (limit,)
@@ -85,7 +85,7 @@ def listed(connection: apsw.Connection, limit: int = 50) -> list[GoalRow]:
     return [_goal(row) for row in cursor]
 
 
-def ask(connection: apsw.Connection, goal: GoalRow) -> None:
+def note_round_message(connection: apsw.Connection, goal: GoalRow) -> None:
     """Record that the next round's message is stored, in its transaction. Raises StoreBusy if another process
     has done so, or the goal has ended."""
     connection.execute(
@@ -97,7 +97,7 @@ def ask(connection: apsw.Connection, goal: GoalRow) -> None:
         raise StoreBusy("this goal is pursued elsewhere, or has ended", hint="whet goal show")
 
 
-def judge(connection: apsw.Connection, goal: GoalRow) -> bool:
+def store_judgement(connection: apsw.Connection, goal: GoalRow) -> bool:
     """Store the result of a round. Returns False if the goal was ended or judged meanwhile."""
     connection.execute(
         "UPDATE goals SET round = ?, state = ?, said = ?, stalled = ?, mark = ?, note = ?, guarded = ?,"
@@ -118,13 +118,13 @@ def judge(connection: apsw.Connection, goal: GoalRow) -> bool:
     return bool(connection.changes())
 
 
-def guard(connection: apsw.Connection, goal_id: str, guarded: dict[str, str]) -> None:
+def store_guarded_hashes(connection: apsw.Connection, goal_id: str, guarded: dict[str, str]) -> None:
     """Store new hashes of the verifier's files after the person accepted them."""
     text = msgspec.json.encode(guarded).decode()
     connection.execute("UPDATE goals SET guarded = ? WHERE id = ?", (text, goal_id))
 
 
-def end(connection: apsw.Connection, goal_id: str, state: GoalState, note: str, at: str) -> bool:
+def end_goal(connection: apsw.Connection, goal_id: str, state: GoalState, note: str, at: str) -> bool:
     """Pause or end an open goal. Returns False if it has ended."""
     connection.execute(
         "UPDATE goals SET state = ?, note = ?, ended = ? WHERE id = ? AND state IN ('running', 'paused')",
@@ -133,7 +133,7 @@ def end(connection: apsw.Connection, goal_id: str, state: GoalState, note: str, 
     return bool(connection.changes())
 
 
-def steps_taken(connection: apsw.Connection, key: int, first_turn: int) -> int:
+def count_steps(connection: apsw.Connection, key: int, first_turn: int) -> int:
     """Count a goal's model calls: those of its ended turns, and the answers of an open one."""
     steps = "SELECT coalesce(sum(steps), 0) FROM turns WHERE session = ? AND number >= ?"
     return rows.number(connection, steps, key, first_turn)

@@ -35,7 +35,7 @@ def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, no
     return GrantRow(*row)  # pyright: ignore[reportOptionalIterable] the row was just made
 
 
-def all_grants(connection: apsw.Connection) -> list[GrantRow]:
+def list_grants(connection: apsw.Connection) -> list[GrantRow]:
     """Return every grant, oldest first."""
     rows = connection.execute("SELECT id, tool, pattern, workspace, created FROM grants ORDER BY id")
     return [GrantRow(*row) for row in rows]
@@ -60,4 +60,4 @@ class GrantRepository(msgspec.Struct, frozen=True):
 
     async def all(self) -> Sequence[GrantRow]:
         """Return every stored grant. They are few: switching to a thread would cost four times the read."""
-        return self.database.read_now(all_grants)
+        return self.database.read_now(list_grants)

@@ -77,7 +77,7 @@ class HelperRow(msgspec.Struct, frozen=True):
 
 def add(connection: apsw.Connection, helper: HelperRow) -> HelperRow:
     """Store a helper with its parent's next number. Returns the stored one if its call already has one."""
-    if (stored := of_call(connection, helper.parent, helper.call)) is not None:
+    if (stored := find_by_call(connection, helper.parent, helper.call)) is not None:
         return stored
     following = "SELECT coalesce(max(number), 0) + 1 FROM helpers WHERE parent = ?"
     new = msgspec.structs.replace(helper, number=rows.number(connection, following, helper.parent))
@@ -90,25 +90,25 @@ def add(connection: apsw.Connection, helper: HelperRow) -> HelperRow:
 
 def get(connection: apsw.Connection, helper_id: str) -> HelperRow:
     """Return a helper. Raises NotFound."""
-    helpers = _found(connection, "id = ?", helper_id)
+    helpers = _select(connection, "id = ?", helper_id)
     if not helpers:
         raise NotFound(f"there is no helper {helper_id}")
     return helpers[0]
 
 
-def of_session(connection: apsw.Connection, session_id: str) -> HelperRow | None:
+def find_by_session(connection: apsw.Connection, session_id: str) -> HelperRow | None:
     """Return the helper whose own session this is, or None for any other session."""
-    return next(iter(_found(connection, "session = ?", session_id)), None)
+    return next(iter(_select(connection, "session = ?", session_id)), None)
 
 
-def of_call(connection: apsw.Connection, parent: str, call: str) -> HelperRow | None:
+def find_by_call(connection: apsw.Connection, parent: str, call: str) -> HelperRow | None:
     """Return the helper that a call of a session requested, or None if it has not requested one yet."""
-    return next(iter(_found(connection, "parent = ? AND call = ?", parent, call)), None)
+    return next(iter(_select(connection, "parent = ? AND call = ?", parent, call)), None)
 
 
-def of_parent(connection: apsw.Connection, parent: str) -> list[HelperRow]:
+def list_helpers(connection: apsw.Connection, parent: str) -> list[HelperRow]:
     """Return a session's helpers, in the order in which they were requested."""
-    return _found(connection, "parent = ? ORDER BY number", parent)
+    return _select(connection, "parent = ? ORDER BY number", parent)
 
 
 class HelperView(msgspec.Struct, frozen=True):
@@ -131,10 +131,10 @@ class HelperView(msgspec.Struct, frozen=True):
         return f"{self.name} {self.state}, {self.calls} calls, {self.tokens:,} tokens{edits}: {self.task}"
 
 
-def seen(connection: apsw.Connection, parent: str) -> list[HelperView]:
+def list_views(connection: apsw.Connection, parent: str) -> list[HelperView]:
     """Return the views of a session's helpers, in order."""
     views: list[HelperView] = []
-    for row in of_parent(connection, parent):
+    for row in list_helpers(connection, parent):
         spent = connection.execute(
             "SELECT (SELECT count(*) FROM tool_calls AS c WHERE c.session = s.key), s.total_tokens"
             " FROM sessions AS s WHERE s.id = ?",
@@ -163,10 +163,10 @@ def _edits(row: HelperRow) -> str:
     return ("edits merged" if row.merge.will or row.merge.brought else "no edits") + kept
 
 
-def ready(connection: apsw.Connection, parent: str) -> HelperRow | None:
+def find_next_result(connection: apsw.Connection, parent: str) -> HelperRow | None:
     """Return the first background helper that has ended and whose result is not in its parent's session."""
     where = "parent = ? AND state = 'ended' AND delivered = '' ORDER BY ended, number LIMIT 1"
-    return next(iter(_found(connection, where, parent)), None)
+    return next(iter(_select(connection, where, parent)), None)
 
 
 def take(connection: apsw.Connection, helper_id: str, owner: str) -> bool:
@@ -176,22 +176,22 @@ def take(connection: apsw.Connection, helper_id: str, owner: str) -> bool:
         helper.owner not in ("", owner) and not claims.is_gone(connection, helper.owner)
     ):
         return False
-    hold(connection, helper_id, owner)
+    set_owner(connection, helper_id, owner)
     return True
 
 
-def hold(connection: apsw.Connection, helper_id: str, owner: str) -> None:
+def set_owner(connection: apsw.Connection, helper_id: str, owner: str) -> None:
     """Have this process run a helper because it runs the parent's turn. The previous runner must stop."""
-    claims.enter(connection)
+    claims.register_process(connection)
     connection.execute("UPDATE helpers SET owner = ? WHERE id = ? AND state = 'open'", (owner, helper_id))
 
 
-def leave(connection: apsw.Connection, helper_id: str, owner: str) -> None:
+def release(connection: apsw.Connection, helper_id: str, owner: str) -> None:
     """Release a helper that this process no longer runs, so that another one can."""
     connection.execute("UPDATE helpers SET owner = '' WHERE id = ? AND owner = ?", (helper_id, owner))
 
 
-def end(connection: apsw.Connection, ended: HelperRow, owner: str = "") -> bool:
+def end_helper(connection: apsw.Connection, ended: HelperRow, owner: str = "") -> bool:
     """Store once how a helper ended. Returns False if it had ended before, or `owner` no longer runs it."""
     connection.execute(
         "UPDATE helpers SET state = 'ended', reason = ?1, answer = ?2, error = ?3, ended = ?4, owner = ''"
@@ -201,14 +201,14 @@ def end(connection: apsw.Connection, ended: HelperRow, owner: str = "") -> bool:
     return bool(connection.changes())
 
 
-def keep_tree(connection: apsw.Connection, helper_id: str, tree: WorkingTree) -> None:
+def store_tree(connection: apsw.Connection, helper_id: str, tree: WorkingTree) -> None:
     """Store the working tree of a helper, before it is created."""
     connection.execute(
         "UPDATE helpers SET tree = ? WHERE id = ?", (msgspec.json.encode(tree).decode(), helper_id)
     )
 
 
-def keep_merge(connection: apsw.Connection, helper_id: str, merge: MergePlan) -> None:
+def store_merge(connection: apsw.Connection, helper_id: str, merge: MergePlan) -> None:
     """Store the merge of a helper's edits, before it is done and after."""
     connection.execute(
         "UPDATE helpers SET merge = ? WHERE id = ?", (msgspec.json.encode(merge).decode(), helper_id)
@@ -226,7 +226,7 @@ def deliver(connection: apsw.Connection, helper_id: str, at: str) -> None:
         raise StoreBusy("another program has taken this helper's result", hint="say: go on")
 
 
-def _found(connection: apsw.Connection, where: str, *values: str) -> list[HelperRow]:
+def _select(connection: apsw.Connection, where: str, *values: str) -> list[HelperRow]:
     records = connection.execute(f"SELECT {_COLUMNS} FROM helpers WHERE {where}", values).fetchall()
     return [_helper(row) for row in records]
 

@@ -65,7 +65,7 @@ def time_marks(begin_ms: int, end_ms: int) -> list[str]:
     return [f"{_MONTH}{year:04}{month + 1:02}" for year, month in year_months]
 
 
-def index_soon(db: StateDatabase) -> None:
+def schedule_indexing(db: StateDatabase) -> None:
     """Index new messages in the background after a short delay, with those stored until then. After a failure
     the next call or search tries again."""
     db.submit_later(index_batch)
@@ -76,37 +76,37 @@ def has_new(connection: apsw.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sessions WHERE dirty = 1 LIMIT 1").fetchone() is not None
 
 
-def has_unindexed(connection: apsw.Connection) -> bool:
+def has_backlog(connection: apsw.Connection) -> bool:
     """Return whether there may be messages to index, including those of an index that is being rebuilt."""
     return connection.execute("SELECT 1 FROM sessions WHERE dirty LIMIT 1").fetchone() is not None
 
 
-def count_unindexed(connection: apsw.Connection) -> int:
+def count_backlog(connection: apsw.Connection) -> int:
     """Count the sessions that are missing from an index that is being rebuilt."""
     return rows.number(connection, "SELECT count(*) FROM sessions WHERE dirty AND dirty = 2")
 
 
-def missing(session_id: str | None, profile: str | None) -> Callable[[apsw.Connection], bool]:
+def backlog_write(session_id: str | None, profile: str | None) -> Callable[[apsw.Connection], bool]:
     """Return a write that indexes some of the missing messages, of one session or person if given. The write
     returns True while there may be more."""
     if session_id is not None:
-        return lambda connection: _newest_first(connection, "dirty AND id = ?", session_id)
+        return lambda connection: _index_newest(connection, "dirty AND id = ?", session_id)
     if profile is not None:
-        return lambda connection: _newest_first(connection, "dirty AND profile = ?", profile)
-    return lambda connection: _newest_first(connection, "dirty")
+        return lambda connection: _index_newest(connection, "dirty AND profile = ?", profile)
+    return lambda connection: _index_newest(connection, "dirty")
 
 
 def index_new(connection: apsw.Connection) -> bool:
     """Index some new messages. Returns True while there may be more. Runs as a write."""
-    return _newest_first(connection, "dirty = 1")
+    return _index_newest(connection, "dirty = 1")
 
 
 def index_batch(connection: apsw.Connection) -> bool:
     """Index some messages, new ones first. Returns True while there may be more. Runs as a write."""
-    return index_new(connection) or _newest_first(connection, "dirty")
+    return index_new(connection) or _index_newest(connection, "dirty")
 
 
-def _newest_first(connection: apsw.Connection, condition: str, *values: str) -> bool:
+def _index_newest(connection: apsw.Connection, condition: str, *values: str) -> bool:
     batch, before = _Batch(), 1 << 62
     while not batch.is_full and (
         some := connection.execute(
@@ -117,7 +117,7 @@ def _newest_first(connection: apsw.Connection, condition: str, *values: str) -> 
         for before, *open_end in some:
             if not batch.is_full:
                 _read_session(connection, batch, before, *open_end)
-    _put(connection, batch.texts)
+    _insert_texts(connection, batch.texts)
     return batch.is_full
 
 
@@ -139,17 +139,19 @@ class _Batch:
         return len(self.texts) >= _BATCH_MESSAGES or self._chars >= _BATCH_CHARS
 
     def add(self, id_: int, marks: str, text: str) -> None:
-        self.texts[id_] = f"{marks}\n{words.indexable(text)}"
+        self.texts[id_] = f"{marks}\n{words.to_index_text(text)}"
         self._chars += len(text)
 
 
-def _read_session(connection: apsw.Connection, batch: _Batch, key: int, done: int, *about: Any) -> None:
+def _read_session(
+    connection: apsw.Connection, batch: _Batch, key: int, done: int, *session_fields: Any
+) -> None:
     """Add a session's new messages to the batch, as far as they fit.
 
     From a session with an open turn only messages up to the last answer or user message are taken: tool
     results finish in any order, and their numbers are assigned beforehand.
     """
-    is_open, profile, workspace = about
+    is_open, profile, workspace = session_fields
     marks = workspace_mark(workspace)
     if profile is not None:  # messages of a review belong to no person
         marks += f" {profile_mark(profile)}"
@@ -182,14 +184,14 @@ def _safe_limit(connection: apsw.Connection, key: int, done: int, is_open: int) 
     return done if row is None else (row[0] & (rows.SEQ_LIMIT - 1)) + 1
 
 
-def _put(connection: apsw.Connection, texts: dict[int, str]) -> None:
+def _insert_texts(connection: apsw.Connection, texts: dict[int, str]) -> None:
     """Insert texts in ascending order of the index's numbers, because FTS5 flushes its buffer whenever a
     smaller number follows."""
     if is_team(connection):
         from whet.store import team_words  # noqa: PLC0415 - a home's own file does without
 
         for id_, text in texts.items():
-            team_words.put(connection, id_, text)
+            team_words.store_message_words(connection, id_, text)
         return
     numbered = [(-2 * id_, text) for id_, text in texts.items()]
     numbered += [(-2 * id_ - 1, BEAT) for id_ in texts if _has_beat(id_)]
@@ -203,7 +205,7 @@ def _has_beat(id_: int) -> bool:
     return seq % _BEAT_MESSAGES == 0 or (seq == 1 and key % _BEAT_SESSIONS == 0)
 
 
-def take_out(connection: apsw.Connection, first: int, last: int) -> None:
+def remove_messages(connection: apsw.Connection, first: int, last: int) -> None:
     """Remove the messages from `first` to before `last` from the index."""
     if is_team(connection):
         from whet.store import team_words  # noqa: PLC0415 - as in _put
@@ -231,23 +233,23 @@ def plain_text(role: int, content: str, extra: str | None) -> str:
     if not message.tool_calls:
         return message.text
     return "\n".join(
-        (message.text, *(f"{call.name} {_plain(call.arguments)}" for call in message.tool_calls))
+        (message.text, *(f"{call.name} {_plain_arguments(call.arguments)}" for call in message.tool_calls))
     )
 
 
-def _plain(arguments: str) -> str:
+def _plain_arguments(arguments: str) -> str:
     """Return the texts in a call's JSON arguments without its escapes."""
     if "\\" not in arguments:
         return arguments
     try:
-        return "\n".join(_leaves(msgspec.json.decode(arguments)))
+        return "\n".join(_list_leaves(msgspec.json.decode(arguments)))
     except NOT_JSON:
         return arguments
 
 
-def _leaves(value: Any) -> list[str]:
+def _list_leaves(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [text for key, item in value.items() for text in (str(key), *_leaves(item))]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] JSON of any shape
+        return [text for key, item in value.items() for text in (str(key), *_list_leaves(item))]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] JSON of any shape
     if isinstance(value, list):
-        return [text for item in value for text in _leaves(item)]  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+        return [text for item in value for text in _list_leaves(item)]  # pyright: ignore[reportUnknownVariableType] JSON of any shape
     return [str(value)]

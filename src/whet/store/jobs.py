@@ -17,7 +17,7 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.store import claims
-from whet.store.database import is_team, time_of
+from whet.store.database import is_team, read_time
 
 JobState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
@@ -34,18 +34,18 @@ class NewJob(msgspec.Struct, frozen=True):
     subject: str = ""
 
 
-class Queued(msgspec.Struct, frozen=True):
+class QueuedJob(msgspec.Struct, frozen=True):
     """A queued job, with its kinds of work in words for a person."""
 
     job_id: str
     kinds: tuple[str, ...]
 
 
-AtEnd = Callable[[apsw.Connection], Sequence[Queued]]
+AtEnd = Callable[[apsw.Connection], Sequence[QueuedJob]]
 """Additional work of a turn's end transaction. It may run twice, so it changes nothing but the database."""
 
 
-def nothing(connection: apsw.Connection) -> Sequence[Queued]:
+def queue_nothing(connection: apsw.Connection) -> Sequence[QueuedJob]:
     """Queue nothing."""
     return ()
 
@@ -74,7 +74,7 @@ OPEN = "state <> 'done' AND state <> 'failed'"
 
 def enqueue(connection: apsw.Connection, job: NewJob, clock: Clock) -> str:
     """Store a job and return its id."""
-    job_id, now = clock.new_id(), iso(time_of(connection, clock))
+    job_id, now = clock.new_id(), iso(read_time(connection, clock))
     connection.execute(
         "INSERT INTO jobs (id, kind, payload, state, created, run_after, subject)"
         " VALUES (?, ?, ?, 'waiting', ?, ?, ?)",
@@ -96,8 +96,8 @@ def lease(
 
     `owner` is a name from `claims.owner_name`, so that others can see whether this process lives.
     """
-    now = time_of(connection, clock)
-    free = _free(connection, kinds, iso(now))
+    now = read_time(connection, clock)
+    free = _find_free(connection, kinds, iso(now))
     if not free or (job_id and job_id not in free):
         return None
     job_id = job_id or free[0]
@@ -111,10 +111,10 @@ def lease(
 
 def is_due(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> bool:
     """Return whether `lease` would return a job now. Changes nothing."""
-    return bool(_free(connection, kinds, iso(time_of(connection, clock))))
+    return bool(_find_free(connection, kinds, iso(read_time(connection, clock))))
 
 
-def due_in_s(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> float | None:
+def seconds_until_due(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> float | None:
     """Return the seconds until the next waiting job may run, negative if it is late, or None without one."""
     row = connection.execute(
         f"SELECT min(run_after) FROM jobs WHERE kind IN ({_marks(kinds)}) AND {OPEN} AND state = 'waiting'",
@@ -122,10 +122,10 @@ def due_in_s(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) ->
     ).fetchone()
     if row is None or not row[0]:
         return None
-    return (datetime.fromisoformat(row[0]) - time_of(connection, clock)).total_seconds()
+    return (datetime.fromisoformat(row[0]) - read_time(connection, clock)).total_seconds()
 
 
-def waiting(connection: apsw.Connection, kind: str, subject: str) -> Job | None:
+def find_waiting(connection: apsw.Connection, kind: str, subject: str) -> Job | None:
     """Return the job of this kind and subject that no worker has taken yet, or None."""
     row = connection.execute(
         f"SELECT {_COLUMNS} FROM jobs WHERE kind = ? AND subject = ? AND {OPEN} AND state = 'waiting'"
@@ -144,7 +144,7 @@ def rewrite(connection: apsw.Connection, job: Job, payload: str, run_after: str)
     return connection.changes() == 1
 
 
-def _free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[str]:
+def _find_free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[str]:
     """Return the jobs that may be taken, oldest first. A job created in the future is due: the clock was set
     back."""
     records = connection.execute(
@@ -162,7 +162,7 @@ def _free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[s
     return [id_ for id_, kind, subject in free if not subject or (kind, subject) not in busy]
 
 
-def running_owner(connection: apsw.Connection, kind: str, subject: str, clock: Clock) -> str:
+def find_running_owner(connection: apsw.Connection, kind: str, subject: str, clock: Clock) -> str:
     """Return the name of the worker that holds a job of this kind and subject now, or an empty string."""
     row = connection.execute(
         "SELECT owner, lease_until FROM jobs WHERE kind = ? AND subject = ? AND state = 'running'",
@@ -171,7 +171,7 @@ def running_owner(connection: apsw.Connection, kind: str, subject: str, clock: C
     if row is None:
         return ""
     owner, until = row
-    return owner if _is_held(connection, owner, until, iso(time_of(connection, clock))) else ""
+    return owner if _is_held(connection, owner, until, iso(read_time(connection, clock))) else ""
 
 
 def _is_held(connection: apsw.Connection, owner: str, until: str, now: str) -> bool:
@@ -191,7 +191,7 @@ def get(connection: apsw.Connection, job_id: str) -> Job | None:
 
 def heartbeat(connection: apsw.Connection, job: Job, lease_s: float, clock: Clock) -> bool:
     """Renew the lease. Returns False if another worker has taken the job; then this one must stop."""
-    until = iso(time_of(connection, clock) + timedelta(seconds=lease_s))
+    until = iso(read_time(connection, clock) + timedelta(seconds=lease_s))
     return _change(connection, job, "lease_until = ?", (until,))
 
 
@@ -202,7 +202,7 @@ def release(connection: apsw.Connection, job: Job) -> bool:
 
 def complete(connection: apsw.Connection, job: Job, clock: Clock) -> bool:
     """Mark the job done. Returns False, changing nothing, if another worker has taken it."""
-    now = iso(time_of(connection, clock))
+    now = iso(read_time(connection, clock))
     return _change(connection, job, "state = 'done', error = '', finished = ?", (now,))
 
 
@@ -210,13 +210,13 @@ def fail(
     connection: apsw.Connection, job: Job, error: str, clock: Clock, *, retry_in_s: float | None
 ) -> bool:
     """Put the job back to run in `retry_in_s` seconds, or give up (None). Returns False as in `complete`."""
-    now = time_of(connection, clock)
+    now = read_time(connection, clock)
     if retry_in_s is None:
         return _change(connection, job, "state = 'failed', error = ?, finished = ?", (error, iso(now)))
-    return put_off(connection, job, error, iso(now + timedelta(seconds=retry_in_s)))
+    return postpone(connection, job, error, iso(now + timedelta(seconds=retry_in_s)))
 
 
-def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> bool:
+def postpone(connection: apsw.Connection, job: Job, why: str, until: str) -> bool:
     """Put the job back to run at `until` (ISO). Returns False as in `complete`."""
     change = "state = 'waiting', error = ?, run_after = ?, owner = '', lease_until = ''"
     return _change(connection, job, change, (why, until))

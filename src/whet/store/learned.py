@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreCorrupt
-from whet.store.ledger import Owner, digest
+from whet.store.ledger import Owner, hash_text
 
 
 class FileState(msgspec.Struct, frozen=True):
@@ -49,14 +49,14 @@ _FILES = "SELECT path, wanted, written FROM learned_files WHERE profile = ?"
 _MARKS = "SELECT name, owner, pinned, source FROM skill_marks WHERE profile = ?"
 
 
-def keep_text(connection: apsw.Connection, content: bytes) -> str:
+def store_text(connection: apsw.Connection, content: bytes) -> str:
     """Store a file's bytes under their hash, and return the hash."""
-    key = digest(content)
+    key = hash_text(content)
     connection.execute("INSERT OR IGNORE INTO learned_texts VALUES (?, ?)", (key, content))
     return key
 
 
-def text(connection: apsw.Connection, key: str) -> bytes:
+def read_text(connection: apsw.Connection, key: str) -> bytes:
     """Return the bytes with this hash, or no bytes for the empty hash. Raises StoreCorrupt if they are
     missing."""
     if not key:
@@ -67,13 +67,13 @@ def text(connection: apsw.Connection, key: str) -> bytes:
     return bytes(row[0])
 
 
-def state(connection: apsw.Connection, profile: str, path: str) -> FileState:
+def get_file_state(connection: apsw.Connection, profile: str, path: str) -> FileState:
     """Return a file's state. An unknown file should not exist."""
     row = connection.execute(f"{_FILES} AND path = ?", (profile, path)).fetchone()
     return FileState(path, "", "") if row is None else FileState(*row)
 
 
-def states(connection: apsw.Connection, profile: str, under: str = "") -> list[FileState]:
+def list_file_states(connection: apsw.Connection, profile: str, under: str = "") -> list[FileState]:
     """Return the states of the files below a folder (with its slash), sorted by path."""
     rows = connection.execute(
         f"{_FILES} AND substr(path, 1, ?) = ? ORDER BY path", (profile, len(under), under)
@@ -81,13 +81,13 @@ def states(connection: apsw.Connection, profile: str, under: str = "") -> list[F
     return [FileState(*row) for row in rows]
 
 
-def unapplied(connection: apsw.Connection, profile: str) -> list[FileState]:
+def list_pending_files(connection: apsw.Connection, profile: str) -> list[FileState]:
     """Return the files that do not have their expected content yet."""
     rows = connection.execute(f"{_FILES} AND wanted <> written", (profile,))
     return [FileState(*row) for row in rows]
 
 
-def want(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
+def set_expected_hash(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
     """Store the expected content of a file."""
     connection.execute(
         "INSERT INTO learned_files VALUES (?, ?, ?, '')"
@@ -96,7 +96,7 @@ def want(connection: apsw.Connection, profile: str, path: str, key: str) -> None
     )
 
 
-def saw(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
+def set_written_hash(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
     """Store the present content of a file. A file that neither exists nor should exist is forgotten."""
     connection.execute(
         "INSERT INTO learned_files VALUES (?, ?, '', ?)"
@@ -109,18 +109,18 @@ def saw(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
     )
 
 
-def mark(connection: apsw.Connection, profile: str, name: str) -> Mark:
+def get_mark(connection: apsw.Connection, profile: str, name: str) -> Mark:
     """Return a skill's mark. A skill without one belongs to a person."""
     row = connection.execute(f"{_MARKS} AND name = ?", (profile, name)).fetchone()
-    return Mark(name) if row is None else _mark(*row)
+    return Mark(name) if row is None else _read_mark(*row)
 
 
-def marks(connection: apsw.Connection, profile: str) -> dict[str, Mark]:
+def list_marks(connection: apsw.Connection, profile: str) -> dict[str, Mark]:
     """Return every mark by the skill's name."""
-    return {row[0]: _mark(*row) for row in connection.execute(_MARKS, (profile,))}
+    return {row[0]: _read_mark(*row) for row in connection.execute(_MARKS, (profile,))}
 
 
-def _mark(name: str, owner: Owner, pinned: int, source: str) -> Mark:
+def _read_mark(name: str, owner: Owner, pinned: int, source: str) -> Mark:
     return Mark(name, owner, bool(pinned), source)
 
 
@@ -140,7 +140,7 @@ def add_use(connection: apsw.Connection, profile: str, use: Use, now: str) -> No
     )
 
 
-def uses(connection: apsw.Connection, *, name: str = "", limit: int = -1) -> list[Use]:
+def list_uses(connection: apsw.Connection, *, name: str = "", limit: int = -1) -> list[Use]:
     """Return load records, newest first, of one skill or all."""
     where, values = ("WHERE name = ?", (name,)) if name else ("", ())
     rows = connection.execute(
@@ -149,7 +149,7 @@ def uses(connection: apsw.Connection, *, name: str = "", limit: int = -1) -> lis
     return [Use(*row) for row in rows]
 
 
-def use_counts(connection: apsw.Connection, profile: str) -> dict[str, int]:
+def count_uses(connection: apsw.Connection, profile: str) -> dict[str, int]:
     """Count the loads of each skill."""
     rows = connection.execute(
         "SELECT name, count(*) FROM skill_uses WHERE profile = ? GROUP BY name", (profile,)
@@ -157,12 +157,12 @@ def use_counts(connection: apsw.Connection, profile: str) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def told_until(connection: apsw.Connection, profile: str) -> int:
+def read_report_position(connection: apsw.Connection, profile: str) -> int:
     """Return the last change of the ledger that was reported to the person, or 0."""
     row = connection.execute("SELECT ledger FROM learned_told WHERE profile = ?", (profile,)).fetchone()
     return row[0] if row else 0
 
 
-def set_told(connection: apsw.Connection, profile: str, row_id: int) -> None:
+def set_report_position(connection: apsw.Connection, profile: str, row_id: int) -> None:
     """Store the last change of the ledger that was reported to the person."""
     connection.execute("INSERT OR REPLACE INTO learned_told VALUES (?, ?)", (profile, row_id))

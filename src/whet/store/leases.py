@@ -23,7 +23,7 @@ class LeaseLost(Exception):
     """Another worker has taken the job, so this one must stop."""
 
 
-async def run_leased(
+async def run_with_lease(
     database: StateDatabase,
     clock: Clock,
     job: Job,
@@ -42,14 +42,14 @@ async def run_leased(
                 raise LeaseLost
         return task.result()
     except asyncio.CancelledError:
-        await _ended(task)
+        await _cancel_and_wait(task)
         await on_stop()
         raise
     finally:
-        await _ended(task)
+        await _cancel_and_wait(task)
 
 
-async def _ended(task: asyncio.Future[Any]) -> None:
+async def _cancel_and_wait(task: asyncio.Future[Any]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait({task})

@@ -15,7 +15,7 @@ import msgspec
 
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 
 Kind: TypeAlias = Literal["memory", "skill"]
 State: TypeAlias = Literal["staged", "active", "quarantined", "inbox", "undone", "rejected", "refused"]
@@ -110,17 +110,17 @@ _COLUMNS = (
     "id, profile, at, kind, item, action, state, before, after, changes, base_hash, hash, evidence, trust,"
     " reason, undoes, undone_by, " + ", ".join(_ORIGIN) + ", remark"
 )
-_changes = decoder(tuple[FileChange, ...])
-_quotes = decoder(tuple[Quote, ...])
+_changes = shared_decoder(tuple[FileChange, ...])
+_quotes = shared_decoder(tuple[Quote, ...])
 
 
-def digest(content: bytes | str) -> str:
+def hash_text(content: bytes | str) -> str:
     """Return the hash that identifies a text."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.sha256(raw).hexdigest()[:32]
 
 
-def insert(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
+def insert_row(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
     """Insert a change and return its row."""
     names = ", ".join((*_GIVEN, "at", "changes", "evidence", *_ORIGIN))
     values = [getattr(new, name) for name in _GIVEN]
@@ -139,16 +139,16 @@ def get(connection: apsw.Connection, row_id: int, profile: str | None = None) ->
         raise NotFound(
             f"there is no change {row_id}", hint="`whet memory log` and `whet skills log` list them"
         )
-    return _row(row)
+    return _read_row(row)
 
 
-def by_call(connection: apsw.Connection, session_id: str, tool_call_id: str) -> LedgerRow | None:
+def find_by_call(connection: apsw.Connection, session_id: str, tool_call_id: str) -> LedgerRow | None:
     """Return the row that a tool call made, or None."""
     row = connection.execute(
         f"SELECT {_COLUMNS} FROM ledger WHERE session_id = ? AND tool_call_id = ? AND tool_call_id <> ''",
         (session_id, tool_call_id),
     ).fetchone()
-    return None if row is None else _row(row)
+    return None if row is None else _read_row(row)
 
 
 def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[LedgerFilter]) -> list[LedgerRow]:
@@ -171,10 +171,12 @@ def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[Ledger
         f"SELECT {_COLUMNS} FROM ledger WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
         (*values, limit or -1),
     )
-    return [_row(row) for row in rows]
+    return [_read_row(row) for row in rows]
 
 
-def of_task(connection: apsw.Connection, task_id: str, states: Sequence[State] = ()) -> list[LedgerRow]:
+def list_task_rows(
+    connection: apsw.Connection, task_id: str, states: Sequence[State] = ()
+) -> list[LedgerRow]:
     """Return the rows that a review made, in order."""
     return select(connection, task_id=task_id, states=states)[::-1] if task_id else []
 
@@ -190,7 +192,7 @@ def set_state(
     )
 
 
-def counts(connection: apsw.Connection, profile: str = "") -> dict[str, int]:
+def count_by_state(connection: apsw.Connection, profile: str = "") -> dict[str, int]:
     """Count a profile's rows by state."""
     rows = connection.execute(
         "SELECT state, count(*) FROM ledger WHERE profile = ? GROUP BY state", (profile,)
@@ -198,7 +200,7 @@ def counts(connection: apsw.Connection, profile: str = "") -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def _row(row: tuple[Any, ...]) -> LedgerRow:
+def _read_row(row: tuple[Any, ...]) -> LedgerRow:
     head, origin, remark = list(row[:17]), row[17:-1], row[-1]
     head[9], head[12] = _changes.decode(head[9]), _quotes.decode(head[12])
     return LedgerRow(*head, Origin(*origin), remark)  # pyright: ignore[reportCallIssue] the columns are the fields

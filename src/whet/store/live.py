@@ -17,11 +17,11 @@ import msgspec
 from whet.clock import Clock
 from whet.contract.errors import NotFound, StoreBusy, WhetError
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.sqlite.lane import Rows, RowStatement
 from whet.store import claims, rows, sessions, turns
 from whet.store.database import CallStart, StateDatabase
-from whet.store.jobs import AtEnd, nothing
+from whet.store.jobs import AtEnd, queue_nothing
 from whet.store.sessions import SessionRow
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LiveList = list[int | Message]
 """A live list as it is stored, in JSON: a number refers to the stored message with that number."""
-list_decoder: msgspec.json.Decoder[LiveList] = decoder(LiveList)
+list_decoder: msgspec.json.Decoder[LiveList] = shared_decoder(LiveList)
 
 
 class StaleTranscript(Exception):
@@ -94,13 +94,13 @@ class LiveState(msgspec.Struct):
         """Epoch, last turn and next number; they differ if the stored session has changed."""
         return self.epoch, self.last_turn, self.next_seq
 
-    def nothing_to_resume(self) -> WhetError:
+    def resume_error(self) -> WhetError:
         """Return the error of a resume for which `Transcript.claim_unfinished_turn` found no turn."""
         if self.open_turn:
             return StoreBusy("another process works on this turn", hint="wait for its end")
         return NotFound("there is no unfinished turn to resume", hint="say what to do next")
 
-    def last_words(self) -> str:
+    def last_user_text(self) -> str:
         """Return the text of the person's last message, or an empty string if there is none yet."""
         user_texts = (message.text for message in reversed(self.messages) if message.role == "user")
         return next(user_texts, "")
@@ -127,7 +127,7 @@ class LiveState(msgspec.Struct):
             by_seq.update({self.step.seq + 1 + i: message for i, message in self.step.results.items()})
         return by_seq
 
-    def become(self, fresh: LiveState) -> None:
+    def update_from(self, fresh: LiveState) -> None:
         """Take over a fresh state of the session. Messages that only the last compaction created have no
         number; they stay the same objects while that compaction is the last one."""
         if fresh.epoch == self.epoch:
@@ -153,7 +153,7 @@ class SessionWriter:
         self._waiting: list[asyncio.Future[None]] = []
         self._renew_after_s = 0.0
 
-    def next_turn(self) -> str:
+    def next_turn_id(self) -> str:
         """Return the id that the next turn will have."""
         self.coming_turn: str = self.coming_turn or self.clock.new_id()
         return self.coming_turn
@@ -203,14 +203,14 @@ class SessionWriter:
     async def reload(self) -> None:
         """Read the session again, keeping the objects that are in memory."""
         session_id, in_memory = self._live.session.id, self._live.known()
-        self._live.become(await self.db.read(lambda connection: load(connection, session_id, in_memory)))
+        self._live.update_from(await self.db.read(lambda connection: load(connection, session_id, in_memory)))
 
     def refuse_if_stale(self, connection: apsw.Connection) -> None:
         """Raise StaleTranscript if the stored session has changed."""
         if turns.has_moved_on(connection, self._live.key, self._live.version):
             raise StaleTranscript
 
-    def refuse_if_changed(self, connection: apsw.Connection) -> None:
+    def require_no_change(self, connection: apsw.Connection) -> None:
         """Raise StoreBusy if another process holds the session or has changed it."""
         self.refuse_if_held(connection, self._holder)
         try:
@@ -234,7 +234,7 @@ class SessionWriter:
     def _take(self, connection: apsw.Connection) -> None:
         live = self._live
         self.db.keep_claims()
-        claims.take(connection, live.key, live.session.id, self._holder, self.clock.now())
+        claims.claim_session(connection, live.key, live.session.id, self._holder, self.clock.now())
 
     async def take_over(self) -> bool:
         """Claim the session if its turn is open and has no living holder; return whether that was so.
@@ -256,7 +256,7 @@ class SessionWriter:
 
         def apply(fresh: LiveState | None) -> None:
             if fresh is not None:
-                live.become(fresh)
+                live.update_from(fresh)
 
         fresh = await self.commit(work, apply)
         return fresh is not None and fresh.open_turn is not None
@@ -276,12 +276,12 @@ class SessionWriter:
         self,
         apply: Callable[[None], object],
         *added: tuple[RowStatement, tuple[Any, ...]],
-        also: AtEnd = nothing,
+        also: AtEnd = queue_nothing,
     ) -> Coroutine[Any, Any, None]:
         """Commit rows while the session stays claimed, together with the work of `also`."""
-        if also is nothing and self.db.is_team:
+        if also is queue_nothing and self.db.is_team:
             return self.commit((self.db.fence(self._live.key, self._holder), *added), apply)
-        if also is nothing and self.clock.monotonic_s() <= self._renew_after_s:
+        if also is queue_nothing and self.clock.monotonic_s() <= self._renew_after_s:
             return self.commit(added, apply)
 
         def work(connection: apsw.Connection) -> None:
@@ -300,7 +300,7 @@ class SessionWriter:
 
     def close(self) -> None:
         """Close the session, so that others can take its claims."""
-        claims.drop(self._holder)
+        claims.drop_holder(self._holder)
         self.db.let_go(self._live.key, self._holder)
 
 
@@ -317,14 +317,16 @@ async def is_cut_off(writer: SessionWriter, live: LiveState) -> bool:
     return True
 
 
-def load(connection: apsw.Connection, session_id: str, known: dict[int, Message] | None = None) -> LiveState:
+def load(
+    connection: apsw.Connection, session_id: str, in_memory: dict[int, Message] | None = None
+) -> LiveState:
     """Read a session. Messages in `known` (by number) are kept as the same objects. Raises NotFound."""
     session = sessions.get(connection, session_id)
     key = sessions.key_of(connection, session_id)
     epoch = rows.number(connection, "SELECT epoch FROM sessions WHERE key = ?", key)
-    hidden = taken_back(connection, key)
-    messages, seqs, after = _compacted(connection, key, hidden, known or {})
-    unfinished = open_turn(connection, key)
+    hidden = read_undone_parts(connection, key)
+    messages, seqs, after = _read_compaction(connection, key, hidden, in_memory or {})
+    unfinished = find_open_turn(connection, key)
     step: OpenStep | None = None
     next_seq = after + 1
     for id_, turn, role, content, extra in connection.execute(
@@ -332,7 +334,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
         (rows.row_id(key, after), rows.ids_of(key)[1]),
     ):
         seq = id_ & (rows.SEQ_LIMIT - 1)
-        message = (known or {}).get(seq) or rows.unpack(role, content, extra)
+        message = (in_memory or {}).get(seq) or rows.unpack(role, content, extra)
         next_seq = max(next_seq, seq + 1 + len(message.tool_calls))
         if hidden.has(turn, seq):
             continue
@@ -351,7 +353,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
     return LiveState(session, key, epoch, messages, seqs, next_seq, newest, step, unfinished)
 
 
-def last_turn(connection: apsw.Connection, key: int) -> int:
+def find_last_turn(connection: apsw.Connection, key: int) -> int:
     """Return the number of the newest turn that has ended and was not undone, or 0."""
     return rows.number(
         connection,
@@ -360,19 +362,19 @@ def last_turn(connection: apsw.Connection, key: int) -> int:
     )
 
 
-def _compacted(
-    connection: apsw.Connection, key: int, hidden: TakenBackParts, known: dict[int, Message]
+def _read_compaction(
+    connection: apsw.Connection, key: int, hidden: UndoneParts, in_memory: dict[int, Message]
 ) -> tuple[list[Message], list[int], int]:
     """Return the messages of the last compaction, their numbers, and the last number it covers."""
     row = connection.execute(
         "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT 1",
         (key,),
     ).fetchone()
-    return ([], [], 0) if row is None else (*read_list(connection, key, row[0], hidden, known), row[1])
+    return ([], [], 0) if row is None else (*read_list(connection, key, row[0], hidden, in_memory), row[1])
 
 
 def read_list(
-    connection: apsw.Connection, key: int, text: str, hidden: TakenBackParts, known: dict[int, Message]
+    connection: apsw.Connection, key: int, text: str, hidden: UndoneParts, in_memory: dict[int, Message]
 ) -> tuple[list[Message], list[int]]:
     """Return the messages of a stored live list, without undone ones, and their numbers."""
     messages: list[Message] = []
@@ -386,12 +388,12 @@ def read_list(
             "SELECT turn, role, content, extra FROM messages WHERE id = ?", (rows.row_id(key, item),)
         ).fetchone()
         if stored is not None and not hidden.has(stored[0], item):
-            messages.append(known.get(item) or rows.unpack(*stored[1:]))
+            messages.append(in_memory.get(item) or rows.unpack(*stored[1:]))
             seqs.append(item)
     return messages, seqs
 
 
-def open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
+def find_open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
     """Return the turn that has no end marker, with its sums so far, or None."""
     row = connection.execute(
         "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1", (key,)
@@ -411,7 +413,7 @@ def open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
     return turn
 
 
-class TakenBackParts(msgspec.Struct, frozen=True):
+class UndoneParts(msgspec.Struct, frozen=True):
     """The undone messages of a session. `first` is the first number, by turn, that is not live."""
 
     first: dict[int, int] = {}
@@ -422,14 +424,14 @@ class TakenBackParts(msgspec.Struct, frozen=True):
         return first is not None and seq >= first
 
 
-def taken_back(connection: apsw.Connection, key: int) -> TakenBackParts:
+def read_undone_parts(connection: apsw.Connection, key: int) -> UndoneParts:
     """Read which turns and ends of turns were undone."""
     cursor = connection.execute(
         "SELECT number, CASE undone WHEN '' THEN cut ELSE 0 END FROM turns"
         " WHERE session = ? AND (undone <> '' OR cut > 0)",
         (key,),
     )
-    return TakenBackParts({number: first for number, first in cursor})
+    return UndoneParts({number: first for number, first in cursor})
 
 
 def _read_starts(connection: apsw.Connection, key: int, step: OpenStep) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import apsw
 
 
-def came(connection: apsw.Connection, origin: str, part: str) -> set[str]:
+def list_names(connection: apsw.Connection, origin: str, part: str) -> set[str]:
     """Return the names of the imported items of a part."""
     cursor = connection.execute("SELECT name FROM moved WHERE origin = ? AND part = ?", (origin, part))
     return {row[0] for row in cursor}
 
 
-def note(connection: apsw.Connection, origin: str, part: str, name: str, now: str) -> None:
+def record_name(connection: apsw.Connection, origin: str, part: str, name: str, now: str) -> None:
     """Record that an item was imported. Repeating it does nothing."""
     connection.execute("INSERT OR IGNORE INTO moved VALUES (?, ?, ?, ?)", (origin, part, name, now))

@@ -38,9 +38,9 @@ class LearningNews(msgspec.Struct, frozen=True):
         return f"since you left: {', '.join(parts)} ({show})" if parts else ""
 
 
-def read(connection: apsw.Connection, profile: str = "") -> LearningNews:
+def count_unread(connection: apsw.Connection, profile: str = "") -> LearningNews:
     """Count the changes since the last report."""
-    since = learned.told_until(connection, profile)
+    since = learned.read_report_position(connection, profile)
     counts = {"active": 0, "refused": 0, "quarantined": 0, "inbox": 0}
     until = since
     for row_id, state in connection.execute(
@@ -53,35 +53,35 @@ def read(connection: apsw.Connection, profile: str = "") -> LearningNews:
     return LearningNews(counts["active"], counts["refused"], counts["quarantined"] + counts["inbox"], until)
 
 
-def tell(connection: apsw.Connection, profile: str = "") -> LearningNews:
+def take_unread(connection: apsw.Connection, profile: str = "") -> LearningNews:
     """Return the changes since the last report, and mark them as reported."""
-    news = read(connection, profile)
-    if news.until > learned.told_until(connection, profile):
-        learned.set_told(connection, profile, news.until)
+    news = count_unread(connection, profile)
+    if news.until > learned.read_report_position(connection, profile):
+        learned.set_report_position(connection, profile, news.until)
     return news
 
 
-def seen(connection: apsw.Connection, task_id: str) -> None:
+def mark_task_read(connection: apsw.Connection, task_id: str) -> None:
     """Record that the person has read the results of this review, unless older changes are unreported."""
-    rows = ledger.of_task(connection, task_id)
+    rows = ledger.list_task_rows(connection, task_id)
     if not rows:
         return
     profile, last = rows[-1].profile, rows[-1].id
     others = connection.execute(
         "SELECT 1 FROM ledger WHERE profile = ? AND id > ? AND id < ? AND write_origin = 'review'"
         " AND task_id <> ? LIMIT 1",
-        (profile, learned.told_until(connection, profile), last, task_id),
+        (profile, learned.read_report_position(connection, profile), last, task_id),
     )
-    if others.fetchone() is None and last > learned.told_until(connection, profile):
-        learned.set_told(connection, profile, last)
+    if others.fetchone() is None and last > learned.read_report_position(connection, profile):
+        learned.set_report_position(connection, profile, last)
 
 
-def waiting(connection: apsw.Connection, profile: str = "") -> list[ledger.LedgerRow]:
+def list_waiting(connection: apsw.Connection, profile: str = "") -> list[ledger.LedgerRow]:
     """Return the changes that wait for the person, newest first."""
     return ledger.select(connection, profile=profile, states=WAITING)
 
 
-def refusals(connection: apsw.Connection, profile: str = "", limit: int = 50) -> list[ledger.LedgerRow]:
+def list_refusals(connection: apsw.Connection, profile: str = "", limit: int = 50) -> list[ledger.LedgerRow]:
     """Return the changes of reviews that were refused, newest first."""
     rows = ledger.select(connection, limit, profile=profile, states=("refused",))
     return [row for row in rows if row.origin.write_origin == "review"]

@@ -50,7 +50,7 @@ _FAILED_END = ("failed", "crashed", "budget")
 _NO_FAILURE = ("", "denied", "interrupted", "cancelled")
 
 
-def signal(
+def record_signal(
     connection: apsw.Connection, session_id: str, signal: Signal, now: str, *, turn: int | None = None
 ) -> int:
     """Store a person's verdict on a turn, by default the last one, and return its number.
@@ -78,7 +78,9 @@ def signal(
     return number
 
 
-def item_uses(connection: apsw.Connection, kinds: Sequence[ItemKind], profile: str = "") -> list[ItemUse]:
+def list_item_uses(
+    connection: apsw.Connection, kinds: Sequence[ItemKind], profile: str = ""
+) -> list[ItemUse]:
     """Return every item of these kinds in every chat with a turn, in the order of the sessions."""
     marks = ", ".join("?" * len(kinds))
     cursor = connection.execute(
@@ -91,9 +93,9 @@ def item_uses(connection: apsw.Connection, kinds: Sequence[ItemKind], profile: s
     return [ItemUse(ContextItem(*row[:4]), row[4], bool(row[5]), bool(row[6])) for row in cursor]
 
 
-def turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[TurnOutcome]:
+def list_turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[TurnOutcome]:
     """Return the outcomes of each ended turn of each chat."""
-    calls = _calls(connection)
+    calls = _count_calls(connection)
     outcomes: list[TurnOutcome] = []
     for key, session_id, number, reason, undone, signals in connection.execute(
         "SELECT t.session, s.id, t.number, t.reason, t.undone <> '',"
@@ -113,7 +115,7 @@ def turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[TurnOu
     return outcomes
 
 
-def _calls(connection: apsw.Connection) -> dict[tuple[int, int], tuple[int, int]]:
+def _count_calls(connection: apsw.Connection) -> dict[tuple[int, int], tuple[int, int]]:
     fine = ", ".join(f"'{kind}'" for kind in _NO_FAILURE)
     cursor = connection.execute(
         f"SELECT session, turn, count(*), sum(error_kind NOT IN ({fine})) FROM tool_calls"
@@ -122,14 +124,14 @@ def _calls(connection: apsw.Connection) -> dict[tuple[int, int], tuple[int, int]
     return {(session, turn): (total, failed or 0) for session, turn, total, failed in cursor}
 
 
-def calls_of(connection: apsw.Connection, session_id: str) -> tuple[int, int]:
+def count_session_calls(connection: apsw.Connection, session_id: str) -> tuple[int, int]:
     """Count a session's finished tool calls, and how many of them failed. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    counts = [sums for (session, _), sums in _calls(connection).items() if session == key]
+    counts = [sums for (session, _), sums in _count_calls(connection).items() if session == key]
     return sum(total for total, _ in counts), sum(failed for _, failed in counts)
 
 
-def loading_sessions(connection: apsw.Connection, profile: str) -> dict[tuple[str, str], int]:
+def count_loading_sessions(connection: apsw.Connection, profile: str) -> dict[tuple[str, str], int]:
     """Count the chats in which a skill's SKILL.md was opened, by (name, hash of the text shown)."""
     cursor = connection.execute(
         "SELECT u.name, u.hash, count(DISTINCT u.session_id) FROM skill_uses u"

@@ -43,20 +43,20 @@ def is_paired(connection: apsw.Connection, channel: str, user: str) -> bool:
     return row is not None
 
 
-def offer(connection: apsw.Connection, waiting: PairingRequest, chat_id: int, code: str) -> bool:
+def store_code(connection: apsw.Connection, request: PairingRequest, chat_id: int, code: str) -> bool:
     """Store a code for a person. Returns False if they have one already, or too many people wait on the
     channel."""
-    connection.execute("DELETE FROM gateway_codes WHERE expires_ms <= ?", (waiting.made_ms,))
+    connection.execute("DELETE FROM gateway_codes WHERE expires_ms <= ?", (request.made_ms,))
     row = connection.execute(
         "SELECT count(*), coalesce(sum(user = ?), 0) FROM gateway_codes WHERE channel = ?",
-        (waiting.user, waiting.channel),
+        (request.user, request.channel),
     ).fetchone()
     if row is not None and (row[1] or row[0] >= MOST_WAITING):
         return False
     connection.execute(
         "INSERT INTO gateway_codes (channel, user, name, made_ms, expires_ms, chat, digest)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (*msgspec.structs.astuple(waiting), chat_id, _digest(code)),
+        (*msgspec.structs.astuple(request), chat_id, _digest(code)),
     )
     return True
 
@@ -80,7 +80,7 @@ def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tup
     return PairedPerson(channel, user, name, now), chat_id
 
 
-def let_in(connection: apsw.Connection, person: PairedPerson) -> bool:
+def add_person(connection: apsw.Connection, person: PairedPerson) -> bool:
     """Admit a person without a code, by the owner's decision. Returns False if they were admitted before."""
     connection.execute(
         "INSERT OR IGNORE INTO gateway_people VALUES (?, ?, ?, ?)",
@@ -96,13 +96,13 @@ def remove(connection: apsw.Connection, channel: str, user: str) -> None:
         raise NotFound(f"nobody with the id {user} was paired on {channel}", hint="whet gateway pair list")
 
 
-def everybody(connection: apsw.Connection) -> list[PairedPerson]:
+def list_people(connection: apsw.Connection) -> list[PairedPerson]:
     """Return all admitted people, oldest first."""
     cursor = connection.execute("SELECT channel, user, name, since FROM gateway_people ORDER BY since")
     return [PairedPerson(*row) for row in cursor]
 
 
-def all_waiting(connection: apsw.Connection, now_ms: int) -> list[PairingRequest]:
+def list_requests(connection: apsw.Connection, now_ms: int) -> list[PairingRequest]:
     """Return all requests whose code is still valid."""
     cursor = connection.execute(
         "SELECT channel, user, name, made_ms, expires_ms FROM gateway_codes WHERE expires_ms > ?"

@@ -76,7 +76,7 @@ class PostingReader:
         expression = " AND ".join((*self.marks, match))
         return self._ids(expression, self.first, self.last if last is None else last, limit)
 
-    def bounded(self, match: str, limit: int) -> list[int]:
+    def newest_in_time(self, match: str, limit: int) -> list[int]:
         """Return the newest ids that are found in the time limit, or all if few messages match the marks."""
         if self._is_narrow:
             return self.newest(match, limit)
@@ -94,11 +94,11 @@ class PostingReader:
 
     def of(self, term: Term, limit: int) -> Postings:
         """Return a term's postings, up to `limit` of them."""
-        match = self._prefixed(term) if term.prefix else term.match
-        ids = self._meeting(term, limit) if term.instead else self._read(term, match, limit)
+        match = self._expand_prefix(term) if term.prefix else term.match
+        ids = self._intersect_pairs(term, limit) if term.instead else self._read(term, match, limit)
         return self._found(term, match, ids, limit)
 
-    def of_each(self, terms: Sequence[Term], limit: int) -> list[Postings]:
+    def read_terms(self, terms: Sequence[Term], limit: int) -> list[Postings]:
         """Return the postings of several terms, up to `limit` of each."""
         return [self.of(term, limit) for term in terms]
 
@@ -107,9 +107,9 @@ class PostingReader:
         if postings.match != postings.term.match or postings.term.instead:
             return postings
         ids = self._read(postings.term, postings.match, limit)
-        return self._postings(postings.term, postings.match, ids, limit)
+        return self._build_postings(postings.term, postings.match, ids, limit)
 
-    def _meeting(self, term: Term, limit: int) -> list[int]:
+    def _intersect_pairs(self, term: Term, limit: int) -> list[int]:
         """Return the messages that have all pairs of an identifier. FTS5 would compare the lists to the end
         before it finds that they never meet, so each list is read alone; usually one pair is rare."""
         lists = [set(self.newest(pair, _PAIRS)) for pair in term.text.split()]
@@ -119,10 +119,10 @@ class PostingReader:
         """Read the ids of a term. A word alone is only read; a phrase, or a word with marks, is compared at
         each position. A rare word needs few comparisons, however common the marks are."""
         if term.is_phrase:
-            return self.bounded(match, limit)
+            return self.newest_in_time(match, limit)
         if not self.marks or self._is_narrow or len(self._ids(match, self.first, self.last, _RARE)) < _RARE:
             return self.newest(match, limit)
-        return self.bounded(match, limit)
+        return self.newest_in_time(match, limit)
 
     def _found(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
         """Return the postings that were read. If an identifier itself does not occur, return the postings of
@@ -130,9 +130,9 @@ class PostingReader:
         if not ids and term.instead and (self.messages < _SMALL or self._is_narrow):
             match = term.instead
             ids = self.newest(match, limit)
-        return self._postings(term, match, ids, limit)
+        return self._build_postings(term, match, ids, limit)
 
-    def _postings(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
+    def _build_postings(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
         is_whole = len(ids) < limit
         count = float(len(ids))
         if not is_whole:
@@ -154,13 +154,13 @@ class PostingReader:
             (expression, -2 * last, -2 * first, limit),
         )
 
-    def _prefixed(self, term: Term) -> str:
+    def _expand_prefix(self, term: Term) -> str:
         """Return an expression for the words in the index with this beginning, the first 64 in alphabetical
         order.
 
         The index holds stems, so each stem is queried by some word that has it.
         """
-        stem = tokens_of(self._connection, term.text)
+        stem = tokenize(self._connection, term.text)
         beginnings = dict.fromkeys(f"{term.prefix}{ending}" for ending in ("", "e", "ing", "ion"))
         forms = [*beginnings, *(stem[:1])]
         end = f"{term.prefix}\U0010ffff"
@@ -179,9 +179,9 @@ class PostingReader:
             (first, last),
         ).fetchone()
         assert row is not None  # a query of sub-queries always returns a row
-        return row[0] or 0, row[1] or 0, self._indexed()
+        return row[0] or 0, row[1] or 0, self._count_indexed_messages()
 
-    def _indexed(self) -> int:
+    def _count_indexed_messages(self) -> int:
         """Return how many messages are in the index: the first number of its record of averages. Source:
         FTS5's own file format."""
         row = self._connection.execute("SELECT block FROM messages_fts_data WHERE id = 1").fetchone()
@@ -193,10 +193,10 @@ class PostingReader:
         return max(number, 1)
 
     def _stem(self, word: str) -> str:
-        return next(iter(tokens_of(self._connection, word)), "")
+        return next(iter(tokenize(self._connection, word)), "")
 
 
-def tokens_of(connection: apsw.Connection, text: str) -> list[str]:
+def tokenize(connection: apsw.Connection, text: str) -> list[str]:
     """Return the index's tokens of a text that is in the index's form."""
     tokenizer = connection.fts5_tokenizer(*_TOKENIZER)
     return tokenizer(

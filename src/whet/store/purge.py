@@ -50,7 +50,7 @@ def drop_texts(connection: apsw.Connection, keys: Collection[str]) -> int:
     return count
 
 
-def texts_with(connection: apsw.Connection, texts: Iterable[Sequence[str]]) -> list[str]:
+def find_texts(connection: apsw.Connection, texts: Iterable[Sequence[str]]) -> list[str]:
     """Return the hashes of stored file texts that contain all parts of one of these texts."""
     keys: dict[str, None] = {}
     for text in texts:
@@ -120,7 +120,7 @@ def drop_labels(connection: apsw.Connection, labels: Collection[str]) -> None:
         connection.execute("UPDATE context_items SET label = '' WHERE label = ?", (label,))
 
 
-def prompts_with(connection: apsw.Connection, words: Collection[str]) -> list[str]:
+def find_prompts(connection: apsw.Connection, words: Collection[str]) -> list[str]:
     """Return the sessions whose system prompt contains one of these texts, oldest first."""
     session_ids: dict[str, None] = {}
     for text in words:

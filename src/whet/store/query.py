@@ -63,24 +63,24 @@ def _runs() -> re.Pattern[str]:
 
 
 @cache
-def _joined() -> tuple[re.Pattern[str], re.Pattern[str]]:
+def _identifier_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     # All but spaces and ASCII punctuation: Python does not count the vowel signs of Indian scripts as word
     # characters.
     letter = rf"[^\s!-/:-@\[-`{{-~{_UNSPACED}]"
     return re.compile(rf"(?<!{letter}){letter}++(?:{_CONNECTORS}{letter}++)+"), re.compile(f"{letter}+")
 
 
-def indexable(text: str) -> str:
+def to_index_text(text: str) -> str:
     """Return the form of `text` that goes into the index."""
     if not text.isascii():
         text = _OWN.sub(" ", fold(text))
-    together = joins(text)
-    return "\n".join((_spaced(text), *together)) if together else _spaced(text)
+    together = list_identifier_pairs(text)
+    return "\n".join((_split_runs(text), *together)) if together else _split_runs(text)
 
 
-def joins(text: str) -> list[str]:
+def list_identifier_pairs(text: str) -> list[str]:
     """Return the pairs of neighbouring parts in the identifiers and paths of a folded text, no repeats."""
-    joined, word = (_ASCII_JOINED, _ASCII_WORD) if text.isascii() else _joined()
+    joined, word = (_ASCII_JOINED, _ASCII_WORD) if text.isascii() else _identifier_patterns()
     pairs = dict[str, None]()
     # Most pieces are words: matching each with a pattern would take ten times as long.
     for piece in filterfalse(str.isalnum, text.split()):
@@ -91,64 +91,66 @@ def joins(text: str) -> list[str]:
     return list(pairs)
 
 
-def terms(query: str) -> list[Term]:
+def parse_terms(query: str) -> list[Term]:
     """Return the search terms of a query without repeats. Pieces without a letter or digit are left out."""
     parsed = dict[Term, None]()
-    for text, is_phrase in _pieces(query):
-        parsed |= dict.fromkeys([_phrase(text)] if is_phrase else _plain(text))
+    for text, is_phrase in _split_pieces(query):
+        parsed |= dict.fromkeys([_phrase_term(text)] if is_phrase else _parse_word(text))
     return list(parsed)[:_TERMS_MAX]
 
 
-def pieces(query: str) -> list[str]:
+def split_pieces(query: str) -> list[str]:
     """Return the query's words and phrases as plain text."""
-    return [text for text, _ in _pieces(query)]
+    return [text for text, _ in _split_pieces(query)]
 
 
-def _pieces(query: str) -> list[tuple[str, bool]]:
+def _split_pieces(query: str) -> list[tuple[str, bool]]:
     cleaned = query[:_QUERY_CHARS_MAX].encode("utf-8", "replace").decode().replace("\0", " ")
     candidates = [(phrase or word, bool(phrase)) for phrase, word in _PIECE.findall(_OWN.sub(" ", cleaned))]
     return [piece for piece in candidates if _WORD.search(piece[0].replace("_", " "))][:_TERMS_MAX]
 
 
-def _phrase(text: str) -> Term:
+def _phrase_term(text: str) -> Term:
     folded = fold(text)
-    match = " AND ".join((_exact(folded), *_quoted(joins(folded))))
-    return Term(f"({match})", indexable(folded), is_phrase=True)
+    match = " AND ".join((_exact_expression(folded), *_quote_tokens(list_identifier_pairs(folded))))
+    return Term(f"({match})", to_index_text(folded), is_phrase=True)
 
 
-def _plain(text: str) -> list[Term]:
+def _parse_word(text: str) -> list[Term]:
     """Return a word's terms: the word itself, an identifier as a whole, or the parts between punctuation."""
     folded = _POSSESSIVE.sub("", fold(text))
     if _runs().search(folded):
-        return [Term(_exact(folded), _exact(folded))]
-    joined, word = _joined()
+        return [Term(_exact_expression(folded), _exact_expression(folded))]
+    joined, word = _identifier_patterns()
     parsed: list[Term] = []
 
     def separate(between: str) -> None:
-        parsed.extend(_word(each) for each in word.findall(between) if _WORD.search(each))
+        parsed.extend(_word_term(each) for each in word.findall(between) if _WORD.search(each))
 
     position = 0
     for run in joined.finditer(folded):
         separate(folded[position : run.start()])
-        pairs = _quoted(joins(run.group()))
-        parsed.append(Term(f"({' AND '.join(pairs)})", " ".join(pairs), instead=_exact(run.group())))
+        pairs = _quote_tokens(list_identifier_pairs(run.group()))
+        parsed.append(
+            Term(f"({' AND '.join(pairs)})", " ".join(pairs), instead=_exact_expression(run.group()))
+        )
         position = run.end()
     separate(folded[position:])
     last = parsed[-1].text if parsed else ""
     if folded.endswith("*") and not parsed[-1].instead and len(last) >= _PREFIX_CHARS_MIN:
-        parsed[-1] = Term(_exact(last), last, prefix=last.lower())
+        parsed[-1] = Term(_exact_expression(last), last, prefix=last.lower())
     return parsed
 
 
-def _word(word: str) -> Term:
-    return Term(_exact(word), word, is_stop=word.lower() in STOP_WORDS)
+def _word_term(word: str) -> Term:
+    return Term(_exact_expression(word), word, is_stop=word.lower() in STOP_WORDS)
 
 
-def _quoted(tokens: Iterable[str]) -> list[str]:
+def _quote_tokens(tokens: Iterable[str]) -> list[str]:
     return [f'"{token}"' for token in tokens]
 
 
-def _spaced(folded: str) -> str:
+def _split_runs(folded: str) -> str:
     return folded if folded.isascii() else _runs().sub(_pairs, folded)
 
 
@@ -157,24 +159,26 @@ def _pairs(run: re.Match[str]) -> str:
     return f" {' '.join(text[i : i + 2] for i in range(len(text)))} "
 
 
-def _exact(piece: str) -> str:
+def _exact_expression(piece: str) -> str:
     """Return a phrase expression: pairs as in the index, except that a run at the end may continue in the
     text."""
     last = None
     for run in _runs().finditer(piece):
         last = run
     if last is None or _WORD.search(piece, last.end()):
-        return f'"{_spaced(piece)}"'
-    head, run = _spaced(piece[: last.start()]), last.group()
+        return f'"{_split_runs(piece)}"'
+    head, run = _split_runs(piece[: last.start()]), last.group()
     if len(run) == 1:
         return f'"{head} {run}" *'
     return f'"{head} {" ".join(run[i : i + 2] for i in range(len(run) - 1))}"'
 
 
-def find(text: str, wanted: list[str]) -> tuple[int, int] | None:
+def find_match(text: str, searched: list[str]) -> tuple[int, int] | None:
     """Return the span in `text` of the first of these words or phrases that a person would recognise.
     Informative words come before stop words, exact matches before other forms of a word."""
-    patterns = _patterns(tuple(piece for piece in wanted if piece.lower() not in STOP_WORDS) or tuple(wanted))
+    patterns = _patterns(
+        tuple(piece for piece in searched if piece.lower() not in STOP_WORDS) or tuple(searched)
+    )
     folded = text if text.isascii() else fold(text)
     for pattern in patterns:
         for form in (text, folded) if len(folded) == len(text) and folded is not text else (text,):
@@ -184,10 +188,12 @@ def find(text: str, wanted: list[str]) -> tuple[int, int] | None:
 
 
 @lru_cache(64)
-def _patterns(wanted: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+def _patterns(searched: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     """Return patterns that match these at the beginning of a word, then anywhere, then words with the same
     beginning, like those that a common stem would have found."""
-    lists = [words for piece in wanted for form in {piece, fold(piece)} if (words := _LETTERS.findall(form))]
+    lists = [
+        words for piece in searched for form in {piece, fold(piece)} if (words := _LETTERS.findall(form))
+    ]
     if not lists:
         return ()
     exact = "|".join(r"[\W_]*".join(map(re.escape, words)) for words in lists)

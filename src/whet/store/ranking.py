@@ -25,9 +25,9 @@ from whet.contract.errors import StoreError
 from whet.contract.messages import Role
 from whet.store import index, rows, sessions
 from whet.store import query as words
-from whet.store.copies import Copies, nearest
+from whet.store.copies import Copies, find_nearest
 from whet.store.database import is_team
-from whet.store.postings import PostingReader, Postings, tokens_of
+from whet.store.postings import PostingReader, Postings, tokenize
 from whet.store.query import Term
 from whet.store.time_words import TimeSpan
 
@@ -59,7 +59,7 @@ class SearchScope(TypedDict, total=False):
     now: datetime | None
 
 
-class FoundRow(NamedTuple):
+class MatchRow(NamedTuple):
     """A matching message."""
 
     id: int
@@ -107,24 +107,24 @@ class Ranking:
             begin_ms = _parse_ms(since)
             self._restrict("m.at >= ?", begin_ms)
             first = max(first, _first_since(connection, begin_ms))
-        self._last_ones = _said_now(connection, scope.get("asking"))
+        self._last_ones = _open_turn_messages(connection, scope.get("asking"))
         self._reader = _reader_for(connection, first, last, marks, scope)
 
     def _restrict(self, condition: str, value: object) -> None:
         self._where.append(condition)
         self._values.append(value)
 
-    def best(self, terms: Sequence[Term], limit: int) -> list[FoundRow]:
+    def best(self, terms: Sequence[Term], limit: int) -> list[MatchRow]:
         """Return the best messages. Copies in forks are returned once, as the original."""
-        return sorted(self._best(terms, limit), key=self._rank_of, reverse=True)[:limit]
+        return sorted(self._find_best(terms, limit), key=self._rank_of, reverse=True)[:limit]
 
-    def _best(self, terms: Sequence[Term], limit: int) -> list[FoundRow]:
+    def _find_best(self, terms: Sequence[Term], limit: int) -> list[MatchRow]:
         """Return the best messages, unsorted. A phrase must occur in them, unless it occurs nowhere; stop
         words are used last."""
         telling = [term for term in terms if not term.is_stop]
         phrases = [term.match for term in telling if term.is_phrase]
         others = [term for term in telling if not term.is_phrase]
-        matches: list[FoundRow] = []
+        matches: list[MatchRow] = []
         if phrases:
             matches = self._rank(others, limit, phrases) if others else []
             matches = matches or self._rank([term for term in telling if term.is_phrase], limit)
@@ -136,10 +136,10 @@ class Ranking:
             marks = index.time_marks(*self._span)
             if marks:
                 any_of = Term(f"({' OR '.join(map(_quote, marks))})", "")
-                matches = self._newest(self._reader.of_each([any_of], _LOOK_AT_ONCE)[0], limit)
+                matches = self._newest(self._reader.read_terms([any_of], _LOOK_AT_ONCE)[0], limit)
         return matches
 
-    def _rank(self, terms: Sequence[Term], limit: int, required: Sequence[str] = ()) -> list[FoundRow]:
+    def _rank(self, terms: Sequence[Term], limit: int, required: Sequence[str] = ()) -> list[MatchRow]:
         reader = self._reader
         before, reader.marks = reader.marks, [*reader.marks, *required]
         try:
@@ -147,8 +147,8 @@ class Ranking:
             if len(lists) == 1 and not lists[0].is_whole and self._span is None:
                 return self._newest(lists[0], limit)
             partial = sorted((one for one in lists if not one.is_whole), key=lambda one: one.count)
-            together = self._together(lists, partial)
-            matches = self._best_visible(lists, together, limit, bool(partial))
+            together = self._find_together(lists, partial)
+            matches = self._find_best_visible(lists, together, limit, bool(partial))
             if not matches and partial:
                 matches = self._newest(partial[0], limit)
             return matches
@@ -157,17 +157,17 @@ class Ranking:
 
     def _lists(self, terms: Sequence[Term]) -> list[Postings]:
         """Read the postings of each term: a few of all, then more of the rarer ones."""
-        lists = self._reader.of_each(terms, _FIRST_READ)
+        lists = self._reader.read_terms(terms, _FIRST_READ)
         budget = _READ_ALL
-        for one in sorted((one for one in lists if not one.is_whole), key=lambda one: one.count):
+        for postings in sorted((one for one in lists if not one.is_whole), key=lambda one: one.count):
             limit = min(_READ_MAX, budget)
-            if limit > _FIRST_READ and one.count < limit and len(lists) > 1:
-                more = self._reader.more(one, limit)
-                lists[lists.index(one)] = more
+            if limit > _FIRST_READ and postings.count < limit and len(lists) > 1:
+                more = self._reader.more(postings, limit)
+                lists[lists.index(postings)] = more
                 budget -= len(more.ids)
         return lists
 
-    def _together(self, lists: Sequence[Postings], partial: Sequence[Postings]) -> dict[int, float]:
+    def _find_together(self, lists: Sequence[Postings], partial: Sequence[Postings]) -> dict[int, float]:
         """Return messages in which common terms meet others, beyond the newest that were read, with the
         minimum weight that follows from it."""
         minimum_weights: dict[int, float] = {}
@@ -190,17 +190,17 @@ class Ranking:
             )
         return minimum_weights
 
-    def _add(self, found: dict[int, float], match: str, weighty: Iterable[Postings]) -> list[int]:
-        ids = self._reader.bounded(match, _TOGETHER_MAX)
+    def _add(self, minimum_weights: dict[int, float], match: str, weighty: Iterable[Postings]) -> list[int]:
+        ids = self._reader.newest_in_time(match, _TOGETHER_MAX)
         weight = sum(postings.weight for postings in weighty)
         for id_ in ids:
-            if weight > found.get(id_, 0.0):
-                found[id_] = weight
+            if weight > minimum_weights.get(id_, 0.0):
+                minimum_weights[id_] = weight
         return ids
 
-    def _best_visible(
+    def _find_best_visible(
         self, lists: Sequence[Postings], together: dict[int, float], limit: int, read_texts: bool
-    ) -> list[FoundRow]:
+    ) -> list[MatchRow]:
         """Return the best messages that may be shown; of equal ones the newer first."""
         weights: dict[int, float] = defaultdict(float)
         for postings in lists:
@@ -216,9 +216,9 @@ class Ranking:
         copies.fold(together)
         for postings in lists:
             postings.places.update([copies.first[id_] for id_ in postings.places & copies.first.keys()])
-        matches: list[FoundRow] = []
+        matches: list[MatchRow] = []
         for ids in _split_by_weight(weights, self._last_ones):
-            scores = _scores(ids, lists)
+            scores = _score_messages(ids, lists)
             for id_ in together.keys() & scores.keys():
                 scores[id_] = max(scores[id_], together[id_])
             matches += self._best_rows(scores, 2 * limit, copies)
@@ -226,14 +226,14 @@ class Ranking:
                 break
         matches.sort(key=self._rank_of, reverse=True)
         if read_texts:
-            matches = sorted(self._by_texts(matches, lists, limit), key=self._rank_of, reverse=True)
+            matches = sorted(self._rescore_by_texts(matches, lists, limit), key=self._rank_of, reverse=True)
         return matches
 
-    def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[FoundRow]:
+    def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[MatchRow]:
         """Return the best-scored messages that may be shown, more of them if the time is weighted too."""
-        ids = _by_weight(scores)
+        ids = _sort_by_weight(scores)
         at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
-        matches: list[FoundRow] = []
+        matches: list[MatchRow] = []
         for begin in range(0, len(ids), at_once):
             part = {id_: scores[id_] for id_ in ids[begin : begin + at_once]}
             matches += (_weigh_row(row, self._span) for row in self._shown(part, copies))
@@ -241,13 +241,15 @@ class Ranking:
                 break
         return matches
 
-    def _rank_of(self, row: FoundRow) -> tuple[bool, float, int, int]:
+    def _rank_of(self, row: MatchRow) -> tuple[bool, float, int, int]:
         return row.id not in self._last_ones, row.score, row.at_ms, row.id
 
-    def _by_texts(self, found: list[FoundRow], lists: Sequence[Postings], limit: int) -> list[FoundRow]:
+    def _rescore_by_texts(
+        self, matches: list[MatchRow], lists: Sequence[Postings], limit: int
+    ) -> list[MatchRow]:
         """Check which common terms occur in the best of these rows, and score them again."""
         needed_tokens = [
-            (postings, set(_words(self._connection, postings.term.text)))
+            (postings, set(_tokenize(self._connection, postings.term.text)))
             for postings in lists
             if not postings.is_whole
         ]
@@ -255,21 +257,23 @@ class Ranking:
         texts = self._connection.execute(
             "SELECT m.id, role, substr(content, 1, ?), extra FROM json_each(?) j"
             " CROSS JOIN messages m ON m.id = CAST(j.value AS bigint)",
-            (_TEXT_CHARS_MAX, json.dumps([row.id for row in found[:count]])),
+            (_TEXT_CHARS_MAX, json.dumps([row.id for row in matches[:count]])),
         ).fetchall()
         for id_, *values in texts:
-            text = words.indexable(index.plain_text(*values)[:_TEXT_CHARS_MAX])
-            tokens = set(_words(self._connection, text))
+            text = words.to_index_text(index.plain_text(*values)[:_TEXT_CHARS_MAX])
+            tokens = set(_tokenize(self._connection, text))
             for postings, needed in needed_tokens:
                 if needed <= tokens:
                     postings.places.add(id_)
-        scores = _scores([row.id for row in found[:count]], lists)
-        found[:count] = [_weigh_row(row._replace(score=scores[row.id]), self._span) for row in found[:count]]
-        return found
+        scores = _score_messages([row.id for row in matches[:count]], lists)
+        matches[:count] = [
+            _weigh_row(row._replace(score=scores[row.id]), self._span) for row in matches[:count]
+        ]
+        return matches
 
-    def _newest(self, postings: Postings, limit: int) -> list[FoundRow]:
+    def _newest(self, postings: Postings, limit: int) -> list[MatchRow]:
         """Return the newest messages that may be shown."""
-        by_id: dict[int, FoundRow] = {}
+        by_id: dict[int, MatchRow] = {}
         ids, is_last, at_once = postings.ids, postings.is_whole, max(_LOOK_AT_ONCE, limit)
         while ids:
             copies = Copies(self._connection, self._forked, ids)
@@ -282,19 +286,19 @@ class Ranking:
             is_last, at_once = len(ids) < at_once, min(2 * at_once, _READ_MAX)
         return sorted(by_id.values(), key=self._rank_of, reverse=True)
 
-    def _shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[FoundRow]:
+    def _shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[MatchRow]:
         """Return the rows that may be shown, or the newest of them. A row that may not be shown is replaced
         by its nearest copies that may."""
-        visible = self._visible(scores, -1 if copies.of else newest)
+        visible = self._select_visible(scores, -1 if copies.of else newest)
         if not copies.of or len(visible) == len(scores):
             return visible
         hidden = (scores.keys() - {row.id for row in visible}) & copies.of.keys()
         chains = [copies.chain(id_) for first in hidden for id_ in copies.of[first]]
         scored = {id_: scores[chain[-1]] for chain in chains for id_ in chain}
-        there = {row.id: row for row in self._visible(scored)}
-        return visible + [there[id_] for id_ in nearest(chains, there)]
+        there = {row.id: row for row in self._select_visible(scored)}
+        return visible + [there[id_] for id_ in find_nearest(chains, there)]
 
-    def _visible(self, scores: dict[int, float], newest: int = -1) -> list[FoundRow]:
+    def _select_visible(self, scores: dict[int, float], newest: int = -1) -> list[MatchRow]:
         cursor = self._connection.execute(
             "SELECT m.id, m.turn, m.role, m.at, s.id, s.title, octet_length(m.content)"
             " FROM json_each(?) j CROSS JOIN messages m ON m.id = CAST(j.value AS bigint)"
@@ -303,20 +307,20 @@ class Ranking:
             f" WHERE {' AND '.join(self._where)}{_NEWEST if newest >= 0 else ''}",
             (json.dumps(list(scores)), *self._values, *([newest] if newest >= 0 else ())),
         )
-        return [FoundRow(*row[:7], score=scores[row[0]]) for row in cursor]
+        return [MatchRow(*row[:7], score=scores[row[0]]) for row in cursor]
 
 
 def _split_by_weight(weights: dict[int, float], last_ones: Iterable[int]) -> Iterator[list[int]]:
     """Yield the ids by weight, in parts. Messages of the current turn come last."""
     last = [id_ for id_ in last_ones if weights.pop(id_, None) is not None]
-    ids = _by_weight(weights)
+    ids = _sort_by_weight(weights)
     for begin in range(0, len(ids), _LOOK_AT_ONCE):
         yield ids[begin : begin + _LOOK_AT_ONCE]
     if last:
         yield last
 
 
-def _weigh_row(row: FoundRow, span: TimeSpan | None) -> FoundRow:
+def _weigh_row(row: MatchRow, span: TimeSpan | None) -> MatchRow:
     """Return the row with its score adjusted for length and time."""
     if row.size_bytes <= _LONG_BYTES and span is None:
         return row
@@ -328,20 +332,20 @@ def _weigh_row(row: FoundRow, span: TimeSpan | None) -> FoundRow:
     return row._replace(score=score)
 
 
-def _words(connection: apsw.Connection, text: str) -> list[str]:
+def _tokenize(connection: apsw.Connection, text: str) -> list[str]:
     if is_team(connection):
-        from whet.store.team_words import words_of  # noqa: PLC0415 - as in _reader_for
+        from whet.store.team_words import index_words  # noqa: PLC0415 - as in _reader_for
 
-        return words_of(text)
-    return tokens_of(connection, text)
+        return index_words(text)
+    return tokenize(connection, text)
 
 
-def _by_weight(weights: dict[int, float]) -> list[int]:
+def _sort_by_weight(weights: dict[int, float]) -> list[int]:
     """Return the ids by descending weight; of equal ones the newer first."""
     return sorted(sorted(weights, reverse=True), key=weights.__getitem__, reverse=True)
 
 
-def _scores(ids: Iterable[int], lists: Sequence[Postings]) -> dict[int, float]:
+def _score_messages(ids: Iterable[int], lists: Sequence[Postings]) -> dict[int, float]:
     """Return the scores of these messages, summed term by term: most terms occur near few of them."""
     scores = dict.fromkeys(ids, 0.0)
     around = [({id_ + off for id_ in scores}, off, tenths) for off, tenths in _PARTS]
@@ -370,7 +374,7 @@ def _reader_for(
     return PostingReader(connection, first, last, marks)
 
 
-def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[int]:
+def _open_turn_messages(connection: apsw.Connection, session_id: str | None) -> frozenset[int]:
     """Return the ids of the person's messages in the open turn of a session."""
     if session_id is None:
         return frozenset()

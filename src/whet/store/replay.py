@@ -11,11 +11,11 @@ import msgspec
 
 from whet.contract.messages import Message, Usage
 from whet.contract.receipts import CallEffects, FileLines
-from whet.contract.texts import decoder
+from whet.contract.texts import shared_decoder
 from whet.store import rows, sessions
 
-_usage = decoder(Usage)
-_facts = decoder(CallEffects)
+_usage = shared_decoder(Usage)
+_facts = shared_decoder(CallEffects)
 
 
 class CallFacts(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class ReplayedTurn(msgspec.Struct, frozen=True):
     is_undone: bool
 
 
-def entries(connection: apsw.Connection, session_id: str, first: int, limit: int) -> list[ReplayEntry]:
+def list_entries(connection: apsw.Connection, session_id: str, first: int, limit: int) -> list[ReplayEntry]:
     """Return the messages from number `first` on, ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     cursor = connection.execute(
@@ -86,7 +86,9 @@ def entries(connection: apsw.Connection, session_id: str, first: int, limit: int
     return result
 
 
-def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -> dict[int, ReplayedTurn]:
+def list_turns(
+    connection: apsw.Connection, session_id: str, first: int, last: int
+) -> dict[int, ReplayedTurn]:
     """Return the turns numbered first to last. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     cursor = connection.execute(
@@ -100,14 +102,14 @@ def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -
     }
 
 
-def last_turn(connection: apsw.Connection, session_id: str) -> ReplayedTurn | None:
+def read_last_turn(connection: apsw.Connection, session_id: str) -> ReplayedTurn | None:
     """Return a session's newest turn, or None. A turn without `ended` is running or was cut off."""
     key = sessions.key_of(connection, session_id)
     row = connection.execute("SELECT max(number) FROM turns WHERE session = ?", (key,)).fetchone()
-    return turns(connection, session_id, row[0], row[0]).get(row[0]) if row and row[0] else None
+    return list_turns(connection, session_id, row[0], row[0]).get(row[0]) if row and row[0] else None
 
 
-def last_seq(connection: apsw.Connection, session_id: str) -> int:
+def read_last_seq(connection: apsw.Connection, session_id: str) -> int:
     """Return the number of the last message, or 0. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     last = "SELECT coalesce(max(id), 0) FROM messages WHERE id > ? AND id < ?"

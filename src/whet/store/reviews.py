@@ -82,7 +82,7 @@ class ReviewRow(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn:
+def read_turn(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn:
     """Read one turn, from the end backwards: the person's messages, the calls, and its size."""
     first, end = rows.ids_of(key)
     user_texts: list[str] = []
@@ -119,7 +119,7 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
     return ReviewedTurn(tuple(reversed(user_texts)), tuple(calls), context_tokens, is_cached)
 
 
-def counters(connection: apsw.Connection, conversation_id: str) -> Counters:
+def get_counters(connection: apsw.Connection, conversation_id: str) -> Counters:
     """Return a conversation's counters."""
     row = connection.execute(
         "SELECT turns, steps, reasons, runtime FROM review_counters WHERE conversation = ?",
@@ -150,7 +150,7 @@ def spent_since(connection: apsw.Connection, since: str) -> DaySpending:
         usd = (cost if is_known else None) if is_review else usd
     review_tokens = tokens.get(True, 0)
     for child in _running(connection):
-        unfinished = live.open_turn(connection, child)
+        unfinished = live.find_open_turn(connection, child)
         if unfinished is not None:
             review_tokens += unfinished.usage.total_tokens
             cost = unfinished.usage.cost_usd
@@ -168,7 +168,7 @@ def usage_since(connection: apsw.Connection, since: str) -> DayUsage:
     used = {bool(row[0]): Usage(*row[1:]) for row in found}
     reviewed = used.get(True, Usage())
     for child in _running(connection):
-        unfinished = live.open_turn(connection, child)
+        unfinished = live.find_open_turn(connection, child)
         reviewed += unfinished.usage if unfinished is not None else Usage()
     return DayUsage(reviewed, used.get(False, Usage()))
 
@@ -189,12 +189,12 @@ def payloads_since(connection: apsw.Connection, since: str) -> list[str]:
     return [row[0] for row in found.fetchall()]
 
 
-def count_open(connection: apsw.Connection) -> int:
+def count_open_reviews(connection: apsw.Connection) -> int:
     """Count the reviews that wait or run."""
     return rows.number(connection, f"SELECT count(*) FROM jobs WHERE kind = ? AND {jobs.OPEN}", KIND)
 
 
-def unreviewed(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:
+def list_unreviewed_ids(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:
     """Return the ids of one-shots like `session` (same folder, source and person) that ended before it,
     newest first, back to the last review but one: the next review may find what one missed."""
     rows = connection.execute(
@@ -207,7 +207,7 @@ def unreviewed(connection: apsw.Connection, session: SessionRow, limit: int) -> 
         " ORDER BY s.key DESC LIMIT ?",
         (session.id, limit),
     ).fetchall()
-    return [id_ for id_, key in rows if live.last_turn(connection, key) == 1]
+    return [id_ for id_, key in rows if live.find_last_turn(connection, key) == 1]
 
 
 def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:
@@ -217,7 +217,9 @@ def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:
     )
 
 
-def begin(connection: apsw.Connection, job_id: str, new: NewSession, view: str, now: str) -> SessionRow:
+def begin_review(
+    connection: apsw.Connection, job_id: str, new: NewSession, view: str, now: str
+) -> SessionRow:
     """Create the review's own session and store the list that it begins with. Raises NotFound."""
     child = sessions.create(connection, new, now)
     connection.execute(
@@ -227,7 +229,7 @@ def begin(connection: apsw.Connection, job_id: str, new: NewSession, view: str, 
     return child
 
 
-def view_of(connection: apsw.Connection, job_id: str) -> tuple[str, str]:
+def read_view(connection: apsw.Connection, job_id: str) -> tuple[str, str]:
     """Return the id of the review's own session, empty if it has not begun, and the list it began with."""
     row = connection.execute(
         "SELECT s.id, r.view FROM reviews r LEFT JOIN sessions s ON s.key = r.child WHERE r.job = ?",

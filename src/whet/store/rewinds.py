@@ -34,13 +34,13 @@ class RewindRow(msgspec.Struct, frozen=True):
     before: str = ""
 
 
-class _Counted(msgspec.Struct, frozen=True):
+class _ConversationState(msgspec.Struct, frozen=True):
     turns: list[int]
     cuts: dict[int, int]
     compactions: list[int]
 
 
-def begin(connection: apsw.Connection, session_id: str, new: RewindRow) -> None:
+def begin_rewind(connection: apsw.Connection, session_id: str, new: RewindRow) -> None:
     """Store that a rewind is about to begin. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     connection.execute(
@@ -50,7 +50,7 @@ def begin(connection: apsw.Connection, session_id: str, new: RewindRow) -> None:
     )
 
 
-def of_session(connection: apsw.Connection, session_id: str) -> list[RewindRow]:
+def list_rewinds(connection: apsw.Connection, session_id: str) -> list[RewindRow]:
     """Return a session's rewinds, oldest first. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     cursor = connection.execute(
@@ -61,17 +61,17 @@ def of_session(connection: apsw.Connection, session_id: str) -> list[RewindRow]:
     return [RewindRow(*row) for row in cursor]
 
 
-def done(connection: apsw.Connection, rewind_id: str) -> None:
+def mark_done(connection: apsw.Connection, rewind_id: str) -> None:
     """Store that a rewind is done."""
     connection.execute("UPDATE rewinds SET state = 'done' WHERE id = ?", (rewind_id,))
 
 
-def drop(connection: apsw.Connection, rewind_id: str) -> None:
+def delete_rewind(connection: apsw.Connection, rewind_id: str) -> None:
     """Delete a rewind that was not carried out."""
     connection.execute("DELETE FROM rewinds WHERE id = ?", (rewind_id,))
 
 
-async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
+async def rewind_conversation(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
     """Rewind the conversation to before a turn, or a step of it (0: the turn), in one transaction with the
     rewind's end. Returns the person's message of that turn. Raises StoreBusy while a turn runs, NotFound."""
     await log.drain()
@@ -80,8 +80,8 @@ async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
     def work(connection: apsw.Connection) -> str:
         log.writer.refuse_if_held(connection)
         key = log.live.key
-        before = msgspec.json.encode(_counted(connection, key)).decode()
-        user_text = _said(connection, key, turn)
+        before = msgspec.json.encode(_read_state(connection, key)).decode()
+        user_text = _read_user_text(connection, key, turn)
         first = _first_of_step(connection, key, turn, step) if step else 0
         connection.execute(
             "UPDATE turns SET undone = ?, ended = CASE ended WHEN '' THEN ? ELSE ended END,"
@@ -101,7 +101,7 @@ async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
             " AND (turn > ? OR turn = ? AND after_seq >= ?)",
             (now, key, turn, turn, first),
         )
-        _moved(connection, key)
+        _increment_epoch(connection, key)
         connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id))
         return user_text
 
@@ -110,7 +110,7 @@ async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
     return user_text
 
 
-async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
+async def undo_rewind(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
     """Restore the conversation to its state before the rewind `undone`; `rewind_id` is the rewind that does
     so."""
     await log.drain()
@@ -119,9 +119,9 @@ async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
     def work(connection: apsw.Connection) -> None:
         log.writer.refuse_if_held(connection)
         key = log.live.key
-        before = msgspec.json.encode(_counted(connection, key)).decode()
-        was = from_json(undone.before, _Counted)
-        turns, compactions = _listed(was.turns), _listed(was.compactions)
+        before = msgspec.json.encode(_read_state(connection, key)).decode()
+        was = from_json(undone.before, _ConversationState)
+        turns, compactions = _join_numbers(was.turns), _join_numbers(was.compactions)
         connection.execute(
             f"UPDATE turns SET cut = 0, undone = CASE WHEN number IN ({turns}) THEN '' WHEN undone = ''"
             " THEN ? ELSE undone END WHERE session = ?",
@@ -136,14 +136,14 @@ async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
             " THEN ? ELSE undone END WHERE session = ?",
             (now, key),
         )
-        _moved(connection, key)
+        _increment_epoch(connection, key)
         connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id))
 
     await log.writer.commit(work, lambda _: None)
     await log.writer.reload()
 
 
-def untold(connection: apsw.Connection, key: int) -> list[int]:
+def list_unreported_turns(connection: apsw.Connection, key: int) -> list[int]:
     """Return the turns before which files were rewound without a report to the model."""
     cursor = connection.execute(
         "SELECT turn FROM rewinds WHERE session = ? AND told = 0 AND state = 'done'", (key,)
@@ -151,12 +151,12 @@ def untold(connection: apsw.Connection, key: int) -> list[int]:
     return [row[0] for row in cursor]
 
 
-def tell(connection: apsw.Connection, key: int) -> None:
+def clear_unreported_turns(connection: apsw.Connection, key: int) -> None:
     """Mark all rewinds as reported to the model."""
     connection.execute("UPDATE rewinds SET told = 1 WHERE session = ? AND told = 0", (key,))
 
 
-def family(connection: apsw.Connection, session_id: str) -> set[str]:
+def list_family(connection: apsw.Connection, session_id: str) -> set[str]:
     """Return the ids of a session, its ancestors, and all their descendants."""
     root = session_id
     while True:
@@ -185,23 +185,23 @@ def has_point(connection: apsw.Connection, session_id: str, turn: int, step: int
     return connection.execute(sql, values).fetchone() is not None
 
 
-def _moved(connection: apsw.Connection, key: int) -> None:
+def _increment_epoch(connection: apsw.Connection, key: int) -> None:
     connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (key,))
 
 
-def _counted(connection: apsw.Connection, key: int) -> _Counted:
+def _read_state(connection: apsw.Connection, key: int) -> _ConversationState:
     turns = connection.execute(
         "SELECT number, cut FROM turns WHERE session = ? AND undone = '' ORDER BY number", (key,)
     ).fetchall()
     compactions = connection.execute("SELECT id FROM compactions WHERE session = ? AND undone = ''", (key,))
-    return _Counted(
+    return _ConversationState(
         [number for number, _ in turns],
         {number: cut for number, cut in turns if cut},
         [row[0] for row in compactions],
     )
 
 
-def _listed(numbers: list[int]) -> str:
+def _join_numbers(numbers: list[int]) -> str:
     return ",".join(map(str, numbers)) or "NULL"  # PostgreSQL does not accept an empty list
 
 
@@ -217,7 +217,7 @@ def _first_of_step(connection: apsw.Connection, key: int, turn: int, step: int) 
     return row[0]
 
 
-def _said(connection: apsw.Connection, key: int, turn: int) -> str:
+def _read_user_text(connection: apsw.Connection, key: int, turn: int) -> str:
     row = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ? AND role = ?"
         " ORDER BY id LIMIT 1",

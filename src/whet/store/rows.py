@@ -13,7 +13,7 @@ import msgspec
 
 from whet.contract.errors import StoreError
 from whet.contract.messages import Message, Part, Role, ToolCall, Usage, VendorReplay
-from whet.contract.texts import decoder, encodable, from_values, map_texts
+from whet.contract.texts import from_values, map_texts, replace_surrogates, shared_decoder
 from whet.sqlite.lane import RowStatement
 
 SEQ_BITS = 22
@@ -66,7 +66,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _NOTHING = Extra()
 _encoder = msgspec.json.Encoder()
-_decoder = decoder(Extra)
+_decoder = shared_decoder(Extra)
 
 
 MESSAGE = RowStatement(
@@ -116,7 +116,7 @@ def number(connection: apsw.Connection, sql: str, *values: Any) -> int:
     return next(connection.execute(sql, values))[0]
 
 
-def insert(connection: apsw.Connection, key: int, seq: int, turn: int, values: Packed) -> None:
+def insert_message(connection: apsw.Connection, key: int, seq: int, turn: int, values: Packed) -> None:
     """Store a message that `pack` has encoded. Raises StoreBusy if another process wrote that number."""
     MESSAGE.write(connection, [(row_id(key, seq), turn, *values)])
 
@@ -170,7 +170,7 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
     return message, None if more.u is None else Usage(*more.u, more.o)
 
 
-def storable(message: Message) -> Message:
+def to_storable(message: Message) -> Message:
     """Return the message itself, or a copy with � in place of lone surrogates, which no encoding can hold."""
     content = message.content
     if message.role == "user" and isinstance(content, str) and content.isascii() and message.note.isascii():
@@ -178,5 +178,5 @@ def storable(message: Message) -> Message:
     try:
         _encoder.encode(message)
     except UnicodeEncodeError:
-        return from_values(map_texts(msgspec.to_builtins(message), encodable), Message)
+        return from_values(map_texts(msgspec.to_builtins(message), replace_surrogates), Message)
     return message

@@ -16,9 +16,9 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.texts import decoder, from_json
+from whet.contract.texts import from_json, shared_decoder
 from whet.store import jobs
-from whet.store.database import time_of
+from whet.store.database import read_time
 from whet.store.jobs import Job, NewJob
 
 KIND = "schedule"
@@ -95,7 +95,7 @@ class ScheduleRun(msgspec.Struct, frozen=True):
 _GIVEN = ", ".join(Schedule.__struct_fields__)
 _RUN = "job, schedule, due, by_hand, started, finished, begun, session_id, turns_before, result, note, text"
 _NOT_BEGUN = "kind = ? AND subject = ? AND state = 'waiting' AND id NOT IN (SELECT job FROM schedule_runs)"
-_firings = decoder(Firing)
+_firings = shared_decoder(Firing)
 
 
 def add(connection: apsw.Connection, schedule: Schedule, due: str, clock: Clock) -> None:
@@ -106,10 +106,10 @@ def add(connection: apsw.Connection, schedule: Schedule, due: str, clock: Clock)
     values[10], values[12] = ",".join(schedule.toolsets), int(schedule.paused)
     values[13] = msgspec.json.encode(schedule.goal).decode() if schedule.goal is not None else ""
     connection.execute(f"INSERT INTO schedules ({_GIVEN}) VALUES ({', '.join('?' * len(values))})", values)
-    wait_for(connection, schedule.id, due, clock)
+    set_next_run(connection, schedule.id, due, clock)
 
 
-def is_taken(connection: apsw.Connection, name: str) -> bool:
+def has_name(connection: apsw.Connection, name: str) -> bool:
     """Return whether a schedule has this name."""
     return connection.execute("SELECT 1 FROM schedules WHERE name = ?", (name,)).fetchone() is not None
 
@@ -142,7 +142,7 @@ def last_goal(connection: apsw.Connection) -> Schedule | None:
     return None if row is None else _schedule(row)
 
 
-def every(connection: apsw.Connection) -> list[Schedule]:
+def list_schedules(connection: apsw.Connection) -> list[Schedule]:
     """Return all schedules, sorted by name."""
     return [_schedule(row) for row in connection.execute(f"SELECT {_GIVEN} FROM schedules ORDER BY name")]
 
@@ -169,20 +169,20 @@ def resume(connection: apsw.Connection, schedule_id: str, due: str, clock: Clock
     """Allow times again, the next at `due`."""
     connection.execute("UPDATE schedules SET paused = 0 WHERE id = ?", (schedule_id,))
     _stop_waiting(connection, schedule_id)
-    wait_for(connection, schedule_id, due, clock)
+    set_next_run(connection, schedule_id, due, clock)
 
 
-def wait_for(connection: apsw.Connection, schedule_id: str, due: str, clock: Clock) -> str:
+def set_next_run(connection: apsw.Connection, schedule_id: str, due: str, clock: Clock) -> str:
     """Set a schedule's next time to `due` (ISO), and return the job's id."""
     return _enqueue(connection, Firing(schedule_id, due), clock)
 
 
 def run_now(connection: apsw.Connection, schedule_id: str, clock: Clock) -> str:
     """Queue a run on request, without changing the next time. Returns the job's id."""
-    return _enqueue(connection, Firing(schedule_id, iso(time_of(connection, clock)), by_hand=True), clock)
+    return _enqueue(connection, Firing(schedule_id, iso(read_time(connection, clock)), by_hand=True), clock)
 
 
-def next_due(connection: apsw.Connection, schedule_id: str) -> str:
+def find_next_due(connection: apsw.Connection, schedule_id: str) -> str:
     """Return a schedule's next time, or an empty string if there is none."""
     row = connection.execute(
         f"SELECT min(run_after) FROM jobs WHERE {_NOT_BEGUN}", (KIND, schedule_id)
@@ -190,14 +190,16 @@ def next_due(connection: apsw.Connection, schedule_id: str) -> str:
     return row[0] or "" if row else ""
 
 
-def straighten(connection: apsw.Connection, clock: Clock, after: Callable[[Schedule, datetime], str]) -> None:
+def correct_clock_change(
+    connection: apsw.Connection, clock: Clock, after: Callable[[Schedule, datetime], str]
+) -> None:
     """Correct jobs that were created later than now, because the clock was set back.
 
     If it was set back by less than three hours, nothing changes: the next time comes when the clock has
     caught up, so that nothing runs twice. If it was more, the clock was wrong before, and the next time is
     computed from now.
     """
-    now = time_of(connection, clock)
+    now = read_time(connection, clock)
     rows = connection.execute(
         "SELECT id, subject, created, payload FROM jobs WHERE kind = ? AND state = 'waiting' AND created > ?",
         (KIND, iso(now)),
@@ -215,12 +217,12 @@ def straighten(connection: apsw.Connection, clock: Clock, after: Callable[[Sched
         )
 
 
-def firing_of(job: Job) -> Firing:
+def read_firing(job: Job) -> Firing:
     """Read the payload of a job."""
     return _firings.decode(job.payload)
 
 
-def begin(connection: apsw.Connection, job: Job, firing: Firing, now: str) -> tuple[ScheduleRun, bool]:
+def begin_run(connection: apsw.Connection, job: Job, firing: Firing, now: str) -> tuple[ScheduleRun, bool]:
     """Return the run of a leased job, and whether it is new; another worker may have begun it."""
     if (run := get_run(connection, job.id)) is not None:
         return run, False
@@ -238,12 +240,12 @@ def get_run(connection: apsw.Connection, job_id: str) -> ScheduleRun | None:
     return None if row is None else _run(row)
 
 
-def enter(connection: apsw.Connection, job_id: str, session_id: str) -> None:
+def set_run_session(connection: apsw.Connection, job_id: str, session_id: str) -> None:
     """Store the session of a run, before its prompt is stored."""
     connection.execute("UPDATE schedule_runs SET session_id = ? WHERE job = ?", (session_id, job_id))
 
 
-def say(connection: apsw.Connection, job_id: str, key: int) -> None:
+def record_prompt(connection: apsw.Connection, job_id: str, key: int) -> None:
     """Record that a run's prompt is stored as the last turn of the session `key`, in that transaction."""
     connection.execute(
         "UPDATE schedule_runs SET begun = 1,"
@@ -252,31 +254,31 @@ def say(connection: apsw.Connection, job_id: str, key: int) -> None:
     )
 
 
-def count_begun(connection: apsw.Connection, job_id: str) -> None:
+def count_resume(connection: apsw.Connection, job_id: str) -> None:
     """Count that a run's turn is resumed now."""
     connection.execute("UPDATE schedule_runs SET begun = begun + 1 WHERE job = ?", (job_id,))
 
 
-def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> None:
+def postpone_run(connection: apsw.Connection, job: Job, why: str, until: str) -> None:
     """Repeat a run at `until` because its session is in use. This does not count as begun."""
-    if jobs.put_off(connection, job, why, until):
+    if jobs.postpone(connection, job, why, until):
         connection.execute(
             "UPDATE schedule_runs SET begun = begun - 1 WHERE job = ? AND begun > 1", (job.id,)
         )
 
 
-def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunEnd, str, str], clock: Clock) -> bool:
+def finish(connection: apsw.Connection, job: Job, outcome: tuple[RunEnd, str, str], clock: Clock) -> bool:
     """Complete a run and its job with result, note and text. Returns False if another worker has taken it."""
     if not jobs.complete(connection, job, clock):
         return False
     connection.execute(
         "UPDATE schedule_runs SET finished = ?, result = ?, note = ?, text = ? WHERE job = ?",
-        (iso(time_of(connection, clock)), *came_of, job.id),
+        (iso(read_time(connection, clock)), *outcome, job.id),
     )
     return True
 
 
-def runs(connection: apsw.Connection, schedule_id: str, limit: int = 20) -> list[ScheduleRun]:
+def list_runs(connection: apsw.Connection, schedule_id: str, limit: int = 20) -> list[ScheduleRun]:
     """Return a schedule's runs, newest first."""
     cursor = connection.execute(
         f"SELECT {_RUN} FROM schedule_runs WHERE schedule = ? ORDER BY started DESC, job DESC LIMIT ?",

@@ -20,7 +20,7 @@ from whet.log import mask
 from whet.store import index, rows, sessions, time_words
 from whet.store import query as words
 from whet.store.database import StateDatabase
-from whet.store.ranking import FoundRow, Ranking, SearchScope
+from whet.store.ranking import MatchRow, Ranking, SearchScope
 
 MARK_OPEN, MARK_CLOSE = "«", "»"
 _ANEW_BATCHES = 20
@@ -47,12 +47,12 @@ async def find(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[S
     indexed first, of the given session or person if there is one; the rest is indexed in the background."""
     while await db.read(index.has_new) and await db.write(index.index_new):
         pass
-    if await db.read(index.has_unindexed):
-        missing = index.missing(scope.get("session_id"), scope.get("profile"))
+    if await db.read(index.has_backlog):
+        missing = index.backlog_write(scope.get("session_id"), scope.get("profile"))
         for _ in range(_ANEW_BATCHES):
             if not await db.write(missing):
                 break
-        index.index_soon(db)
+        index.schedule_indexing(db)
     return await db.read(lambda connection: search(connection, query, limit, **scope))
 
 
@@ -60,12 +60,12 @@ def find_now(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[Sea
     """As `find`, for synchronous callers."""
     while db.read_now(index.has_new) and db.write_now(index.index_new):
         pass
-    if db.read_now(index.has_unindexed):
-        missing = index.missing(scope.get("session_id"), scope.get("profile"))
+    if db.read_now(index.has_backlog):
+        missing = index.backlog_write(scope.get("session_id"), scope.get("profile"))
         for _ in range(_ANEW_BATCHES):
             if not db.write_now(missing):
                 break
-        index.index_soon(db)
+        index.schedule_indexing(db)
     return db.read_now(lambda connection: search(connection, query, limit, **scope))
 
 
@@ -77,15 +77,15 @@ def search(
     Raises NotFound for the session."""
     if limit <= 0:
         return []
-    span, text_query = time_words.read(query, scope.get("now") or SystemClock().now())
-    terms = words.terms(text_query)
+    span, text_query = time_words.parse_time(query, scope.get("now") or SystemClock().now())
+    terms = words.parse_terms(text_query)
     if not terms and span is None:
         return []
     matches = Ranking(connection, scope, span).best(terms, limit)
-    return _hits(connection, matches, words.pieces(text_query))
+    return _build_hits(connection, matches, words.split_pieces(text_query))
 
 
-def around(
+def read_messages_around(
     connection: apsw.Connection, session_id: str, seq: int, before: int, after: int
 ) -> list[tuple[int, Message]]:
     """Return the messages around one, as (seq, message), ascending. Raises NotFound."""
@@ -103,7 +103,7 @@ def around(
     return [(row[0] & (rows.SEQ_LIMIT - 1), rows.unpack(*row[1:])) for row in (*reversed(earlier), *later)]
 
 
-def span(
+def read_span(
     connection: apsw.Connection, session_id: str, first: int, last: int, limit: int = 100
 ) -> list[tuple[int, Message]]:
     """Return the messages numbered first to last, as (seq, message), ascending. Raises NotFound."""
@@ -120,7 +120,7 @@ def span(
     return [(row[0] & top, rows.unpack(*row[1:])) for row in cursor]
 
 
-def call_of(connection: apsw.Connection, session_id: str, seq: int) -> tuple[int, ToolCall] | None:
+def find_call(connection: apsw.Connection, session_id: str, seq: int) -> tuple[int, ToolCall] | None:
     """Return the call that tool result `seq` answers, with the number of its message, or None."""
     key = sessions.key_of(connection, session_id)
     row = connection.execute(
@@ -129,45 +129,45 @@ def call_of(connection: apsw.Connection, session_id: str, seq: int) -> tuple[int
     if row is None:
         return None
     position: int = row[0]
-    requests = span(connection, session_id, seq - 1 - position, seq - 1 - position, 1)
+    requests = read_span(connection, session_id, seq - 1 - position, seq - 1 - position, 1)
     if not requests or len(requests[0][1].tool_calls) <= position:
         return None
     return requests[0][0], requests[0][1].tool_calls[position]
 
 
-def _hits(connection: apsw.Connection, found: list[FoundRow], wanted: list[str]) -> list[Hit]:
+def _build_hits(connection: apsw.Connection, matches: list[MatchRow], searched: list[str]) -> list[Hit]:
     stored = connection.execute(
         "SELECT m.id, m.role, m.content, m.extra FROM json_each(?) j"
         " CROSS JOIN messages m ON m.id = CAST(j.value AS bigint)",
-        (json.dumps([row.id for row in found]),),
+        (json.dumps([row.id for row in matches]),),
     )
     texts = {id_: index.plain_text(*values) for id_, *values in stored}
-    return [_hit(row, texts.get(row.id, ""), wanted) for row in found]
+    return [_build_hit(row, texts.get(row.id, ""), searched) for row in matches]
 
 
-def _hit(found: FoundRow, text: str, wanted: list[str]) -> Hit:
+def _build_hit(match_row: MatchRow, text: str, searched: list[str]) -> Hit:
     return Hit(
-        session_id=found.session_id,
-        seq=found.id & (rows.SEQ_LIMIT - 1),
-        role=rows.ROLES[found.role],
-        turn=found.turn,
-        when=iso(datetime.fromtimestamp(found.at_ms / 1000, UTC)),
-        title=found.title,
-        snippet=_snippet(text, wanted) if text else "",
-        score=round(found.score, 4),
+        session_id=match_row.session_id,
+        seq=match_row.id & (rows.SEQ_LIMIT - 1),
+        role=rows.ROLES[match_row.role],
+        turn=match_row.turn,
+        when=iso(datetime.fromtimestamp(match_row.at_ms / 1000, UTC)),
+        title=match_row.title,
+        snippet=_build_snippet(text, searched) if text else "",
+        score=round(match_row.score, 4),
     )
 
 
-def _snippet(text: str, wanted: list[str]) -> str:
+def _build_snippet(text: str, searched: list[str]) -> str:
     """Return one line of text around the match, with the match marked.
 
     Secrets are masked first: a mark inside one, or a cut through it, would hide its shape afterwards.
     """
-    at = (words.find(text, wanted) or (0, 0))[0]
+    at = (words.find_match(text, searched) or (0, 0))[0]
     low, high = max(0, at - _BEFORE_CHARS), at + _AFTER_CHARS
     near = mask(text[low:high])
     position = min(at - low, len(near))  # the match may be inside a secret that is masked now
-    begin, end = words.find(near, wanted) or (position, position)
+    begin, end = words.find_match(near, searched) or (position, position)
     end = min(end, begin + _SNIPPET_CHARS)
     start = max(0, begin - _SNIPPET_BEFORE)
     right = max(min(len(near), start + _SNIPPET_CHARS), end)

@@ -6,7 +6,7 @@ import apsw
 
 from whet.store import claims, rows
 from whet.store.sessions import family_keys
-from whet.store.shared import overwriting
+from whet.store.shared import secure_delete
 
 _OF_SESSION = (
     "turns",
@@ -26,7 +26,7 @@ _OF_SESSION = (
 )
 
 
-def delete(connection: apsw.Connection, session_id: str) -> int:
+def delete_session(connection: apsw.Connection, session_id: str) -> int:
     """Delete a session, its children, and all their messages. Returns how many sessions were deleted.
 
     The rows are overwritten in the file; `purge.erase` removes other traces of their text. Raises
@@ -35,7 +35,7 @@ def delete(connection: apsw.Connection, session_id: str) -> int:
     family = family_keys(connection, session_id)
     for key in family:
         claims.refuse_if_held(connection, key, session_id)
-    with overwriting(connection):
+    with secure_delete(connection):
         for key in family:
             drop(connection, key)
         connection.execute(
@@ -57,7 +57,7 @@ def drop(connection: apsw.Connection, key: int) -> None:
     row = connection.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
     if row is not None:
         purge.drop_traces(connection, row[0])
-    index.take_out(connection, first, last)
+    index.remove_messages(connection, first, last)
     connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
     for table in _OF_SESSION:
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))

@@ -17,10 +17,10 @@ import msgspec
 
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
-from whet.contract.texts import encodable, flat, short
+from whet.contract.texts import flat, replace_surrogates, short
 from whet.log import mask
 from whet.store import rows, titles
-from whet.store.shared import size_of
+from whet.store.shared import read_size
 
 SessionKind: TypeAlias = Literal["chat", "child", "review"]
 
@@ -109,7 +109,7 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
         private = private or parent.private
         profile = profile_of(connection, new.parent_session_id)
         if new.kind == "review":
-            prime = prime or prime_of(connection, new.parent_session_id)
+            prime = prime or read_prime(connection, new.parent_session_id)
     connection.execute(
         f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text, prime_text, profile)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -206,9 +206,9 @@ def list_sessions(
     text = filters.get("query", "")
     if not text:
         return _rows(connection, f"{newest} OFFSET ?", *values, limit, offset)
-    matches, parts = titles.matches(text)
+    matches, parts = titles.build_condition(text)
     near = f"SELECT * FROM ({newest}) AS near WHERE {matches} LIMIT ? OFFSET ?"
-    if (candidates := titles.candidates(connection, text)) is None:
+    if (candidates := titles.build_index_condition(connection, text)) is None:
         return _rows(connection, near, *values, _ALL, *parts, limit, offset)
     newest_rows = _rows(connection, near, *values, titles.NEWEST, *parts, limit, offset)
     if len(newest_rows) == limit:
@@ -242,13 +242,13 @@ def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
     return where, values
 
 
-def latest(connection: apsw.Connection, *, source: str = "", workspace: str = "") -> SessionRow | None:
+def find_latest(connection: apsw.Connection, *, source: str = "", workspace: str = "") -> SessionRow | None:
     """Return the chat that was active last, or None."""
     matches = list_sessions(connection, 1, source=source, workspace=workspace)
     return matches[0] if matches else None
 
 
-def resolve(connection: apsw.Connection, name: str) -> str:
+def resolve_id(connection: apsw.Connection, name: str) -> str:
     """Return the id for an id, a unique beginning of one, or an exact title. Raises NotFound, which names the
     candidates if there are several."""
     name = name.strip()
@@ -260,7 +260,7 @@ def resolve(connection: apsw.Connection, name: str) -> str:
     matches = connection.execute(
         r"SELECT id, title FROM sessions WHERE id LIKE ? ESCAPE '\' OR title = ? COLLATE NOCASE"
         " ORDER BY last_active DESC LIMIT 6",
-        (f"{titles.escaped(name)}%", name),
+        (f"{titles.escape_like(name)}%", name),
     ).fetchall()
     if not matches:
         raise NotFound(f"there is no session {name!r}", hint=_NO_SESSION_HINT)
@@ -271,7 +271,7 @@ def resolve(connection: apsw.Connection, name: str) -> str:
     return matches[0][0]
 
 
-def title_of(text: str) -> str:
+def make_title(text: str) -> str:
     """Create a session's title from its first message: the first line, masked, at most 60 characters.
 
     Whole `<name>…</name>` blocks before the person's words, which coding clients add, are skipped.
@@ -280,12 +280,12 @@ def title_of(text: str) -> str:
     stripped = _BLOCKS.sub("", words, count=1)
     rows = (stripped if stripped.strip() else words).splitlines()
     first = next((row for row in rows if row.strip()), "")[:4_000]
-    return short(mask(encodable(flat(first))), 60)
+    return short(mask(replace_surrogates(flat(first))), 60)
 
 
 def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
     """Set the title. Raises NotFound."""
-    connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (encodable(title), session_id))
+    connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (replace_surrogates(title), session_id))
     _require_change(connection, session_id)
 
 
@@ -300,7 +300,7 @@ def choose_model(
     _require_change(connection, session_id)
 
 
-def set_archived(connection: apsw.Connection, session_id: str, at: str) -> None:
+def set_archive_time(connection: apsw.Connection, session_id: str, at: str) -> None:
     """Archive a session (`at` is the time), or restore it (empty). Lists leave archived sessions out, search
     does not. Raises NotFound."""
     connection.execute("UPDATE sessions SET archived = ? WHERE id = ?", (at, session_id))
@@ -313,7 +313,7 @@ def set_private(connection: apsw.Connection, session_id: str, private: bool) -> 
         connection.execute("UPDATE sessions SET private = ? WHERE key = ?", (int(private), key))
 
 
-def end(connection: apsw.Connection, session_id: str, reason: str, now: str) -> None:
+def end_session(connection: apsw.Connection, session_id: str, reason: str, now: str) -> None:
     """Mark a session ended; it can still be continued. Raises NotFound."""
     connection.execute(
         "UPDATE sessions SET ended = ?, end_reason = ? WHERE id = ?", (now, reason, session_id)
@@ -321,12 +321,12 @@ def end(connection: apsw.Connection, session_id: str, reason: str, now: str) -> 
     _require_change(connection, session_id)
 
 
-def count(connection: apsw.Connection) -> int:
+def count_chats(connection: apsw.Connection) -> int:
     """Count the chats."""
     return rows.number(connection, "SELECT count(*) FROM sessions WHERE kind = 'chat'")
 
 
-def stats(connection: apsw.Connection) -> StoreStats:
+def read_stats(connection: apsw.Connection) -> StoreStats:
     """Sum up the whole store."""
     sums = ", ".join(f"sum({column})" for column in rows.USAGE_COLUMNS if column != "cost_usd")
     row = connection.execute(
@@ -344,7 +344,7 @@ def stats(connection: apsw.Connection) -> StoreStats:
         tool_calls=row[4] or 0,
         failed_calls=failed[0],
         usage=Usage(*(value or 0 for value in row[9:-1]), cost_usd=cost, estimated_tokens=row[-1] or 0),
-        size_bytes=size_of(connection),
+        size_bytes=read_size(connection),
         first=row[5] or "",
         last=row[6] or "",
     )
@@ -355,7 +355,7 @@ def _session(row: tuple[Any, ...]) -> SessionRow:
     return SessionRow(*row[:9], bool(row[9]), *row[10:17], sums, bool(row[-1]))  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
-def existing(connection: apsw.Connection, ids: set[str]) -> set[str]:
+def filter_existing_ids(connection: apsw.Connection, ids: set[str]) -> set[str]:
     """Return those of `ids` that are sessions."""
     return {
         id_ for id_ in ids if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (id_,)).fetchone()
@@ -381,7 +381,7 @@ def _require_change(connection: apsw.Connection, session_id: str) -> None:
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
 
 
-def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
+def read_prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
     """Return the system prompt and the tool array's JSON, exactly as they were at creation."""
     row = connection.execute(
         "SELECT a.text, b.text FROM sessions s JOIN frozen_texts a ON a.id = s.system_text"
@@ -393,7 +393,7 @@ def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
     return row[0], row[1]
 
 
-def prime_of(connection: apsw.Connection, session_id: str) -> str:
+def read_prime(connection: apsw.Connection, session_id: str) -> str:
     """Return the examples that a session was started with, as JSON, or an empty string if it was started
     cold."""
     row = connection.execute(

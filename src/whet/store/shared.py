@@ -12,7 +12,7 @@ from whet.store.database import is_team
 
 
 @contextmanager
-def overwriting(connection: apsw.Connection) -> Generator[None]:
+def secure_delete(connection: apsw.Connection) -> Generator[None]:
     """Overwrite deleted data in the home's file. For a team's database this does nothing: it is the
     administrator's."""
     if is_team(connection):
@@ -26,7 +26,7 @@ def overwriting(connection: apsw.Connection) -> Generator[None]:
         connection.pragma("secure_delete", before)
 
 
-def size_of(connection: apsw.Connection) -> int:
+def read_size(connection: apsw.Connection) -> int:
     """Return the size of the database in bytes."""
     if is_team(connection):
         return rows.number(connection, "SELECT pg_database_size(current_database())")

@@ -70,7 +70,7 @@ class WindowMark(msgspec.Struct, frozen=True):
     after: int | None = None
 
 
-def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[TurnSpans]:
+def list_turn_spans(connection: apsw.Connection, session_id: str, newest: int) -> list[TurnSpans]:
     """Return the spans of a session's `newest` turns, ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     records = connection.execute(
@@ -101,7 +101,7 @@ def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[
             spans[turn].append(TurnSpan("model", "model", at[turn], at_ms, seq, usage))
             at[turn] = step[turn] = at_ms
         elif role == rows.TOOL and name is not None:
-            spans[turn] += _of_call(name, seq, (step[turn], begun, ended, at_ms), decided_by, kind)
+            spans[turn] += _call_spans(name, seq, (step[turn], begun, ended, at_ms), decided_by, kind)
             at[turn] = max(at[turn], ended or at_ms)
         else:
             at[turn] = max(at[turn], at_ms)
@@ -110,7 +110,7 @@ def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[
     ]
 
 
-def _of_call(
+def _call_spans(
     name: str, seq: int, times: tuple[int, int | None, int | None, int], decided_by: str, kind: str
 ) -> list[TurnSpan]:
     """Return a call's spans: waiting for a decision, then the call itself. `times`: when its step was stored,
@@ -124,7 +124,7 @@ def _of_call(
     return result
 
 
-def window(connection: apsw.Connection, session_id: str, most: int = 400) -> list[WindowMark]:
+def read_window(connection: apsw.Connection, session_id: str, most: int = 400) -> list[WindowMark]:
     """Return how the window filled: a mark for each of the newest requests and compactions, in order. Raises
     NotFound."""
     key = sessions.key_of(connection, session_id)

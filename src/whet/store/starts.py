@@ -30,14 +30,14 @@ class ContextItem(msgspec.Struct, frozen=True):
 def record_items(
     connection: apsw.Connection,
     session_id: str,
-    shown: Iterable[ContextItem],
+    present: Iterable[ContextItem],
     held_out: Iterable[ContextItem] = (),
     *,
     randomised: bool = False,
 ) -> None:
     """Store the items a session began with, and those that were held out by chance. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    for items, is_out in ((shown, 0), (held_out, 1)):
+    for items, is_out in ((present, 0), (held_out, 1)):
         for item in items:
             connection.execute(
                 "INSERT OR IGNORE INTO context_items (kind, name, hash, label) VALUES (?, ?, ?, ?)",
@@ -50,7 +50,7 @@ def record_items(
             )
 
 
-def held_out(connection: apsw.Connection, session_id: str) -> frozenset[str]:
+def list_held_out_names(connection: apsw.Connection, session_id: str) -> frozenset[str]:
     """Return the names of the items that were held out from a session by chance."""
     rows = connection.execute(
         "SELECT i.name FROM session_items u JOIN context_items i ON i.id = u.item"
@@ -68,7 +68,7 @@ def set_next(connection: apsw.Connection, workspace: str, template: str, now: st
     )
 
 
-def next_of(connection: apsw.Connection, workspace: str) -> str:
+def read_next(connection: apsw.Connection, workspace: str) -> str:
     """Return the template for the next session in `workspace`, or an empty string."""
     row = connection.execute("SELECT template FROM warm_next WHERE workspace = ?", (workspace,)).fetchone()
     return row[0] if row else ""

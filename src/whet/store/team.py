@@ -63,12 +63,12 @@ class TeamDatabase(StateDatabase):
 
     def keep_claims(self) -> None:
         """Renew the claims of this process, and its own lease, from now on."""
-        self.keeper.begin(claims.this_process())
+        self.keeper.begin(claims.claiming_process())
 
     def let_go(self, key: int, holder: claims.Holder) -> None:
         """Release any claim of `holder` before the next write."""
         if holder.fence and not self._closed:
-            self.submit(lambda connection: team_claims.forget(connection, key, holder))
+            self.submit(lambda connection: team_claims.delete_claim(connection, key, holder))
 
     def fence(self, key: int, holder: claims.Holder) -> tuple[RowStatement, tuple[Any, ...]]:
         """Return the row that fails the transaction if `holder` has lost the session."""
@@ -90,7 +90,7 @@ class TeamDatabase(StateDatabase):
         if self._closed:
             return
         self._closed = True
-        self._submit_what_waits()
+        self._submit_delayed_writes()
         self._lane.close()
         self.keeper.close()
         self._wait_for_readers()

@@ -16,7 +16,7 @@ import psycopg
 
 from whet.contract.errors import StoreBusy
 from whet.postgres.connection import PostgresConnection
-from whet.postgres.faults import fenced
+from whet.postgres.faults import fence_error
 from whet.sqlite.lane import RowStatement
 
 FENCE = RowStatement("SELECT whet_fence(?, ?, ?)")
@@ -58,7 +58,7 @@ def take(connection: Any, key: int, session_id: str, holder: ClaimHolder, proces
     """Claim a session under a new number. Raises StoreBusy while another holder's lease runs."""
     values = (key, holder.token, process.host, process.pid, process.nonce)
     row = connection.execute(_TAKE, values).fetchone()
-    if row is None and _was_left(connection, key, process):
+    if row is None and _has_lost_holder(connection, key, process):
         connection.execute("DELETE FROM claims WHERE session = ? AND born = ?", (key, process.nonce))
         row = connection.execute(_TAKE, values).fetchone()
     if row is None:
@@ -81,7 +81,7 @@ def has_run_out(connection: Any, nonce: str) -> bool:
     return row is None or bool(row[0])
 
 
-def _was_left(connection: Any, key: int, process: ClaimingProcess) -> bool:
+def _has_lost_holder(connection: Any, key: int, process: ClaimingProcess) -> bool:
     """Return whether the session was claimed in this process by a holder that no longer exists."""
     row = connection.execute("SELECT token, born FROM claims WHERE session = ?", (key,)).fetchone()
     return row is not None and row[1] == process.nonce and row[0] not in process.tokens()
@@ -96,31 +96,31 @@ def refuse_if_held(
         " WHERE session = ? AND token <> ? AND lease_until >= now()",
         (key, holder.token if holder else ""),
     ).fetchone()
-    if row is not None and not _was_left(connection, key, process):
+    if row is not None and not _has_lost_holder(connection, key, process):
         raise StoreBusy(
             f"session {session_id} is in use by process {row[1]} on {row[0]}",
             hint=f"wait for its turn to end; if it is gone, its lease ends in {max(row[2], 0):.0f} s",
         )
 
 
-def check(connection: Any, key: int, holder: ClaimHolder) -> None:
+def check_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
     """Lock the claim until the end of the transaction. Raises StoreBusy if it was lost."""
     row = connection.execute(
         "SELECT 1 FROM claims WHERE session = ? AND token = ? AND fence = ? FOR UPDATE",
         (key, holder.token, holder.fence),
     ).fetchone()
     if row is None:
-        raise fenced()
+        raise fence_error()
 
 
-def release(connection: Any, key: int, holder: ClaimHolder) -> None:
+def release_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
     """Release the session. Raises StoreBusy if the claim was lost meanwhile."""
-    forget(connection, key, holder)
+    delete_claim(connection, key, holder)
     if not connection.changes():
-        raise fenced()
+        raise fence_error()
 
 
-def forget(connection: Any, key: int, holder: ClaimHolder) -> None:
+def delete_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
     """Release the session if the holder has it."""
     connection.execute(
         "DELETE FROM claims WHERE session = ? AND token = ? AND fence = ?", (key, holder.token, holder.fence)

@@ -21,7 +21,7 @@ import msgspec
 from whet.store import rows
 from whet.store.postings import PostingReader, Postings
 from whet.store.query import Term
-from whet.store.team_words import as_tsquery, evaluated, part, quoted, words_of
+from whet.store.team_words import evaluate, index_words, parse_leaf, quote_word, to_tsquery
 
 if TYPE_CHECKING:
     from whet.postgres.connection import PostgresConnection
@@ -30,8 +30,8 @@ _NEWEST_READ = 4_000
 _MOST, _EVERYWHERE = 0.5, 0.05
 _ENOUGH = 25
 _RARE = 5_000
-_FETCHED, _FETCHED_MAX, _LEAST = 600, 1_500, 50
-_IN_VAIN = 3.0
+_SLICE_ROWS, _FETCHED_MAX, _LEAST = 600, 1_500, 50
+_MISS_FACTOR = 3.0
 _FIRST_READ = 400
 _COMPARED_MAX = 30_000
 _BEGINNINGS = 10
@@ -71,7 +71,7 @@ _shares: dict[str, tuple[float, dict[str, float]]] = {}
 _lock = threading.Lock()
 
 
-def _shares_of(connection: apsw.Connection) -> dict[str, float]:
+def _read_shares(connection: apsw.Connection) -> dict[str, float]:
     """Return the share of messages that contain each of the most common words, from the server's last
     statistics, read again now and then."""
     raw = cast("PostgresConnection", connection).raw
@@ -94,10 +94,10 @@ class _Window(msgspec.Struct):
 
     def where(self, expression: str) -> frozenset[int]:
         """Return the positions of an expression from the positions of its parts."""
-        return evaluated(expression, self.places.__getitem__, frozenset[int].__and__, frozenset[int].__or__)
+        return evaluate(expression, self.places.__getitem__, frozenset[int].__and__, frozenset[int].__or__)
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _NewestIds(msgspec.Struct, frozen=True):
     """The newest ids of an expression, complete if `is_whole`; else it occurs in about `count`."""
 
     ids: list[int]
@@ -105,7 +105,7 @@ class _Found(msgspec.Struct, frozen=True):
     count: float
 
 
-class _Sought(msgspec.Struct):
+class _Lookup(msgspec.Struct):
     """An expression to look up in the index by `key`, which occurs in at most `work` messages, from `top`
     downwards. It occurs in about `most`. If `is_exact` is False, some rows with the key are fetched
     without a match."""
@@ -138,7 +138,7 @@ class _Sought(msgspec.Struct):
     def aim(self, first: int, fetched: float) -> None:
         """Set the lower end of the next slice: far enough to find the needed ids, without fetching more rows
         than `fetched`."""
-        rows_there = max(self.most if self.is_exact else _IN_VAIN * self.work, 1.0)
+        rows_there = max(self.most if self.is_exact else _MISS_FACTOR * self.work, 1.0)
         share = min(2.0 * self.wants / max(self.most, 1.0), fetched / rows_there)
         self.low = first if share >= 1.0 else self.top - int((self.top - first) * share)
 
@@ -151,12 +151,12 @@ class _Sought(msgspec.Struct):
         self.work = self.most if self.is_exact else len(ids) * remaining_share
         self.count = len(self.ids) + self.most
         self.top = self.low - 1
-        return len(ids) * (1.0 if self.is_exact else _IN_VAIN)
+        return len(ids) * (1.0 if self.is_exact else _MISS_FACTOR)
 
-    def found(self, first: int, limit: int) -> _Found:
+    def found(self, first: int, limit: int) -> _NewestIds:
         """Return up to `limit` of the ids that were found."""
         is_whole = len(self.ids) < limit and self.top < first
-        return _Found(
+        return _NewestIds(
             self.ids[:limit], is_whole, len(self.ids) if is_whole else max(self.count, len(self.ids))
         )
 
@@ -176,7 +176,7 @@ class TeamPostingReader(PostingReader):
         super().__init__(connection, first, last, ())
         self._profile = profile
         self._known: dict[str, float] = {}
-        self._shares = _shares_of(connection)
+        self._shares = _read_shares(connection)
         self._least = min(self._shares.values(), default=1.0)
         # words may be missing because they are rare, not because the list is full
         if len(self._shares) < _COUNTED_WORDS:
@@ -185,7 +185,7 @@ class TeamPostingReader(PostingReader):
         self._population = self.messages * (self._work(self._scope) if self._scope else 1.0)
         self._windows: dict[int, _Window] = {}
         self._compared, self._fetched = 0.0, 0.0
-        self._sought: dict[tuple[str, int], _Sought] = {}
+        self._sought: dict[tuple[str, int], _Lookup] = {}
 
     @cached_property
     def _is_narrow(self) -> bool:
@@ -195,14 +195,14 @@ class TeamPostingReader(PostingReader):
         """Return the newest ids."""
         return self._read_each([match], limit, self.last if last is None else last)[0].ids
 
-    def bounded(self, match: str, limit: int) -> list[int]:
+    def newest_in_time(self, match: str, limit: int) -> list[int]:
         """Return the newest ids."""
         return self.newest(match, limit)
 
-    def of_each(self, terms: Sequence[Term], limit: int) -> list[Postings]:
+    def read_terms(self, terms: Sequence[Term], limit: int) -> list[Postings]:
         """Return the postings of several terms, at least `limit` of each if they exist."""
         limit = max(limit, _FIRST_READ)
-        matches = [self._prefixed(term) if term.prefix else term.match for term in terms]
+        matches = [self._expand_prefix(term) if term.prefix else term.match for term in terms]
         results = self._read_each(matches, limit, self.last)
         return [self._made(*values, limit) for values in zip(terms, matches, results, strict=True)]
 
@@ -210,82 +210,84 @@ class TeamPostingReader(PostingReader):
         """Return the same postings: reading is already bounded."""
         return postings
 
-    def _made(self, term: Term, match: str, found: _Found, limit: int) -> Postings:
-        if not found.ids and term.instead and (self.messages < _SMALL or self._is_narrow):
+    def _made(self, term: Term, match: str, newest_ids: _NewestIds, limit: int) -> Postings:
+        if not newest_ids.ids and term.instead and (self.messages < _SMALL or self._is_narrow):
             match = term.instead
-            found = self._read_each([match], limit, self.last)[0]
-        if found.is_whole:
-            self._known[match] = found.count / self.messages
-        weight = self._weight(found.count)
-        return Postings(term, match, found.ids, found.is_whole, found.count, weight, set(found.ids))
+            newest_ids = self._read_each([match], limit, self.last)[0]
+        if newest_ids.is_whole:
+            self._known[match] = newest_ids.count / self.messages
+        weight = self._weight(newest_ids.count)
+        return Postings(
+            term, match, newest_ids.ids, newest_ids.is_whole, newest_ids.count, weight, set(newest_ids.ids)
+        )
 
-    def _read_each(self, matches: Sequence[str], limit: int, last: int) -> list[_Found]:
+    def _read_each(self, matches: Sequence[str], limit: int, last: int) -> list[_NewestIds]:
         """Return the newest ids of each expression up to `last`, querying the index with as few statements as
         possible."""
         expressions = [" AND ".join((*self.marks, match)) for match in matches]
-        works = {expression: self._least_work(expression) for expression in expressions}
+        works = {expression: self._estimate_work(expression) for expression in expressions}
         common = [expression for expression, work in works.items() if work > _RARE]
-        window = self._window(common, last) if common else _Window()
-        results: dict[str, _Found] = {}
-        lookups: list[_Sought] = []
+        window = self._read_window(common, last) if common else _Window()
+        results: dict[str, _NewestIds] = {}
+        lookups: list[_Lookup] = []
         for expression, work in works.items():
             if (earlier := self._sought.get((expression, last))) is not None:
                 earlier.limit = max(earlier.limit, limit)
                 lookups.append(earlier)
             elif work <= _RARE:
-                lookups.append(self._to_seek(expression, limit, last, work, work))
+                lookups.append(self._create_lookup(expression, limit, last, work, work))
             else:
                 ids = sorted(window.where(expression), reverse=True)
                 if window.rows < _NEWEST_READ:
-                    results[expression] = _Found(ids[:limit], len(ids) < limit, len(ids))
+                    results[expression] = _NewestIds(ids[:limit], len(ids) < limit, len(ids))
                     continue
                 most = (len(ids) + 1) / window.rows * self._population
-                results[expression] = _Found(ids[:limit], False, max(len(ids), most))
+                results[expression] = _NewestIds(ids[:limit], False, max(len(ids), most))
                 if len(ids) < min(limit, _ENOUGH):
-                    share = evaluated(expression, lambda leaf: self._seen(leaf, window), min, _sum)
+                    share = evaluate(expression, lambda leaf: self._seen(leaf, window), min, _add)
                     work = min(work, self.messages * share)
-                    new = self._to_seek(expression, limit, window.low - 1, work, most, ids)
+                    new = self._create_lookup(expression, limit, window.low - 1, work, most, ids)
                     lookups += [new] if new.key else []
-        self._look_up(lookups)
+        self._run_lookups(lookups)
         self._sought |= {(expression.expression, last): expression for expression in lookups}
         results |= {expression.expression: expression.found(self.first, limit) for expression in lookups}
         return [results[expression] for expression in expressions]
 
-    def _to_seek(
+    def _create_lookup(
         self, expression: str, limit: int, top: int, work: float, most: float, ids: Sequence[int] = ()
-    ) -> _Sought:
-        scoped = self._scoped(expression)
-        key = evaluated(scoped, self._key, _both, _either)
+    ) -> _Lookup:
+        scoped = self._add_scope(expression)
+        key = evaluate(scoped, self._key, _both, _either)
         if not key and work <= _RARE:  # in a small store nothing costs the index too much
-            key = as_tsquery(scoped)
-        is_exact = key == as_tsquery(scoped) and "<->" not in key
-        return _Sought(expression, key, is_exact, limit, top, work, most, [*ids])
+            key = to_tsquery(scoped)
+        is_exact = key == to_tsquery(scoped) and "<->" not in key
+        return _Lookup(expression, key, is_exact, limit, top, work, most, [*ids])
 
-    def _look_up(self, sought: Sequence[_Sought]) -> None:
+    def _run_lookups(self, sought: Sequence[_Lookup]) -> None:
         """Read the index until each lookup has enough ids, or the search's limit is reached."""
         pending = sorted(sought, key=lambda one: one.work)
         while pending := [one for one in pending if one.wants > 0 and one.top >= self.first]:
-            fits: list[_Sought] = []
-            for one in pending:
-                is_free = one.work <= _RARE and not one.low
-                if is_free or self._compared + one.comparisons <= _COMPARED_MAX:
-                    self._compared += one.comparisons
-                    fits.append(one)
+            fits: list[_Lookup] = []
+            for lookup in pending:
+                is_free = lookup.work <= _RARE and not lookup.low
+                if is_free or self._compared + lookup.comparisons <= _COMPARED_MAX:
+                    self._compared += lookup.comparisons
+                    fits.append(lookup)
             if not fits:
                 return
             share = (_FETCHED_MAX - self._fetched) / len(fits)
             if share < _LEAST and all(one.low for one in fits):
                 return
-            self._read_slices(fits, min(_FETCHED, max(share, _LEAST)))
+            self._read_slices(fits, min(_SLICE_ROWS, max(share, _LEAST)))
 
-    def _read_slices(self, sought: Sequence[_Sought], fetched: float) -> None:
+    def _read_slices(self, sought: Sequence[_Lookup], fetched: float) -> None:
         parts: list[str] = []
         values: list[Any] = []
         for index, lookup in enumerate(sought):
             lookup.aim(self.first, fetched)
             parts.append(_EXACT if lookup.is_exact else _FILTERED)
             key = (lookup.low, lookup.top, lookup.key)
-            full = as_tsquery(self._scoped(lookup.expression))
+            full = to_tsquery(self._add_scope(lookup.expression))
             values += (index, *key, lookup.wants) if lookup.is_exact else (index, full, *key)
         slices: list[list[int | None]] = [[] for _ in sought]
         for index, id_ in self._connection.execute(" UNION ALL ".join(parts), values):
@@ -293,16 +295,16 @@ class TeamPostingReader(PostingReader):
         for lookup, ids in zip(sought, slices, strict=True):
             self._fetched += lookup.take(ids, self.first)
 
-    def _window(self, expressions: Sequence[str], last: int) -> _Window:
+    def _read_window(self, expressions: Sequence[str], last: int) -> _Window:
         """Return the newest rows up to `last`, with the positions of every part of these expressions."""
         window = self._windows.setdefault(last, _Window())
         leaves: dict[str, None] = {}
         for expression in expressions:
-            evaluated(expression, lambda leaf: leaves.setdefault(leaf), _nothing, _nothing)
+            evaluate(expression, lambda leaf: leaves.setdefault(leaf), _nothing, _nothing)
         new = [leaf for leaf in leaves if leaf not in window.places]
         if not new:
             return window
-        queries = [as_tsquery(self._scoped(leaf)) for leaf in new]
+        queries = [to_tsquery(self._add_scope(leaf)) for leaf in new]
         newest, values = _NEWEST, [self.first, last]
         if self._profile is not None:
             newest, values = _NEWEST_OF, [self._profile, last, self.first, last]
@@ -314,30 +316,30 @@ class TeamPostingReader(PostingReader):
             window.places[leaf] = frozenset(map(int, ids.split(","))) if ids else frozenset()
         return window
 
-    def _scoped(self, expression: str) -> str:
+    def _add_scope(self, expression: str) -> str:
         return f"{self._scope} AND {expression}" if self._scope else expression
 
-    def _least_work(self, expression: str) -> float:
+    def _estimate_work(self, expression: str) -> float:
         """Return how many messages the index has to compare at most, as far as the server knows the words."""
-        return self.messages * min(self._work(self._scoped(expression)), 1.0)
+        return self.messages * min(self._work(self._add_scope(expression)), 1.0)
 
     def _work(self, expression: str) -> float:
-        return evaluated(expression, self._share, min, _sum)
+        return evaluate(expression, self._share, min, _add)
 
     def _key(self, leaf: str) -> str:
         """Return the part of a phrase to query the index for: very common words cost more than they save.
         Returns an empty string if no other words remain."""
-        tokens, is_prefix = part(leaf)
+        tokens, is_prefix = parse_leaf(leaf)
         rare = [token for token in tokens if self._shares.get(token, 0.0) < _EVERYWHERE]
         if is_prefix or len(rare) == len(tokens):
-            return as_tsquery(leaf)
-        return " & ".join(map(quoted, rare)) and f"({' & '.join(map(quoted, rare))})"
+            return to_tsquery(leaf)
+        return " & ".join(map(quote_word, rare)) and f"({' & '.join(map(quote_word, rare))})"
 
     def _share(self, leaf: str) -> float:
         """Return the share of messages with the rarest word of a phrase, or a word with that beginning."""
         if (known_share := self._known.get(leaf)) is not None:
             return known_share
-        tokens, is_prefix = part(leaf)
+        tokens, is_prefix = parse_leaf(leaf)
         shares = [self._shares.get(token, self._least) for token in tokens]
         if tokens and is_prefix:
             begins = (share for word, share in self._shares.items() if word.startswith(tokens[-1]))
@@ -346,14 +348,14 @@ class TeamPostingReader(PostingReader):
 
     def _seen(self, leaf: str, window: _Window) -> float:
         """Return the share according to the newest rows for a single word, else according to the server."""
-        tokens, is_prefix = part(leaf)
+        tokens, is_prefix = parse_leaf(leaf)
         if len(tokens) > 1:
             return self._share(leaf)
         observed = (len(window.places[leaf]) + 3) / window.rows
         return observed if is_prefix else min(observed, self._share(leaf))
 
-    def _prefixed(self, term: Term) -> str:
-        stems = dict.fromkeys((term.prefix, *words_of(term.text)[:1]))
+    def _expand_prefix(self, term: Term) -> str:
+        stems = dict.fromkeys((term.prefix, *index_words(term.text)[:1]))
         forms = [f'"{stem}" *' for stem in stems]
         return f"({' OR '.join(forms)})"
 
@@ -371,17 +373,17 @@ class TeamPostingReader(PostingReader):
         return row[0] or 0, row[1] or 0, max(row[2], 1)
 
 
-def _sum(one: float, other: float) -> float:
-    return one + other
+def _add(first: float, other: float) -> float:
+    return first + other
 
 
-def _both(one: str, other: str) -> str:
-    return f"({one} & {other})" if one and other else one or other
+def _both(first: str, other: str) -> str:
+    return f"({first} & {other})" if first and other else first or other
 
 
-def _either(one: str, other: str) -> str:
-    return f"({one} | {other})" if one and other else ""
+def _either(first: str, other: str) -> str:
+    return f"({first} | {other})" if first and other else ""
 
 
-def _nothing(one: None, other: None) -> None:
+def _nothing(first: None, other: None) -> None:
     return None

@@ -9,7 +9,7 @@ from contextlib import closing
 import apsw
 import msgspec
 
-from whet.postgres.driver import shown
+from whet.postgres.driver import hide_password
 from whet.store.team import TeamDatabase
 
 
@@ -42,7 +42,7 @@ SELECT (SELECT setting FROM pg_settings WHERE name = 'server_version'),
 """
 
 
-def read(url: str, lease_s: float) -> TeamStatus:
+def read_status(url: str, lease_s: float) -> TeamStatus:
     """Query the database. Raises StoreError."""
     with closing(TeamDatabase.open_url(url, lease_s=lease_s, patience_s=2)) as database:
         return database.read_now(lambda connection: _status(connection, url))
@@ -52,4 +52,6 @@ def _status(connection: apsw.Connection, url: str) -> TeamStatus:
     row = connection.execute(_ASKED).fetchone()
     assert row is not None  # a query of sums always returns a row
     version, *counts, now_s = row
-    return TeamStatus(shown(url), f"PostgreSQL {version}", *counts, clock_off_s=round(now_s - time.time(), 3))
+    return TeamStatus(
+        hide_password(url), f"PostgreSQL {version}", *counts, clock_off_s=round(now_s - time.time(), 3)
+    )

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import apsw
 
-from whet.store.postings import tokens_of
+from whet.store.postings import tokenize
 
 T = TypeVar("T")
 _PIECE = re.compile(r'"[^"]*"(?: \*)?|\bAND\b|\bOR\b|[()]')
@@ -31,18 +31,18 @@ def _tokenizer() -> apsw.Connection:
     return apsw.Connection(":memory:")
 
 
-def words_of(text: str) -> list[str]:
+def index_words(text: str) -> list[str]:
     """Return the index's words of a text that is in the index's form."""
     with _lock:
-        return tokens_of(_tokenizer(), text)
+        return tokenize(_tokenizer(), text)
 
 
-def put(connection: apsw.Connection, id_: int, body: str) -> None:
+def store_message_words(connection: apsw.Connection, id_: int, body: str) -> None:
     """Store a message's words in the index, replacing earlier ones."""
     connection.execute(
         "INSERT INTO message_words (id, words) VALUES (?, CAST(? AS tsvector))"
         " ON CONFLICT (id) DO UPDATE SET words = excluded.words",
-        (id_, _vector(words_of(body))),
+        (id_, _vector(index_words(body))),
     )
 
 
@@ -66,17 +66,17 @@ def _vector(tokens: Iterable[str]) -> str:
         if len(positions[token]) < _PLACES_OF_ONE:
             positions[token].append(min(position, _PLACES_MAX))
             size += 4
-    return " ".join(f"{quoted(token)}:{','.join(map(str, at))}" for token, at in positions.items())
+    return " ".join(f"{quote_word(token)}:{','.join(map(str, at))}" for token, at in positions.items())
 
 
-def quoted(token: str) -> str:
+def quote_word(token: str) -> str:
     """Quote a word for a query of PostgreSQL."""
     doubled = token.replace("\\", "\\\\").replace("'", "''")
     return f"'{doubled}'"
 
 
-def evaluated(
-    expression: str, of: Callable[[str], T], both: Callable[[T, T], T], either: Callable[[T, T], T]
+def evaluate(
+    expression: str, value_of: Callable[[str], T], both: Callable[[T, T], T], either: Callable[[T, T], T]
 ) -> T:
     """Evaluate an expression of the index. `value_of` returns the value of a phrase or a prefix."""
     pending = [*_PIECE.finditer(expression)][::-1]
@@ -88,15 +88,15 @@ def evaluated(
         return value
 
     def all_of() -> T:
-        value = one()
+        value = operand()
         while next_is("AND"):
-            value = both(value, one())
+            value = both(value, operand())
         return value
 
-    def one() -> T:
+    def operand() -> T:
         token = pending.pop().group()
         if token != "(":
-            return of(token)
+            return value_of(token)
         value = any_of()
         next_is(")")
         return value
@@ -110,19 +110,19 @@ def evaluated(
     return any_of()
 
 
-def as_tsquery(expression: str) -> str:
+def to_tsquery(expression: str) -> str:
     """Translate an expression of the index for PostgreSQL."""
-    return evaluated(expression, _term, lambda a, b: f"({a} & {b})", lambda a, b: f"({a} | {b})")
+    return evaluate(expression, _term, lambda a, b: f"({a} & {b})", lambda a, b: f"({a} | {b})")
 
 
-def part(leaf: str) -> tuple[list[str], bool]:
+def parse_leaf(leaf: str) -> tuple[list[str], bool]:
     """Return the words of a phrase, and whether the last one is a prefix."""
-    return words_of(leaf), leaf.endswith("*")
+    return index_words(leaf), leaf.endswith("*")
 
 
 def _term(leaf: str) -> str:
-    tokens, is_prefix = part(leaf)
-    words = [quoted(token) for token in tokens]
+    tokens, is_prefix = parse_leaf(leaf)
+    words = [quote_word(token) for token in tokens]
     if words and is_prefix:
         words[-1] += ":*"
     return f"({' <-> '.join(words)})" if words else _NEVER

@@ -34,7 +34,7 @@ class TimeWords(NamedTuple):
     rest: str
 
 
-def read(query: str, now: datetime) -> TimeWords:
+def parse_time(query: str, now: datetime) -> TimeWords:
     """Find the first time that a query names. Text in quotes is ignored."""
     plain = re.sub(r'"[^"]*"?', lambda quoted: " " * len(quoted[0]), query.lower())
     for pattern, span_of, is_relative in _FORMS:
@@ -53,55 +53,55 @@ def read(query: str, now: datetime) -> TimeWords:
 _Ends = tuple[datetime, datetime]
 
 
-def _iso_day(found: re.Match[str], _now: datetime) -> _Ends:
-    return _day(datetime(int(found[1]), int(found[2]), int(found[3]), tzinfo=UTC))
+def _iso_day(match: re.Match[str], _now: datetime) -> _Ends:
+    return _day(datetime(int(match[1]), int(match[2]), int(match[3]), tzinfo=UTC))
 
 
-def _iso_month(found: re.Match[str], _now: datetime) -> _Ends:
-    return _month(int(found[1]), int(found[2]))
+def _iso_month(match: re.Match[str], _now: datetime) -> _Ends:
+    return _month(int(match[1]), int(match[2]))
 
 
-def _named_day(found: re.Match[str], now: datetime) -> _Ends:
-    day, month = int(found["d1"] or found["d2"]), _number(found["m1"] or found["m2"])
-    if found["y"]:
-        return _day(datetime(int(found["y"]), month, day, tzinfo=UTC))
+def _named_day(match: re.Match[str], now: datetime) -> _Ends:
+    day, month = int(match["d1"] or match["d2"]), _number(match["m1"] or match["m2"])
+    if match["y"]:
+        return _day(datetime(int(match["y"]), month, day, tzinfo=UTC))
     this = datetime(now.year, month, day, tzinfo=UTC)
     return _day(this if this <= now else this.replace(year=now.year - 1))
 
 
-def _named_month(found: re.Match[str], now: datetime) -> _Ends:
-    month, year = _number(found["m"]), found["y"]
+def _named_month(match: re.Match[str], now: datetime) -> _Ends:
+    month, year = _number(match["m"]), match["y"]
     return _month(int(year) if year else now.year - (month > now.month), month)
 
 
-def _near(found: re.Match[str], now: datetime) -> _Ends:
+def _near(match: re.Match[str], now: datetime) -> _Ends:
     begin, end = _day(now)
-    return (begin, end) if found[1] == "today" else (begin - timedelta(days=1), begin)
+    return (begin, end) if match[1] == "today" else (begin - timedelta(days=1), begin)
 
 
-def _ago(found: re.Match[str], now: datetime) -> _Ends:
-    count = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3}.get(found[1]) or int(found[1])
-    days = _UNITS[found[2]]
+def _ago(match: re.Match[str], now: datetime) -> _Ends:
+    count = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3}.get(match[1]) or int(match[1])
+    days = _UNITS[match[2]]
     middle = _day(now - timedelta(days=count * days))[0]
     around = timedelta(days=days // 2)
     return middle - around, middle + around + timedelta(days=1)
 
 
-def _past(found: re.Match[str], now: datetime) -> _Ends:
-    days = int(found[1]) * _UNITS[found[2]]
+def _past(match: re.Match[str], now: datetime) -> _Ends:
+    days = int(match[1]) * _UNITS[match[2]]
     return _day(now)[0] - timedelta(days=days), _day(now)[1]
 
 
-def _unit(found: re.Match[str], now: datetime) -> _Ends:
+def _unit(match: re.Match[str], now: datetime) -> _Ends:
     today = _day(now)[0]
-    steps_back = 0 if found[1] == "this" else 1
-    if found[2] == "week":
+    steps_back = 0 if match[1] == "this" else 1
+    if match[2] == "week":
         monday = today - timedelta(days=today.weekday() + 7 * steps_back)
         return monday, monday + timedelta(days=7)
-    if found[2] == "month":
+    if match[2] == "month":
         number = now.year * 12 + now.month - 1 - steps_back
         return _month(number // 12, number % 12 + 1)
-    if found[2] == "year":
+    if match[2] == "year":
         year = now.year - steps_back
         return datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
     saturday = today - timedelta(
@@ -110,9 +110,9 @@ def _unit(found: re.Match[str], now: datetime) -> _Ends:
     return saturday, saturday + timedelta(days=2)
 
 
-def _weekday(found: re.Match[str], now: datetime) -> _Ends:
+def _weekday(match: re.Match[str], now: datetime) -> _Ends:
     today = _day(now)[0]
-    days_back = (today.weekday() - _DAYS.index(found[1])) % 7 or 7
+    days_back = (today.weekday() - _DAYS.index(match[1])) % 7 or 7
     return _day(today - timedelta(days=days_back))
 
 

@@ -18,14 +18,14 @@ NEWEST = 2_000
 _RUN, _LAST = 3, "\U0010ffff"
 
 
-def matches(text: str, table: str = "") -> tuple[str, list[Any]]:
+def build_condition(text: str, table: str = "") -> tuple[str, list[Any]]:
     """Return a condition, with its values, that a title contains `text` or an id begins with it."""
     of = f"{table}." if table else ""
     condition = rf"({of}title LIKE ? ESCAPE '\' OR {of}id LIKE ? ESCAPE '\')"
-    return condition, [f"%{escaped(text)}%", f"{escaped(text)}%"]
+    return condition, [f"%{escape_like(text)}%", f"{escape_like(text)}%"]
 
 
-def candidates(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] | None:
+def build_index_condition(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] | None:
     """Return a condition for the index that holds for every session that `build_condition` selects, with its
     values, or None if the text is too short for the index."""
     ids = [text.lower(), text.lower() + _LAST]
@@ -44,6 +44,6 @@ def candidates(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] 
     return f"key IN ({subquery} UNION ALL SELECT key FROM sessions WHERE id >= ? AND id < ?)", [*values, *ids]
 
 
-def escaped(text: str) -> str:
+def escape_like(text: str) -> str:
     """Give a text as LIKE takes it literally."""
     return text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")

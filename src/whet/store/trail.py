@@ -28,7 +28,7 @@ _DIFF_PATH = re.compile(
 _DIFFS = ("diff", "patch", "input")
 
 
-class Touched(msgspec.Struct, frozen=True):
+class TouchedItem(msgspec.Struct, frozen=True):
     """One thing that a call touched."""
 
     kind: Kind
@@ -40,11 +40,11 @@ class TrailStep(msgspec.Struct, frozen=True):
     command's exit code."""
 
     seq: int
-    item: Touched
+    item: TouchedItem
     exit_code: int | None
 
 
-def trail(
+def read_trail(
     connection: apsw.Connection, session_id: str, kinds: Collection[Kind], before: int, limit: int
 ) -> tuple[list[TrailStep], int]:
     """Return the items that a session's calls touched, newest first, without repeats, from messages numbered
@@ -55,7 +55,7 @@ def trail(
     key = sessions.key_of(connection, session_id)
     first, _ = rows.ids_of(key)
     top = before if 0 < before < rows.SEQ_LIMIT else rows.SEQ_LIMIT
-    seen_items: set[Touched] = set()
+    seen_items: set[TouchedItem] = set()
     steps: list[TrailStep] = []
     for id_, extra in connection.execute(
         "SELECT id, extra FROM messages WHERE id >= ? AND id < ? AND role = ? AND extra IS NOT NULL"
@@ -66,7 +66,7 @@ def trail(
         if len(steps) >= limit:
             return steps, seq + 1
         for position, call in enumerate(rows.unpack(rows.ASSISTANT, "", extra).tool_calls):
-            for item in touched(call.name, call.arguments):
+            for item in find_touched_items(call.name, call.arguments):
                 if item.kind in kinds and item not in seen_items:
                     seen_items.add(item)
                     code = _exit_code(connection, key, seq + 1 + position) if item.kind == "command" else None
@@ -74,7 +74,7 @@ def trail(
     return steps, 0
 
 
-def arguments_of(connection: apsw.Connection, session_id: str, tool: str) -> list[str]:
+def list_arguments(connection: apsw.Connection, session_id: str, tool: str) -> list[str]:
     """Return the argument texts of a session's successful calls of `tool`, oldest first, without undone
     turns, but including calls that no live list shows any more. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
@@ -102,7 +102,7 @@ def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:
     return row[0] if row else None
 
 
-def touched(name: str, arguments: str) -> list[Touched]:
+def find_touched_items(name: str, arguments: str) -> list[TouchedItem]:
     """Return the items that a call touches, in order, without repeats, or an empty list if the arguments
     can't be read."""
     try:
@@ -111,24 +111,24 @@ def touched(name: str, arguments: str) -> list[Touched]:
         return []
     if not isinstance(decoded, dict):
         return []
-    items: list[Touched] = []
+    items: list[TouchedItem] = []
     changes = _CHANGES.search(name) is not None
     for key, value in cast("dict[str, Any]", decoded).items():
-        items += _of_argument(key, value, changes=changes)
+        items += _items_of_argument(key, value, changes=changes)
     return list(dict.fromkeys(items))
 
 
-def _of_argument(key: str, value: Any, *, changes: bool) -> list[Touched]:
-    texts = [text.strip() for text in _texts(value) if text.strip()]
+def _items_of_argument(key: str, value: Any, *, changes: bool) -> list[TouchedItem]:
+    texts = [text.strip() for text in _list_texts(value) if text.strip()]
     if key in _PATHS:
-        return [Touched("changed" if changes else "read", text) for text in texts if "\n" not in text]
+        return [TouchedItem("changed" if changes else "read", text) for text in texts if "\n" not in text]
     if key in _COMMANDS:
-        return [Touched("command", text) for text in texts]
+        return [TouchedItem("command", text) for text in texts]
     if key in _URLS:
-        return [Touched("url", text) for text in texts]
+        return [TouchedItem("url", text) for text in texts]
     if key in _DIFFS and changes:
         return [
-            Touched("changed", path.strip())
+            TouchedItem("changed", path.strip())
             for text in texts
             for path in _DIFF_PATH.findall(text)
             if path.strip() != "/dev/null"
@@ -136,9 +136,9 @@ def _of_argument(key: str, value: Any, *, changes: bool) -> list[Touched]:
     return []
 
 
-def _texts(value: Any) -> list[str]:
+def _list_texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, list):
-        return [text for item in cast("list[Any]", value) for text in _texts(item)]
+        return [text for item in cast("list[Any]", value) for text in _list_texts(item)]
     return []

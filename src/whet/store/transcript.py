@@ -16,16 +16,16 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
 from whet.store import rows, sessions, turns
 from whet.store.database import CallStart, StateDatabase
-from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.live import LiveState, OpenStep, OpenTurn, SessionWriter, StaleTranscript, load
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import TurnRecord
 
-Begun = Callable[[TurnRecord], object]
+OnBegin = Callable[[TurnRecord], object]
 __all__ = ["OpenCall", "SessionDetails", "Transcript", "TurnRecord"]
 
 
-def _nobody(turn: TurnRecord) -> None:
+def _ignore_turn(turn: TurnRecord) -> None:
     """Do nothing when a turn begins."""
 
 
@@ -75,7 +75,9 @@ class Transcript:
         """The live list, as defined by `LiveState`."""
         return self.live.messages
 
-    async def begin_turn(self, message: Message, also: AtEnd = nothing, begun: Begun = _nobody) -> TurnRecord:
+    async def begin_turn(
+        self, message: Message, also: AtEnd = queue_nothing, on_begin: OnBegin = _ignore_turn
+    ) -> TurnRecord:
         """Store the user's message and a turn in one transaction with the work of `also`, and claim the
         session.
 
@@ -84,14 +86,14 @@ class Transcript:
         if another holder has the session.
         """
         await self.drain()
-        message = rows.storable(message)
+        message = rows.to_storable(message)
         while True:
             try:
-                return await self._begin(message, also, begun)
+                return await self._begin(message, also, on_begin)
             except StaleTranscript:
                 await self.writer.reload()
 
-    async def _begin(self, message: Message, also: AtEnd, begun: Begun) -> TurnRecord:
+    async def _begin(self, message: Message, also: AtEnd, on_begin: OnBegin) -> TurnRecord:
         state = self.live
         turn = TurnRecord(
             self.writer.coming_turn or self._clock.new_id(),
@@ -103,9 +105,9 @@ class Transcript:
 
         def work(connection: apsw.Connection) -> None:
             self.writer.claim(connection)
-            turns.begin(connection, state.key, turn)
-            rows.insert(connection, state.key, seq, turn.number, packed)
-            if also is not nothing:
+            turns.begin_turn(connection, state.key, turn)
+            rows.insert_message(connection, state.key, seq, turn.number, packed)
+            if also is not queue_nothing:
                 also(connection)
 
         def apply(_: None) -> None:
@@ -114,12 +116,12 @@ class Transcript:
             state.open_turn = OpenTurn(turn.id, turn.number, turn.started)
             self.writer.coming_turn = ""
             state.step = None
-            begun(turn)
+            on_begin(turn)
 
         await self.writer.commit(work, apply)
         return turn
 
-    async def unfinished_turn(self) -> TurnRecord | None:
+    async def claim_unfinished_turn(self) -> TurnRecord | None:
         """Claim and return the turn that has no end marker and no living holder; None if there is none."""
         await self.writer.refresh()
         if self.live.open_turn is None or not await self.writer.take_over():
@@ -137,10 +139,10 @@ class Transcript:
             tool_calls=open_turn.tool_calls,
         )
 
-    async def append_user(self, turn: TurnRecord, message: Message, also: AtEnd = nothing) -> None:
+    async def append_user(self, turn: TurnRecord, message: Message, also: AtEnd = queue_nothing) -> None:
         """Store text that was typed during the turn, in one transaction with the work of `also`."""
         self.live.fold_results()
-        message = rows.storable(message)
+        message = rows.to_storable(message)
         state = self.live
         seq = state.next_seq
         row = (rows.row_id(state.key, seq), turn.number, *rows.pack(message, self._clock.unix_ms()))
@@ -156,7 +158,7 @@ class Transcript:
         """Store an answer and a row for each of its calls, in one transaction."""
         self.live.fold_results()
         state = self.live
-        reply = rows.storable(reply)
+        reply = rows.to_storable(reply)
         seq, number = state.next_seq, turn.steps + 1
         packed = rows.pack(reply, self._clock.unix_ms(), usage, model)
         row = (rows.row_id(state.key, seq), turn.number, *packed)
@@ -187,7 +189,7 @@ class Transcript:
             if index not in step.results
         ]
 
-    async def call_started(self, turn: TurnRecord, open_call: OpenCall, decided_by: str) -> None:
+    async def store_call_start(self, turn: TurnRecord, open_call: OpenCall, decided_by: str) -> None:
         """Store that a call is about to run; from here on a crash makes its outcome unknown. Raises StoreBusy
         if another process holds the session now: then the call must not run."""
         step = self._step()
@@ -197,7 +199,7 @@ class Transcript:
             CallStart(seq, started, decided_by, open_call.started), lambda _: step.started.update(begun)
         )
 
-    async def call_finished(
+    async def store_call_result(
         self,
         turn: TurnRecord,
         open_call: OpenCall,
@@ -212,7 +214,7 @@ class Transcript:
         `decided_by` is set if the start was not stored before; it is stored with the result.
         """
         state, step, now = self.live, self._step(), self._clock.unix_ms()
-        result = rows.storable(result)
+        result = rows.to_storable(result)
         seq = step.seq + 1 + open_call.index
         row = (rows.row_id(state.key, seq), turn.number, *rows.pack(result, now))
         end = (now, round(duration_s, 6), output.error_kind, output.exit_code, output.facts, state.key, seq)
@@ -226,8 +228,8 @@ class Transcript:
         await self.writer.append(apply, (rows.MESSAGE, row), done)
 
     async def end_turn(
-        self, turn: TurnRecord, reason: EndReason, error: str, at_end: AtEnd = nothing
-    ) -> Sequence[Queued]:
+        self, turn: TurnRecord, reason: EndReason, error: str, at_end: AtEnd = queue_nothing
+    ) -> Sequence[QueuedJob]:
         """Store the end marker, the sums and the work of `at_end` in one transaction, and release the
         session.
 
@@ -238,20 +240,20 @@ class Transcript:
         self.live.fold_results()
         marker = (reason, error, iso(self._clock.now()))
 
-        def work(connection: apsw.Connection) -> tuple[SessionRow, Sequence[Queued]]:
+        def work(connection: apsw.Connection) -> tuple[SessionRow, Sequence[QueuedJob]]:
             self.writer.release(connection)
-            turns.end(connection, self.live.key, turn, *marker)
+            turns.end_turn(connection, self.live.key, turn, *marker)
             queued = at_end(connection)
             return sessions.get(connection, self.live.session.id), queued
 
-        def apply(ended: tuple[SessionRow, Sequence[Queued]]) -> None:
+        def apply(ended: tuple[SessionRow, Sequence[QueuedJob]]) -> None:
             self.live.session = ended[0]
             self.live.open_turn = None
 
         ended = await self.writer.commit(work, apply)
         from whet.store import index  # noqa: PLC0415 - the first request does not wait for it
 
-        index.index_soon(self.writer.db)
+        index.schedule_indexing(self.writer.db)
         return ended[1]
 
     async def undo_last_turn(self) -> tuple[int, str] | None:
@@ -309,7 +311,7 @@ class SessionDetails:
     async def end(self, reason: str) -> None:
         """Mark the session ended."""
         now = iso(self._writer.clock.now())
-        await self._change(lambda connection, id_: sessions.end(connection, id_, reason, now))
+        await self._change(lambda connection, id_: sessions.end_session(connection, id_, reason, now))
 
     async def _change(self, change: Callable[[apsw.Connection, str], None]) -> None:
         id_ = self._live.session.id

@@ -32,7 +32,7 @@ class TurnRecord(msgspec.Struct):
     error: str = ""
 
 
-def begin(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
+def begin_turn(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
     """Store a new turn. The turn before it is closed as crashed if it has no end marker."""
     connection.execute(
         "UPDATE turns SET ended = ?, reason = 'crashed' WHERE session = ? AND number = ? AND ended = ''",
@@ -49,7 +49,9 @@ def begin(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
     )
 
 
-def end(connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, error: str, now: str) -> None:
+def end_turn(
+    connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, error: str, now: str
+) -> None:
     """Store the end marker and add the turn's sums to the session's."""
     usage = msgspec.json.encode(turn.usage).decode()
     connection.execute(
@@ -65,7 +67,7 @@ def end(connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, er
     )
 
 
-def last_reason(connection: apsw.Connection, key: int) -> str:
+def read_last_reason(connection: apsw.Connection, key: int) -> str:
     """Return why the last turn ended, or an empty string without a turn or while it has not ended."""
     row = connection.execute(
         "SELECT reason FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1", (key,)
@@ -73,7 +75,7 @@ def last_reason(connection: apsw.Connection, key: int) -> str:
     return row[0] if row else ""
 
 
-def outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, str, str]:
+def read_outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, str, str]:
     """Return why a turn ended (empty while it has not), its error, and its final answer."""
     row = connection.execute(
         "SELECT reason, error FROM turns WHERE session = ? AND number = ?", (key, number)
@@ -114,7 +116,7 @@ def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str
     return last[0], rows.unpack(*user_row).text if user_row else ""
 
 
-def has_moved_on(connection: apsw.Connection, key: int, known: tuple[int, int, int]) -> bool:
+def has_moved_on(connection: apsw.Connection, key: int, version: tuple[int, int, int]) -> bool:
     """Return whether a session differs from `version` (epoch, last turn, next number). Raises NotFound."""
     row = connection.execute(
         "SELECT epoch, (SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
@@ -124,5 +126,5 @@ def has_moved_on(connection: apsw.Connection, key: int, known: tuple[int, int, i
     ).fetchone()
     if row is None:
         raise NotFound("this session was deleted", hint="start a new one with /new")
-    epoch, last_turn, next_seq = known
+    epoch, last_turn, next_seq = version
     return row[0] != epoch or row[1] != last_turn or row[2] & (rows.SEQ_LIMIT - 1) >= next_seq

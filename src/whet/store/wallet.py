@@ -29,7 +29,7 @@ class Cap(msgspec.Struct, frozen=True):
     setting: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class PlannedCall(msgspec.Struct, frozen=True):
     """A planned call with its maximum cost. `usd` is None if its price is unknown."""
 
     session: str
@@ -41,17 +41,17 @@ class Asked(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
 
 
-class Reserved(msgspec.Struct, frozen=True):
+class Reservation(msgspec.Struct, frozen=True):
     """A reservation, and new notices about caps that are nearly reached."""
 
     id: int
     near: tuple[str, ...] = ()
 
 
-def scopes_of(connection: apsw.Connection, session_id: str, day: str) -> list[Scope]:
+def list_scopes(connection: apsw.Connection, session_id: str, day: str) -> list[Scope]:
     """Return the sums that a session's calls count in. Helpers and reviews count as their parents."""
-    root = _root(connection, session_id)
-    scopes: list[Scope] = [("day", day), ("session", root), *_helpers(connection, session_id)]
+    root = _find_root(connection, session_id)
+    scopes: list[Scope] = [("day", day), ("session", root), *_helper_scopes(connection, session_id)]
     row = connection.execute("SELECT profile FROM sessions WHERE id = ?", (root,)).fetchone()
     scopes.append(("person", f"{day} {row[0] if row else ''}"))
     row = connection.execute(
@@ -65,7 +65,7 @@ def scopes_of(connection: apsw.Connection, session_id: str, day: str) -> list[Sc
     return [*scopes, ("goal", row[0])] if row is not None else scopes
 
 
-def own_cap(connection: apsw.Connection, scope: Scope) -> Cap | None:
+def read_own_cap(connection: apsw.Connection, scope: Scope) -> Cap | None:
     """Return the budget of a goal or a helper, or None for a scope with a cap in the settings."""
     name, number = scope
     if name not in _OWN:
@@ -76,35 +76,35 @@ def own_cap(connection: apsw.Connection, scope: Scope) -> Cap | None:
 
 def reserve(
     connection: apsw.Connection,
-    asked: Asked,
+    call: PlannedCall,
     scopes: Sequence[Scope],
     caps: Mapping[str, Cap],
     near: float,
-) -> Reserved:
+) -> Reservation:
     """Reserve a call's maximum cost in every sum, or in none. Raises BudgetReached."""
     notices: list[str] = []
     for scope in scopes:
-        cap = own_cap(connection, scope) or caps.get(scope[0], Cap())
-        notices += _checked(connection, asked, scope, cap, near)
+        cap = read_own_cap(connection, scope) or caps.get(scope[0], Cap())
+        notices += _check_cap(connection, call, scope, cap, near)
     connection.execute(
         "INSERT INTO wallet_calls (at, session, what, model, scopes, usd, tokens)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            asked.at,
-            asked.session,
-            asked.what,
-            asked.model,
+            call.at,
+            call.session,
+            call.what,
+            call.model,
             msgspec.json.encode(scopes).decode(),
-            asked.usd,
-            asked.tokens,
+            call.usd,
+            call.tokens,
         ),
     )
     number = connection.last_insert_rowid()
-    _add(connection, scopes, asked.usd or 0.0, asked.tokens)
-    return Reserved(number, tuple(notices))
+    _add(connection, scopes, call.usd or 0.0, call.tokens)
+    return Reservation(number, tuple(notices))
 
 
-def widen(connection: apsw.Connection, number: int, more: Asked, caps: Mapping[str, Cap]) -> None:
+def widen(connection: apsw.Connection, number: int, more: PlannedCall, caps: Mapping[str, Cap]) -> None:
     """Reserve more for a call whose answer is longer than expected. Raises BudgetReached, and the call keeps
     what it has reserved."""
     row = connection.execute(
@@ -114,7 +114,7 @@ def widen(connection: apsw.Connection, number: int, more: Asked, caps: Mapping[s
         return
     scopes = from_json(row[0], list[Scope])
     for scope in scopes:
-        _refuse(connection, more, scope, own_cap(connection, scope) or caps.get(scope[0], Cap()))
+        _refuse(connection, more, scope, read_own_cap(connection, scope) or caps.get(scope[0], Cap()))
     connection.execute(
         "UPDATE wallet_calls SET usd = usd + ?, tokens = tokens + ? WHERE id = ?",
         (more.usd or 0.0, more.tokens, number),
@@ -136,17 +136,19 @@ def settle(connection: apsw.Connection, number: int, usd: float | None, tokens: 
     _add(connection, scopes, (usd or 0.0) - (row[1] or 0.0), tokens - row[2])
 
 
-def settle_cancelled(connection: apsw.Connection, number: int, asked: Asked, shown: int) -> None:
+def settle_cancelled_call(
+    connection: apsw.Connection, number: int, call: PlannedCall, answer_chars: int
+) -> None:
     """Settle a cancelled call: the whole prompt, and twice the answer so far (`shown` characters), because
     more was generated than was shown."""
-    tokens = min(asked.tokens, asked.prompt_tokens + shown)
-    if asked.tokens:  # the answer may have passed what was reserved
-        tokens = max(tokens, asked.prompt_tokens + shown // 3)
-    share = tokens / asked.tokens if asked.tokens else 1.0
-    settle(connection, number, None if asked.usd is None else asked.usd * share, tokens)
+    tokens = min(call.tokens, call.prompt_tokens + answer_chars)
+    if call.tokens:  # the answer may have passed what was reserved
+        tokens = max(tokens, call.prompt_tokens + answer_chars // 3)
+    share = tokens / call.tokens if call.tokens else 1.0
+    settle(connection, number, None if call.usd is None else call.usd * share, tokens)
 
 
-def spent(connection: apsw.Connection, scope: Scope) -> tuple[float, int]:
+def read_spending(connection: apsw.Connection, scope: Scope) -> tuple[float, int]:
     """Return the amount spent and reserved in one scope: USD as far as known, and tokens."""
     row = connection.execute(
         "SELECT usd, tokens FROM wallet_sums WHERE scope = ? AND name = ?", scope
@@ -154,18 +156,18 @@ def spent(connection: apsw.Connection, scope: Scope) -> tuple[float, int]:
     return (row[0], row[1]) if row else (0.0, 0)
 
 
-def unsettled(connection: apsw.Connection) -> int:
+def count_open_reservations(connection: apsw.Connection) -> int:
     """Count the reservations that were never settled."""
     return rows.number(connection, "SELECT count(*) FROM wallet_calls WHERE settled = 0")
 
 
-def _helpers(connection: apsw.Connection, session_id: str) -> list[Scope]:
+def _helper_scopes(connection: apsw.Connection, session_id: str) -> list[Scope]:
     """Return the scope of a helper's own session if it has a budget of its own."""
     cursor = connection.execute("SELECT id FROM helpers WHERE session = ? AND budget_usd > 0", (session_id,))
     return [("helper", row[0]) for row in cursor.fetchall()]
 
 
-def _root(connection: apsw.Connection, session_id: str) -> str:
+def _find_root(connection: apsw.Connection, session_id: str) -> str:
     """Return the session that a helper or a review works for in the end."""
     root = session_id
     while True:
@@ -177,9 +179,9 @@ def _root(connection: apsw.Connection, session_id: str) -> str:
         root = row[0]
 
 
-def _refuse(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap) -> None:
+def _refuse(connection: apsw.Connection, asked: PlannedCall, scope: Scope, cap: Cap) -> None:
     """Raise BudgetReached if the cap of a scope has no room for a call."""
-    usd, tokens = spent(connection, scope)
+    usd, tokens = read_spending(connection, scope)
     if cap.usd and asked.usd is not None and usd + asked.usd > cap.usd + 1e-9:
         raise BudgetReached(
             f"the {scope[0]}'s cap has no room for the next call: ${usd:.2f} of ${cap.usd:.2f} is spent or"
@@ -194,14 +196,16 @@ def _refuse(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap) -
         )
 
 
-def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, near: float) -> list[str]:
-    _refuse(connection, asked, scope, cap)
-    usd, tokens = spent(connection, scope)
+def _check_cap(
+    connection: apsw.Connection, call: PlannedCall, scope: Scope, cap: Cap, near: float
+) -> list[str]:
+    _refuse(connection, call, scope, cap)
+    usd, tokens = read_spending(connection, scope)
     share = max(usd / cap.usd if cap.usd else 0.0, tokens / cap.tokens if cap.tokens else 0.0)
     # At least the prompt of this call is spent, and the next call needs as much room.
-    sent = asked.prompt_tokens / asked.tokens if asked.tokens else 0.0
-    is_last = bool(cap.tokens) and tokens + asked.prompt_tokens + asked.tokens > cap.tokens
-    is_last |= bool(cap.usd) and usd + (asked.usd or 0.0) * (1 + sent) > cap.usd + 1e-9
+    sent = call.prompt_tokens / call.tokens if call.tokens else 0.0
+    is_last = bool(cap.tokens) and tokens + call.prompt_tokens + call.tokens > cap.tokens
+    is_last |= bool(cap.usd) and usd + (call.usd or 0.0) * (1 + sent) > cap.usd + 1e-9
     if share + 1e-9 < near and not is_last:
         return []
     connection.execute(

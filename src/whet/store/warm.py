@@ -28,7 +28,7 @@ class TemplateState(msgspec.Struct, frozen=True):
     last_win: str = ""
 
 
-def record(connection: apsw.Connection, session_id: str, start: WarmStart, now: str) -> None:
+def record_start(connection: apsw.Connection, session_id: str, start: WarmStart, now: str) -> None:
     """Store how a session was started. Raises NotFound."""
     connection.execute(
         "INSERT OR REPLACE INTO warm_starts (session, template, hash, arm, chosen_by, examples, at)"
@@ -37,7 +37,7 @@ def record(connection: apsw.Connection, session_id: str, start: WarmStart, now: 
     )
 
 
-def start_of(connection: apsw.Connection, session_id: str) -> WarmStart | None:
+def read_start(connection: apsw.Connection, session_id: str) -> WarmStart | None:
     """Return how a session was started, or None if no template was considered."""
     row = connection.execute(
         "SELECT w.template, w.hash, w.arm, w.chosen_by, w.examples FROM warm_starts w"
@@ -47,7 +47,7 @@ def start_of(connection: apsw.Connection, session_id: str) -> WarmStart | None:
     return WarmStart(*row) if row else None
 
 
-def states(connection: apsw.Connection) -> dict[str, TemplateState]:
+def list_states(connection: apsw.Connection) -> dict[str, TemplateState]:
     """Return the states of templates, by hash."""
     cursor = connection.execute("SELECT hash, off_reason, last_win FROM warm_states")
     return {row[0]: TemplateState(row[1], row[2]) for row in cursor}
@@ -71,7 +71,9 @@ class ArmCounts(msgspec.Struct, frozen=True):
     at: str
 
 
-def first_calls(connection: apsw.Connection, hash_: str, calls: int, limit: int = 400) -> list[ArmCounts]:
+def list_first_calls(
+    connection: apsw.Connection, hash_: str, calls: int, limit: int = 400
+) -> list[ArmCounts]:
     """Return each session that considered this template, newest first, with its first `calls` judged calls.
 
     Only sessions in which the arm was left to chance count, and no private ones.
@@ -95,7 +97,7 @@ def first_calls(connection: apsw.Connection, hash_: str, calls: int, limit: int 
     return counts
 
 
-def hidden_sources(connection: apsw.Connection, ids: list[str]) -> tuple[set[str], set[str]]:
+def find_hidden_sources(connection: apsw.Connection, ids: list[str]) -> tuple[set[str], set[str]]:
     """Return which of these sessions are private, and which are not in this store."""
     is_private_by_id = dict(
         connection.execute(

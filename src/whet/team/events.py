@@ -194,7 +194,11 @@ def write_end(connection: apsw.Connection, turn_id: str, end: TurnEnd) -> None:
 def write_lost_ends(connection: apsw.Connection) -> None:
     """Write the ends of turns whose worker died before it could write them. Delete old events."""
     for turn_id, session_id, number, reason, error in connection.execute(_LEFT).fetchall():
-        text = turns.outcome(connection, sessions.key_of(connection, session_id), number)[2] if number else ""
+        text = (
+            turns.read_outcome(connection, sessions.key_of(connection, session_id), number)[2]
+            if number
+            else ""
+        )
         write_end(connection, turn_id, TurnEnd(session_id, "", reason, text, 0, Usage(), 0.0, error=error))
         connection.execute("SELECT pg_notify(?, '')", (WAITING,))
     connection.execute(_FORGET)

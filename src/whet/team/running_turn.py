@@ -11,7 +11,7 @@ from whet.app.hosted import Receipt, SessionHost
 from whet.contract.events import Event
 from whet.contract.messages import Message
 from whet.store.database import StateDatabase
-from whet.store.jobs import Queued
+from whet.store.jobs import QueuedJob
 from whet.team import orders
 from whet.team.queue import TakenTurn
 
@@ -62,7 +62,7 @@ async def restore_messages(running: RunningTurn, hosted: SessionHost) -> None:
             session.inbox.put(Message("user", text), lambda db, number=number: _mark_read(db, number))
 
 
-def _mark_read(connection: apsw.Connection, number: int) -> Sequence[Queued]:
+def _mark_read(connection: apsw.Connection, number: int) -> Sequence[QueuedJob]:
     orders.mark_read(connection, number)
     return ()
 

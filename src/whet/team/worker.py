@@ -21,7 +21,7 @@ from whet.contract.events import EndReason, Event, TurnEnd
 from whet.contract.messages import Usage
 from whet.contract.protocols import Person
 from whet.store import sessions, turns
-from whet.store.jobs import AtEnd, Queued, nothing
+from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.turns import TurnRecord
 from whet.team import events
 from whet.team.events import EventWriter
@@ -231,7 +231,7 @@ class TurnWorker:
             self._events.enqueue(session_id, event, taken_turn.mark)
 
         if (tracing := self._hosted.services.tracing) is not None:
-            tracing.belongs_to(session_id, taken_turn.options.trace)
+            tracing.set_parent(session_id, taken_turn.options.trace)
         person = self._person_of(taken_turn)
         if not taken_turn.turn:
             end = await self._hosted.submit(
@@ -256,20 +256,20 @@ class TurnWorker:
                 reason, error = (end.reason, end.error) if end else ("cancelled", "")
         await self._end(running, reason, error)
 
-    def _record_start(self, running: RunningTurn, connection: apsw.Connection) -> Sequence[Queued]:
+    def _record_start(self, running: RunningTurn, connection: apsw.Connection) -> Sequence[QueuedJob]:
         self._queue.begin(connection, running.taken_turn)
         running.is_stored = True
         return ()
 
     def _at_end(self, running: RunningTurn, turn: TurnRecord, reason: EndReason) -> AtEnd:
         if not running.is_stored:
-            return nothing  # it is the end of an earlier turn, which a crash had left open
+            return queue_nothing  # it is the end of an earlier turn, which a crash had left open
         running.is_ending = True
         session = self._hosted.opened(running.taken_turn.session_id)
         if session is not None:
             session.inbox.take_back()  # as rows they become a turn of their own
 
-        def work(connection: apsw.Connection) -> Sequence[Queued]:
+        def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
             self._queue.end(connection, running.taken_turn, reason, turn.error)
             return ()
 
@@ -283,4 +283,4 @@ def _leave(turn: TakenTurn, reason: str) -> EndedTurn:
 
 def _end_of(connection: apsw.Connection, taken_turn: TakenTurn) -> tuple[str, str]:
     key = sessions.key_of(connection, taken_turn.session_id)
-    return turns.outcome(connection, key, taken_turn.turn)[:2]
+    return turns.read_outcome(connection, key, taken_turn.turn)[:2]

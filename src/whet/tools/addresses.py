@@ -22,7 +22,7 @@ def refuse_private(url: str) -> None:
         return  # not a URL: the call will report that
     address = host if ":" in host else "127.0.0.1" if f".{host}".endswith(".localhost") else _plain(host)
     if address and not is_public(address):
-        raise closed(host, address)
+        raise private_address_error(host, address)
 
 
 def _plain(host: str) -> str:
@@ -34,6 +34,6 @@ def _plain(host: str) -> str:
         return ""
 
 
-def closed(host: str, address: str) -> ToolDenied:
+def private_address_error(host: str, address: str) -> ToolDenied:
     """Return the error for a host with a private address."""
     return ToolDenied(f"{host} is at the private or reserved address {address}; not fetched")

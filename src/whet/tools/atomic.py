@@ -15,7 +15,7 @@ from contextlib import suppress
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
-from whet.tools.paths import ConfinedPath, failure, folder_of, kind
+from whet.tools.paths import ConfinedPath, folder_of, kind, system_error
 
 Fingerprint = tuple[int, int, int]
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,18 +54,18 @@ def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -
         for change, name in zip(changes, temporary, strict=False):
             _discard(change.place, name)
         for change in done:
-            _put_back(change)
+            _restore(change)
         raise
 
 
-def fingerprint(place: ConfinedPath) -> Fingerprint | None:
+def fingerprint(target: ConfinedPath) -> Fingerprint | None:
     """Return the file's inode, size and time, which change with the file, or None if it does not exist."""
     try:
-        return fingerprint_of(os.stat(place.path, follow_symlinks=False))
+        return fingerprint_of(os.stat(target.path, follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise failure("look at", place, error) from error
+        raise system_error("look at", target, error) from error
 
 
 def fingerprint_of(state: os.stat_result) -> Fingerprint:
@@ -73,32 +73,32 @@ def fingerprint_of(state: os.stat_result) -> Fingerprint:
     return (state.st_ino, state.st_size, state.st_mtime_ns)
 
 
-def refuse_read_only(place: ConfinedPath, mode: int) -> None:
+def refuse_read_only(target: ConfinedPath, mode: int) -> None:
     """Raise BadInput for a file that is read-only for everyone."""
     if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
-        raise BadInput(f"{place.shown} is marked read-only", hint="change its mode first if that is right")
+        raise BadInput(f"{target.shown} is marked read-only", hint="change its mode first if that is right")
 
 
-def _prepare(place: ConfinedPath, data: bytes) -> str:
+def _prepare(target: ConfinedPath, data: bytes) -> str:
     """Write `data` to a temporary file next to the target, sync it, and return its name."""
-    if kind(place) == "folder":
-        raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
+    if kind(target) == "folder":
+        raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
     # A process that a command left running may have created the link after the gate's check.
-    if place.is_led and _starts_programs(place):
-        raise BadInput(f"a link leads to {place.shown}", hint="name that itself")
+    if target.is_led and _starts_programs(target):
+        raise BadInput(f"a link leads to {target.shown}", hint="name that itself")
     temporary = f".whet-{os.urandom(8).hex()}.tmp"
     try:
-        with folder_of(place, make=True) as folder:
-            _fill(folder, temporary, data, _old(place, folder))
+        with folder_of(target, make=True) as folder:
+            _fill(folder, temporary, data, _old_state(target, folder))
     except OSError as error:
-        raise failure("write", place, error) from error
+        raise system_error("write", target, error) from error
     return temporary
 
 
-def _starts_programs(place: ConfinedPath) -> bool:
+def _starts_programs(target: ConfinedPath) -> bool:
     from whet.sandbox.places import starts_programs  # noqa: PLC0415  few paths are led to
 
-    return starts_programs(place.path, place.root)
+    return starts_programs(target.path, target.root)
 
 
 def _commit(change: PendingWrite, temporary: str) -> None:
@@ -113,10 +113,10 @@ def _commit(change: PendingWrite, temporary: str) -> None:
                 os.unlink(target.name, dir_fd=folder)
             _sync_folder(folder)
     except OSError as error:
-        raise failure("write" if temporary else "delete", target, error) from error
+        raise system_error("write" if temporary else "delete", target, error) from error
 
 
-def _put_back(change: PendingWrite) -> None:
+def _restore(change: PendingWrite) -> None:
     if change.old is not None:
         _commit(
             PendingWrite(change.place, change.old, fingerprint(change.place)),
@@ -126,18 +126,18 @@ def _put_back(change: PendingWrite) -> None:
         _commit(PendingWrite(change.place, None, fingerprint(change.place)), "")
 
 
-def _discard(place: ConfinedPath, temporary: str) -> None:
+def _discard(target: ConfinedPath, temporary: str) -> None:
     if temporary:
-        with suppress(OSError), folder_of(place) as folder:
+        with suppress(OSError), folder_of(target) as folder:
             os.unlink(temporary, dir_fd=folder)
 
 
-def _old(place: ConfinedPath, folder: int) -> os.stat_result | None:
+def _old_state(target: ConfinedPath, folder: int) -> os.stat_result | None:
     try:
-        old = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
+        old = os.stat(target.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    refuse_read_only(place, old.st_mode)
+    refuse_read_only(target, old.st_mode)
     return old
 
 

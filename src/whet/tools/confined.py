@@ -25,22 +25,22 @@ class Confined:
         self._confinement = confinement
         self._ctx = ctx
 
-    async def jailed(self, wanted: ProcessSpec) -> ProcessSpec:
+    async def jailed(self, spec: ProcessSpec) -> ProcessSpec:
         """Return the command with its sandbox. A session's first command starts the sandbox, off the event
         loop."""
         status = self._confinement.settled
         runs_free = status is not None and not status.holds  # nothing has to be started then
         jail = self._jail() if runs_free else await asyncio.to_thread(self._jail)
         if jail is None:
-            return wanted
-        return msgspec.structs.replace(wanted, jail=jail, received_bytes=jail.received_bytes)
+            return spec
+        return msgspec.structs.replace(spec, jail=jail, received_bytes=jail.received_bytes)
 
-    def explained(self, wanted: ProcessSpec, output: ToolOutput) -> ToolOutput:
+    def explain_failure(self, spec: ProcessSpec, output: ToolOutput) -> ToolOutput:
         """Return the result, with a line about the sandbox if that made the command fail."""
-        if wanted.jail is None or not output.error_kind:
+        if spec.jail is None or not output.error_kind:
             return output
-        attempt = (wanted.text, output.text, wanted.workdir)
-        denial = self._confinement.explain(self._ctx.call_id, wanted.jail, attempt)
+        attempt = (spec.text, output.text, spec.workdir)
+        denial = self._confinement.explain(self._ctx.call_id, spec.jail, attempt)
         if denial is None:
             return output
         return msgspec.structs.replace(output, text=f"{output.text}\n{denial.line}")

@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.tools.edits import LEVELS, Fold, find_block, listed, nearest_note, reindent, typed
+from whet.tools.edits import (
+    LEVELS,
+    Fold,
+    find_block,
+    format_numbers,
+    nearest_note,
+    plain_typography,
+    reindent,
+)
 from whet.tools.encoding import line_ending
 
 _HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -26,7 +34,7 @@ _REFUSED = {
 }
 FOLDS: tuple[tuple[str, Fold], ...] = (
     *LEVELS,
-    ("indentation, quotes and dashes ignored", lambda line: typed(line).strip()),
+    ("indentation, quotes and dashes ignored", lambda line: plain_typography(line).strip()),
 )
 _OCTAL = re.compile(rb"\\([0-7]{3}|.)")
 _SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b'"': b'"', b"\\": b"\\"}
@@ -83,7 +91,7 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
         line = lines[index]
         if line.startswith("@@"):
             if not files:
-                files.append((_named(path, index), path, []))
+                files.append((_require_path(path, index), path, []))
             hunk, index = _hunk(lines, index)
             files[-1][2].append(hunk)
         else:
@@ -99,7 +107,7 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
     return patches
 
 
-def named(arguments: Mapping[str, Any]) -> list[str]:
+def find_named_files(arguments: Mapping[str, Any]) -> list[str]:
     """Return the files that a call's arguments name, including those in its diff. Raises BadInput."""
     path, diff = arguments.get("path") or "", arguments.get("diff") or ""
     names = (name for patch in (parse(diff, path) if diff else ()) for name in (patch.old, patch.new))
@@ -117,13 +125,13 @@ def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
     if rows[-1]:
         lines.append(rows[-1])
         endings.append("")
-    usual = "" if _tells_endings(hunks, endings) else line_ending(text)
+    usual = "" if _has_meaningful_endings(hunks, endings) else line_ending(text)
     done: list[tuple[str, str]] = []
     notes: list[str] = []
     position = drift = 0
     for number, hunk in enumerate(hunks, 1):
         start, level = _locate(lines, hunk, position, drift, number)
-        expected = _expected(hunk, drift)
+        expected = _expected_start(hunk, drift)
         if expected is not None and start != expected:
             notes.append(f"hunk {number} found at line {start + 1}, not {expected + 1}")
             drift += start - expected
@@ -131,7 +139,7 @@ def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
             notes.append(f"hunk {number}: {FOLDS[level][0]}")
         done += zip(lines[position:start], endings[position:start], strict=True)
         position = start + len(hunk.old)
-        done += _rewritten(hunk, (lines[start:position], endings[start:position]), usual, level)
+        done += _rewrite_hunk(hunk, (lines[start:position], endings[start:position]), usual, level)
     done += zip(lines[position:], endings[position:], strict=True)
     last = len(done) - 1
     joined = "".join(
@@ -140,15 +148,15 @@ def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
     return joined, notes
 
 
-def _rewritten(
-    hunk: Hunk, found: tuple[list[str], list[str]], usual: str, level: int
+def _rewrite_hunk(
+    hunk: Hunk, matched: tuple[list[str], list[str]], usual: str, level: int
 ) -> list[tuple[str, str]]:
     """Return the hunk's result: context lines as in the file, new lines in the file's indentation and line
     endings.
 
     If `usual` is empty, the diff's own line endings are used.
     """
-    lines, endings = found
+    lines, endings = matched
     rows = [row for row in hunk.rows if row.sign == "+"]
     texts = [row.text for row in rows]
     if level >= len(LEVELS) - 1:
@@ -169,13 +177,13 @@ def _rewritten(
     return done
 
 
-def _tells_endings(hunks: Sequence[Hunk], endings: Sequence[str]) -> bool:
+def _has_meaningful_endings(hunks: Sequence[Hunk], endings: Sequence[str]) -> bool:
     """Whether the diff's own line endings are meaningful: it has CRLF, and not simply everywhere."""
     has_crlf = [row.ending == "\r\n" for hunk in hunks for row in hunk.rows if row.ending]
     return any(has_crlf) and ("\r\n" in endings or not all(has_crlf))
 
 
-def _expected(hunk: Hunk, drift: int) -> int | None:
+def _expected_start(hunk: Hunk, drift: int) -> int | None:
     if hunk.start is None:
         return None
     return max(0, hunk.start - (1 if hunk.old else 0) + drift)
@@ -183,7 +191,7 @@ def _expected(hunk: Hunk, drift: int) -> int | None:
 
 def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -> tuple[int, int]:
     """Return the hunk's start index, at or after `after`, and the level at which it matched."""
-    expected, old = _expected(hunk, drift), hunk.old
+    expected, old = _expected_start(hunk, drift), hunk.old
     if not old:
         if expected is None and lines:
             raise BadInput(f"hunk {number} has neither line numbers nor lines to find its place by")
@@ -199,7 +207,8 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
         starts = [start + lowest for start in find_block(lines[lowest:], old, fold)]
         if len(starts) > 1 and expected is None:
             raise BadInput(
-                f"hunk {number} fits {len(starts)} places, at lines {listed([s + 1 for s in starts])}",
+                f"hunk {number} fits {len(starts)} places, at lines "
+                f"{format_numbers([s + 1 for s in starts])}",
                 hint="give line numbers or more context",
             )
         if starts:
@@ -215,7 +224,7 @@ def _below(lines: list[str], hunk: Hunk, after: int, number: int) -> int:
     """Return the first possible line of a hunk. Raises BadInput if the line above it is missing."""
     if not hunk.below:
         return after
-    marks = find_block(lines[after:], [hunk.below], lambda line: typed(line).strip())
+    marks = find_block(lines[after:], [hunk.below], lambda line: plain_typography(line).strip())
     if not marks:
         raise BadInput(f"hunk {number} is below {hunk.below!r}, which the file does not hold")
     return after + marks[0]
@@ -226,7 +235,7 @@ def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
     start = int(header[1]) if header else None
     if header:
         counts = (int(header[2] or 1), int(header[4] or 1))
-        rows, end = _counted(lines, index + 1, counts)
+        rows, end = _read_counted(lines, index + 1, counts)
         if rows is not None:
             return _changing(Hunk(start, tuple(rows)), index), end
     end = index + 1
@@ -247,7 +256,9 @@ def _changing(hunk: Hunk, index: int) -> Hunk:
     return hunk
 
 
-def _counted(lines: Sequence[str], index: int, counts: tuple[int, int]) -> tuple[list[HunkRow] | None, int]:
+def _read_counted(
+    lines: Sequence[str], index: int, counts: tuple[int, int]
+) -> tuple[list[HunkRow] | None, int]:
     """Read as many lines as the header counts. Returns None if the body has another length."""
     rows: list[HunkRow] = []
     old, new = counts
@@ -308,18 +319,18 @@ def _names(old: str, new: str) -> tuple[str, str]:
 def _name(header: str) -> str:
     header = header.rstrip("\r")
     if header.startswith('"') and header.rstrip().endswith('"'):
-        raw = _OCTAL.sub(_unescaped, header.rstrip()[1:-1].encode("utf-8", "surrogateescape"))
+        raw = _OCTAL.sub(_unescape, header.rstrip()[1:-1].encode("utf-8", "surrogateescape"))
         return raw.decode("utf-8", "surrogateescape")
     name = header.partition("\t")[0].rstrip()
     return "" if name == "/dev/null" else name
 
 
-def _unescaped(match: re.Match[bytes]) -> bytes:
+def _unescape(match: re.Match[bytes]) -> bytes:
     code = match[1]
     return bytes([int(code, 8) & 255]) if len(code) == 3 else _SIMPLE.get(code, code)
 
 
-def _named(path: str, index: int) -> str:
+def _require_path(path: str, index: int) -> str:
     if not path:
         raise BadInput(
             f"line {index + 1} of the diff is a hunk of no file", hint="give path, or --- and +++ lines"

@@ -163,11 +163,11 @@ def _docx(parts: _Parts) -> Pages:
     for block in parts.blocks("word/document.xml", 3):
         if block.tag == f"{_W}tbl":
             pages_of_lines[-1] += [
-                " | ".join(" ".join(_words(cell).split()) for cell in row.iter(f"{_W}tc"))
+                " | ".join(" ".join(_block_text(cell).split()) for cell in row.iter(f"{_W}tc"))
                 for row in block.iter(f"{_W}tr")
             ]
         elif block.tag == f"{_W}p":
-            first, *others = _words(block).split("\f")
+            first, *others = _block_text(block).split("\f")
             pages_of_lines[-1].append(_heading(block) + first)
             pages_of_lines += [[text] for text in others]
     for number, lines in enumerate(pages_of_lines, 1):
@@ -180,7 +180,7 @@ def _heading(block: ElementTree.Element) -> str:
     return "#" * int(match[1]) + " " if match else ""
 
 
-def _words(block: ElementTree.Element) -> str:
+def _block_text(block: ElementTree.Element) -> str:
     """Return a block's text, with a form feed at each page break. Deleted text is left out."""
     parts: list[str] = []
     for element in block.iter():
@@ -197,7 +197,7 @@ def _words(block: ElementTree.Element) -> str:
 
 
 def _pptx(parts: _Parts) -> Pages:
-    slides = _numbered(parts.names, "ppt/slides/slide")
+    slides = _sort_numbered(parts.names, "ppt/slides/slide")
     for number, name in enumerate(slides, 1):
         paragraphs = parts.tree(name).iter(f"{_A}p")
         lines = ["".join(run.text or "" for run in paragraph.iter(f"{_A}t")) for paragraph in paragraphs]
@@ -210,7 +210,7 @@ def _xlsx(parts: _Parts) -> Pages:
         items = parts.blocks("xl/sharedStrings.xml", 2)
         shared = ["".join(part.text or "" for part in element.iter(f"{_S}t")) for element in items]
     names = [element.get("name", "") for element in parts.tree("xl/workbook.xml").iter(f"{_S}sheet")]
-    sheets = _numbered(parts.names, "xl/worksheets/sheet")
+    sheets = _sort_numbered(parts.names, "xl/worksheets/sheet")
     room = _MOST_CELLS
     for number, name in enumerate(sheets, 1):
         lines: list[str] = []
@@ -238,7 +238,7 @@ def _cell(cell: ElementTree.Element, shared: list[str]) -> str:
     return value
 
 
-def _numbered(names: list[str], start: str) -> list[str]:
+def _sort_numbered(names: list[str], start: str) -> list[str]:
     """Return the files whose name is `start` and a number, in numeric order."""
     numbered_names = [(int(mark[1]), name) for name in names if name.startswith(start)
              and "/" not in name[len(start):] and (mark := _NUMBER.search(name))]  # fmt: skip

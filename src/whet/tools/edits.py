@@ -33,7 +33,7 @@ _TYPED = str.maketrans(
 _NEAREST_LINES = 5_000
 
 
-def typed(text: str) -> str:
+def plain_typography(text: str) -> str:
     """Replace typographic quotes, dashes and spaces by plain ones. The length stays the same."""
     return text.translate(_TYPED)
 
@@ -69,7 +69,7 @@ def replace(text: str, old: str, new: str, *, every: bool) -> TextEdit:
         raise _not_found(flat, old, new)
     if len(spans) > 1 and not every:
         raise BadInput(
-            f"old_string is there {len(spans)} times, at lines {listed(numbers)}",
+            f"old_string is there {len(spans)} times, at lines {format_numbers(numbers)}",
             hint="give more of the surrounding lines, or set replace_all",
         )
     return TextEdit(_apply(text, spans), numbers, how)
@@ -95,7 +95,7 @@ def reindent(lines: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str
     for line_in_call, real in pairs:
         if line_in_call.strip():
             indents.setdefault(_indent(line_in_call), _indent(real))
-    return [_indented(line, indents) for line in lines]
+    return [_reindent_line(line, indents) for line in lines]
 
 
 def nearest_note(lines: Sequence[str], block: Sequence[str]) -> str:
@@ -110,14 +110,14 @@ def nearest_note(lines: Sequence[str], block: Sequence[str]) -> str:
         real = lines[number] if number < len(lines) else None
         if real == expected:
             continue
-        has = f"has {_quoted(real)}" if real is not None else "is past the end of the file"
-        rows.append(f"line {number + 1} {has}, you gave {_quoted(expected)}")
+        has = f"has {_quote_line(real)}" if real is not None else "is past the end of the file"
+        rows.append(f"line {number + 1} {has}, you gave {_quote_line(expected)}")
     more = [f"and {len(rows) - 6} more lines differ"] if len(rows) > 6 else []
     last = min(start + len(block), len(lines))
     return f"nearest is lines {start + 1}-{last}: " + "; ".join(rows[:6] + more)
 
 
-def listed(numbers: Sequence[int]) -> str:
+def format_numbers(numbers: Sequence[int]) -> str:
     """Format up to ten numbers: 3, 8, 12 and 40 more."""
     more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
     return ", ".join(str(number) for number in numbers[:10]) + more
@@ -130,26 +130,26 @@ def _spans(flat: str, old: str, new: str) -> tuple[str, list[_Span]]:
     for how, fold in LEVELS[1:]:
         if spans := _block_spans(flat, old, new, fold):
             return how, spans
-    if not exact and (typed(flat), typed(old)) != (flat, old):
-        how, spans = _spans(typed(flat), typed(old), new)
-        kept_spans = [_kept(flat, span, old, new) for span in spans]
+    if not exact and (plain_typography(flat), plain_typography(old)) != (flat, old):
+        how, spans = _spans(plain_typography(flat), plain_typography(old), new)
+        kept_spans = [_keep_typography(flat, span, old, new) for span in spans]
         return "; ".join(filter(None, ("quotes and dashes ignored", how))), kept_spans
     return "", exact
 
 
-def alike(one: Sequence[str], other: Sequence[str]) -> int:
+def count_common_start(first: Sequence[str], second: Sequence[str]) -> int:
     """Return the number of equal characters (or lines) at the start of two texts (or lists)."""
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    pairs = zip(first, second, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
-def _kept(flat: str, span: _Span, old: str, new: str) -> _Span:
+def _keep_typography(flat: str, span: _Span, old: str, new: str) -> _Span:
     """Keep the file's own quotes and dashes in the parts that a replacement doesn't change."""
     real = flat[span.start : span.end]
     if len(real) != len(old) or span.new != new:
         return span
-    head = alike(old, new)
-    tail = alike(old[head:][::-1], new[head:][::-1])
+    head = count_common_start(old, new)
+    tail = count_common_start(old[head:][::-1], new[head:][::-1])
     middle = new[head : len(new) - tail]
     return _Span(span.start, span.end, f"{real[:head]}{middle}{real[len(real) - tail :]}")
 
@@ -242,39 +242,39 @@ def _most_alike(lines: Sequence[str], block: Sequence[str]) -> int:
     return max(0, best_line - index) if best_line >= 0 else -1
 
 
-def _indented(line: str, known: dict[str, str]) -> str:
+def _reindent_line(line: str, indents: dict[str, str]) -> str:
     if not line.strip():
         return line
     indent = _indent(line)
-    if indent in known:
-        return known[indent] + line[len(indent) :]
-    inner = [indent_in_call for indent_in_call in known if indent.startswith(indent_in_call)]
+    if indent in indents:
+        return indents[indent] + line[len(indent) :]
+    inner = [indent_in_call for indent_in_call in indents if indent.startswith(indent_in_call)]
     if inner:
         base = max(inner, key=len)
-        return known[base] + _step(indent[len(base) :], known) + line[len(indent) :]
-    for indent_in_call, real in known.items():
+        return indents[base] + _step(indent[len(base) :], indents) + line[len(indent) :]
+    for indent_in_call, real in indents.items():
         if indent_in_call.startswith(indent):
-            cut = len(_step(indent_in_call[len(indent) :], known))
+            cut = len(_step(indent_in_call[len(indent) :], indents))
             return real[: max(0, len(real) - cut)] + line[len(indent) :]
     return line
 
 
-def _step(extra: str, known: dict[str, str]) -> str:
+def _step(extra: str, indents: dict[str, str]) -> str:
     """Write further indentation as the file does: tabs for spaces, or spaces for tabs."""
-    real = "".join(known.values())
-    indents_in_call = "".join(known)
+    real = "".join(indents.values())
+    indents_in_call = "".join(indents)
     if "\t" in real and " " not in real and extra and not extra.strip(" "):
-        return "\t" * max(1, round(len(extra) / _unit(known)))
+        return "\t" * max(1, round(len(extra) / _tab_width(indents)))
     if " " in real and "\t" not in real and "\t" in indents_in_call + extra:
         return extra.replace(
-            "\t", " " * _unit({real: indents_in_call for indents_in_call, real in known.items()})
+            "\t", " " * _tab_width({real: indents_in_call for indents_in_call, real in indents.items()})
         )
     return extra
 
 
-def _unit(known: dict[str, str]) -> int:
+def _tab_width(indents: dict[str, str]) -> int:
     """Return the number of spaces per tab in these pairs, or 4 if they don't show it."""
-    for spaces, tabs in known.items():
+    for spaces, tabs in indents.items():
         if tabs and spaces and not tabs.strip("\t") and not spaces.strip(" "):
             return max(1, len(spaces) // len(tabs))
     return 4
@@ -284,6 +284,6 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _quoted(line: str) -> str:
+def _quote_line(line: str) -> str:
     shortened = line if len(line) <= 160 else line[:157] + "..."
     return '"' + clean(shortened.replace("\t", "\\t").replace("\r", "\\r")) + '"'

@@ -20,7 +20,7 @@ def may_move(text: str) -> bool:
     return _MOVES.search(text) is not None
 
 
-def telling(text: str) -> str:
+def report_end_folder(text: str) -> str:
     """Return shell text that runs the command and then writes its folder to the descriptor in `$1`."""
     # Added to the first line, so that line numbers in the shell's errors stay the same.
     return f'trap "{{ builtin pwd -P >&$1; }} 2>/dev/null" EXIT; shift; {text}'

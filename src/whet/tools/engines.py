@@ -95,7 +95,7 @@ async def search(engine: SearchEngine, query: str, count: int, page: int) -> lis
     wire = _WIRES[engine.name](engine, query, count, page)
     host = urlsplit(engine.base_url).hostname or engine.base_url
     try:
-        raw = await _asked(engine, wire, host)
+        raw = await _send_request(engine, wire, host)
     except httpx2.TimeoutException as error:
         raise ToolTimeout(f"{host} did not answer in time", hint="try again later") from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -108,7 +108,7 @@ async def search(engine: SearchEngine, query: str, count: int, page: int) -> lis
     return [hit for hit in hits if hit.url.startswith(("http://", "https://"))][:count]
 
 
-async def _asked(engine: SearchEngine, wire: _Wire, host: str) -> bytes:
+async def _send_request(engine: SearchEngine, wire: _Wire, host: str) -> bytes:
     url = engine.base_url.rstrip("/") + wire.path
     headers = {"Accept": "application/json", **wire.headers}
     async with (
@@ -123,11 +123,11 @@ async def _asked(engine: SearchEngine, wire: _Wire, host: str) -> bytes:
             if len(body) > _LARGEST_BYTES:
                 raise ToolError(f"{host} answered with more than {_LARGEST_BYTES:,} bytes")
         if answer.status_code != 200:
-            raise _refused(host, answer.status_code, bytes(body))
+            raise _status_error(host, answer.status_code, bytes(body))
         return bytes(body)
 
 
-def _refused(host: str, status: int, body: bytes) -> ToolError:
+def _status_error(host: str, status: int, body: bytes) -> ToolError:
     detail = " ".join(_TAGS.sub(" ", body[:2_000].decode("utf-8", "replace")).split())[:200]
     hint = {
         401: "the engine's key is wrong: search.api_key_env",
@@ -140,17 +140,17 @@ def _refused(host: str, status: int, body: bytes) -> ToolError:
 def _searxng(engine: SearchEngine, query: str, count: int, page: int) -> _Wire:
     params: dict[str, str | int] = {"q": query, "format": "json", "pageno": page}
     headers = {"Authorization": f"Bearer {engine.key}"} if engine.key else {}
-    return _Wire("GET", "/search", params, headers, None, _plain)
+    return _Wire("GET", "/search", params, headers, None, _parse_plain)
 
 
 def _brave(engine: SearchEngine, query: str, count: int, page: int) -> _Wire:
     params: dict[str, str | int] = {"q": query, "count": min(count, 20), "offset": page - 1}
-    return _Wire("GET", "/res/v1/web/search", params, {"X-Subscription-Token": engine.key}, None, _web)
+    return _Wire("GET", "/res/v1/web/search", params, {"X-Subscription-Token": engine.key}, None, _parse_web)
 
 
 def _tavily(engine: SearchEngine, query: str, count: int, page: int) -> _Wire:
     body = {"query": query, "max_results": min(count * page, 20)}
-    later = _after(count * (page - 1))
+    later = _parse_after(count * (page - 1))
     return _Wire("POST", "/search", {}, {"Authorization": f"Bearer {engine.key}"}, body, later)
 
 
@@ -160,7 +160,7 @@ def _exa(engine: SearchEngine, query: str, count: int, page: int) -> _Wire:
         "numResults": min(count * page, 100),
         "contents": {"text": {"maxCharacters": _SNIPPET_CHARS}},
     }
-    return _Wire("POST", "/search", {}, {"x-api-key": engine.key}, body, _after(count * (page - 1)))
+    return _Wire("POST", "/search", {}, {"x-api-key": engine.key}, body, _parse_after(count * (page - 1)))
 
 
 def _google(engine: SearchEngine, query: str, count: int, page: int) -> _Wire:
@@ -171,7 +171,7 @@ def _google(engine: SearchEngine, query: str, count: int, page: int) -> _Wire:
         "num": number,
         "start": 1 + number * (page - 1),
     }
-    return _Wire("GET", "/customsearch/v1", params, {"X-Goog-Api-Key": engine.key}, None, _plain)
+    return _Wire("GET", "/customsearch/v1", params, {"X-Goog-Api-Key": engine.key}, None, _parse_plain)
 
 
 _WIRES: Mapping[EngineName, Callable[[SearchEngine, str, int, int], _Wire]] = {
@@ -183,28 +183,28 @@ _WIRES: Mapping[EngineName, Callable[[SearchEngine, str, int, int], _Wire]] = {
 }
 
 
-def _plain(raw: bytes) -> list[SearchHit]:
+def _parse_plain(raw: bytes) -> list[SearchHit]:
     answer = from_json(raw, _Results)
     return [_hit(hit) for hit in (*answer.results, *answer.items)]
 
 
-def _web(raw: bytes) -> list[SearchHit]:
+def _parse_web(raw: bytes) -> list[SearchHit]:
     answer = from_json(raw, _Brave).web
     return [_hit(hit) for hit in answer.results] if answer is not None else []
 
 
-def _after(first: int) -> Callable[[bytes], list[SearchHit]]:
+def _parse_after(first: int) -> Callable[[bytes], list[SearchHit]]:
     """Return a parser that skips the results of earlier pages, for engines without pages."""
-    return lambda raw: _plain(raw)[first:]
+    return lambda raw: _parse_plain(raw)[first:]
 
 
-def _hit(one: _Hit) -> SearchHit:
-    lights = " … ".join(one.highlights or ())
-    snippet = one.content or one.description or one.snippet or lights or one.text or ""
-    date = one.age or one.publishedDate or one.published_date or ""
+def _hit(hit: _Hit) -> SearchHit:
+    lights = " … ".join(hit.highlights or ())
+    snippet = hit.content or hit.description or hit.snippet or lights or hit.text or ""
+    date = hit.age or hit.publishedDate or hit.published_date or ""
     return SearchHit(
-        _clean(one.title or "", _TITLE_CHARS),
-        "".join((one.url or one.link or "").split()),
+        _clean(hit.title or "", _TITLE_CHARS),
+        "".join((hit.url or hit.link or "").split()),
         _clean(snippet, _SNIPPET_CHARS),
         _clean(date, 40),
     )

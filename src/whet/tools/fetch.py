@@ -17,10 +17,10 @@ from contextlib import aclosing
 
 import httpx2
 
-from whet.config.secrets import proxy_for
+from whet.config.secrets import find_proxy
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.internet import is_public
-from whet.tools.addresses import closed
+from whet.tools.addresses import private_address_error
 from whet.tools.toolsets.web import WebLimits
 from whet.tools.web import FetchedPage
 
@@ -60,7 +60,7 @@ class Fetcher:
 
     async def fetch(self, url: str) -> FetchedPage:
         """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
-        target = _parsed(url)
+        target = _parse_url(url)
         host = target.host
         silence_s = min(10.0, self._limits.timeout_s * 0.8)
         if self._trust is None:
@@ -98,10 +98,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         if url.scheme not in ("http", "https"):
             raise ToolDenied(f"only http and https are fetched, not {url.scheme}")
         host = url.raw_host.decode("ascii").rstrip(".")
-        proxy = proxy_for(url.scheme, host)
+        proxy = find_proxy(url.scheme, host)
         addresses = await self._addresses(host, is_proxied=bool(proxy))
         if private := [address for address in addresses if not self._is_open(address)]:
-            raise closed(host, private[0])
+            raise private_address_error(host, private[0])
         if proxy:
             return await self._through(proxy).handle_async_request(request)
         return await self._send(request, host, addresses)
@@ -185,7 +185,7 @@ def _any_address(_address: str) -> bool:
     return True
 
 
-def _parsed(url: str) -> httpx2.URL:
+def _parse_url(url: str) -> httpx2.URL:
     text = url.strip()
     if ":" not in text.split("/", 1)[0]:
         text = "https://" + text

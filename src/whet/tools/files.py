@@ -22,10 +22,10 @@ from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools import atomic, held
 from whet.tools.encoding import Encoding, sniff
 from whet.tools.output import clean, size
-from whet.tools.pages import LinePage, numbered, read_page
-from whet.tools.paths import ConfinedPath, failure, kind, missing, open_file, printable, resolve
-from whet.tools.preview import change_of, held_now, hold_to
-from whet.tools.seen import SEEN, state_of
+from whet.tools.pages import LinePage, format_numbered, read_page
+from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, printable, resolve, system_error
+from whet.tools.preview import change_of, read_current, require_approved
+from whet.tools.seen import READ_VERSIONS, state_of
 
 IMAGE_BYTES = 5_000_000
 _DOCUMENT_CHARS = 4_000_000
@@ -48,9 +48,9 @@ def read(
     if kind(target) == "folder":
         return ToolOutput(_listing(target, *lines))
     state = state_of(ctx, target)
-    unsaved = held.unsaved(ctx.buffers, target)
+    unsaved = held.read_unsaved(ctx.buffers, target)
     if unsaved is not None:
-        SEEN.note(ctx, target, state)
+        READ_VERSIONS.note(ctx, target, state)
         return ToolOutput(_unsaved_text(unsaved, target, lines, stop))
     with os.fdopen(open_file(target), "rb") as stream:
         head = stream.read(_SNIFF_BYTES)
@@ -60,27 +60,27 @@ def read(
         if head.startswith(b"PK\x03\x04") or b"%PDF-" in head[:1024]:
             document = _document(stream, head, size_bytes, lines, stop)
             if document is not None:
-                SEEN.note(ctx, target, state)
+                READ_VERSIONS.note(ctx, target, state)
                 return ToolOutput(_page_text(document, target, Encoding()))
         encoding = sniff(head, is_whole=len(head) == size_bytes)
         if encoding is None:
             return ToolOutput(_binary(target, head, size_bytes))
         page = read_page(stream, encoding, *lines, stop)
-    SEEN.note(ctx, target, state)
+    READ_VERSIONS.note(ctx, target, state)
     return ToolOutput(_page_text(page, target, encoding))
 
 
-def replacement(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> TextChange:
+def plan_replacement(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> TextChange:
     """Return the change that writing a whole file would make. Raises ToolError if it can't be written."""
     target = resolve(path, ctx.workspace, allowed)
-    _encoded(content)
+    _encode_content(content)
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
-    unsaved = held.unsaved(ctx.buffers, target)
-    return change_of(target, held_now(target) if unsaved is None else unsaved, content)
+    unsaved = held.read_unsaved(ctx.buffers, target)
+    return change_of(target, read_current(target) if unsaved is None else unsaved, content)
 
 
-def _encoded(content: str) -> bytes:
+def _encode_content(content: str) -> bytes:
     try:
         return content.encode()
     except UnicodeEncodeError as error:
@@ -92,32 +92,32 @@ def replace(
 ) -> ToolOutput:
     """Create or replace a whole file and report it. Durable on return. Raises ToolError."""
     target = resolve(path, ctx.workspace, allowed)
-    data = _encoded(content)
-    SEEN.check(ctx, target)
+    data = _encode_content(content)
+    READ_VERSIONS.check(ctx, target)
     fingerprint = atomic.fingerprint(target)
-    change = replacement(ctx, path, content, allowed)
-    hold_to([change], ctx)
+    change = plan_replacement(ctx, path, content, allowed)
+    require_approved([change], ctx)
     [note] = held.write_all([atomic.PendingWrite(target, data, fingerprint)], ctx.buffers, stop.is_set)
-    SEEN.note(ctx, target)
+    READ_VERSIONS.note(ctx, target)
     verb = "overwrote" if fingerprint else "created"
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     summary = f"{verb} {target.shown}: {plural(lines, 'line')}, {size(len(data))}"
     return ToolOutput(f"{summary}\n[{note}]" if note else summary, changes=(change,))
 
 
-def _unsaved_text(data: bytes, place: ConfinedPath, lines: tuple[int, int], stop: threading.Event) -> str:
+def _unsaved_text(data: bytes, target: ConfinedPath, lines: tuple[int, int], stop: threading.Event) -> str:
     encoding = sniff(data, is_whole=True) or Encoding()
-    text = _page_text(read_page(io.BytesIO(data), encoding, *lines, stop), place, encoding)
+    text = _page_text(read_page(io.BytesIO(data), encoding, *lines, stop), target, encoding)
     return f"{text}\n[as it stands in the editor, with changes that are not saved]"
 
 
-def _page_text(page: LinePage, place: ConfinedPath, encoding: Encoding) -> str:
+def _page_text(page: LinePage, target: ConfinedPath, encoding: Encoding) -> str:
     if not page.total:
-        return f"[{place.shown} is empty]"
+        return f"[{target.shown} is empty]"
     if not page.lines:
         has = plural(page.total, "line") if page.is_counted else f"over {page.total:,} lines"
-        raise BadInput(f"{place.shown} has {has}; line {page.first} is past its end")
-    body = numbered(page)
+        raise BadInput(f"{target.shown} has {has}; line {page.first} is past its end")
+    body = format_numbered(page)
     cleaned = clean(body)
     notes = [encoding.note] if encoding.note else []
     if page.has_crlf:
@@ -135,24 +135,24 @@ def _page_text(page: LinePage, place: ConfinedPath, encoding: Encoding) -> str:
     return f"{cleaned}\n[{'; '.join(notes)}]" if notes else cleaned
 
 
-def _listing(place: ConfinedPath, offset: int, limit: int) -> str:
+def _listing(target: ConfinedPath, offset: int, limit: int) -> str:
     try:
-        with os.scandir(place.path) as entries:
+        with os.scandir(target.path) as entries:
             sorted_entries = sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
-        raise missing(place) from None
+        raise missing_error(target) from None
     except OSError as error:
-        raise failure("list", place, error) from error
+        raise system_error("list", target, error) from error
     rows = [_entry(entry) for entry in sorted_entries[offset - 1 : offset - 1 + limit]]
     if not rows:
         return (
-            f"[{place.shown} is an empty folder]"
+            f"[{target.shown} is an empty folder]"
             if not sorted_entries
             else f"[{len(sorted_entries)} entries in all]"
         )
     last = offset - 1 + len(rows)
     more = f"; read on with offset={last + 1}" if last < len(sorted_entries) else ""
-    return "\n".join([*rows, f"[{place.shown}: {plural(len(sorted_entries), 'entry', 'entries')}{more}]"])
+    return "\n".join([*rows, f"[{target.shown}: {plural(len(sorted_entries), 'entry', 'entries')}{more}]"])
 
 
 def _entry(entry: os.DirEntry[str]) -> str:
@@ -167,8 +167,8 @@ def _entry(entry: os.DirEntry[str]) -> str:
         return f"{name}  (can't be looked at)"
 
 
-def _image(stream: BinaryIO, place: ConfinedPath, media_type: str, size_bytes: int) -> ToolOutput:
-    text = f"[{place.shown}: {media_type}, {size(size_bytes)}]"
+def _image(stream: BinaryIO, target: ConfinedPath, media_type: str, size_bytes: int) -> ToolOutput:
+    text = f"[{target.shown}: {media_type}, {size(size_bytes)}]"
     if size_bytes > IMAGE_BYTES:
         return ToolOutput(f"{text} too large to view; the limit is {size(IMAGE_BYTES)}")
     stream.seek(0)
@@ -191,6 +191,6 @@ def _document(
     return page
 
 
-def _binary(place: ConfinedPath, head: bytes, size_bytes: int) -> str:
+def _binary(target: ConfinedPath, head: bytes, size_bytes: int) -> str:
     description = next((name for magic, name in _MAGIC if head.startswith(magic)), "binary")
-    return f"[{place.shown} is {description}, {size(size_bytes)}; not text, so not shown]"
+    return f"[{target.shown} is {description}, {size(size_bytes)}; not text, so not shown]"

@@ -25,7 +25,7 @@ _NOT_SAVED = "the editor has it, but did not save it: other programs still see t
 _ALTERED = "the editor changed it while saving, as by formatting; read it again before the next edit"
 
 
-def unsaved(buffers: Buffers | None, place: ConfinedPath) -> bytes | None:
+def read_unsaved(buffers: Buffers | None, target: ConfinedPath) -> bytes | None:
     """Return a text file's unsaved content in the editor, in the encoding and line endings of the file on
     disk.
 
@@ -33,14 +33,14 @@ def unsaved(buffers: Buffers | None, place: ConfinedPath) -> bytes | None:
     """
     if buffers is None:
         return None
-    disk = _disk(place)
-    if disk is None and kind(place):
+    disk = _read_disk(target)
+    if disk is None and kind(target):
         return None
     decoded = ("", Encoding()) if disk is None else decode(disk)
-    if decoded is None or (text := buffers.read(place.path)) is None:
+    if decoded is None or (text := buffers.read(target.path)) is None:
         return None
     on_disk, encoding = decoded
-    if _same(text, on_disk) or (disk is None and not text) or len(text) > LARGEST_BYTES:
+    if _is_same_text(text, on_disk) or (disk is None and not text) or len(text) > LARGEST_BYTES:
         return None
     if "\r\n" not in text and line_ending(on_disk) == "\r\n":
         text = text.replace("\n", "\r\n")
@@ -96,10 +96,10 @@ class _Writing:
         accept the change: writing it to the disk would conflict with that text.
         """
         target = change.place
-        if (text := _text(change)) is None:
+        if (text := _change_text(change)) is None:
             return None
-        unsaved_data = unsaved(self._buffers, target)
-        now = _disk(target) if unsaved_data is None else unsaved_data
+        unsaved_data = read_unsaved(self._buffers, target)
+        now = _read_disk(target) if unsaved_data is None else unsaved_data
         decoded = decode(now) if now is not None else None
         if decoded is None and kind(target):  # too large, or not text
             return None
@@ -107,9 +107,9 @@ class _Writing:
             raise ToolError(f"{target.shown} changed meanwhile", hint="read it again")
         if self._is_stopped():
             raise ToolError("stopped")
-        _refuse(target)
+        _check_writable(target)
         before = None if decoded is None else decoded[0]
-        if self._buffers.write(target.path, text) and (note := self._seen_after(change, text)) is not None:
+        if self._buffers.write(target.path, text) and (note := self._check_result(change, text)) is not None:
             self._done.append((change, before))
             return note
         if unsaved_data is not None:
@@ -119,17 +119,17 @@ class _Writing:
             )
         return None
 
-    def _seen_after(self, change: PendingWrite, text: str) -> str | None:
+    def _check_result(self, change: PendingWrite, text: str) -> str | None:
         """Check the result of a change that the editor reported as made. Returns its note, or None if nothing
         changed."""
         target = change.place
-        disk = _disk(target)
+        disk = _read_disk(target)
         decoded = decode(disk) if disk is not None else None
-        if decoded is not None and _same(decoded[0], text):
+        if decoded is not None and _is_same_text(decoded[0], text):
             _sync(target)
             return ""
         editor_text = self._buffers.read(target.path)
-        if editor_text is not None and _same(editor_text, text):
+        if editor_text is not None and _is_same_text(editor_text, text):
             return _NOT_SAVED
         return None if atomic.fingerprint(target) == change.seen else _ALTERED
 
@@ -144,7 +144,7 @@ class _Writing:
                 self._buffers.write(change.place.path, before)
 
 
-def _text(change: PendingWrite) -> str | None:
+def _change_text(change: PendingWrite) -> str | None:
     """Return a change as text, or None if it is not made through an editor."""
     if change.data is None or len(change.data) > LARGEST_BYTES:
         return None
@@ -152,37 +152,37 @@ def _text(change: PendingWrite) -> str | None:
     return None if decoded is None else decoded[0]
 
 
-def _disk(place: ConfinedPath) -> bytes | None:
+def _read_disk(target: ConfinedPath) -> bytes | None:
     """Read a whole file that an editor may hold. Returns None if it does not exist or is large."""
-    if kind(place) != "file":
+    if kind(target) != "file":
         return None
     try:
-        with os.fdopen(open_file(place), "rb") as stream:
+        with os.fdopen(open_file(target), "rb") as stream:
             data = stream.read(LARGEST_BYTES + 1)
     except (ToolError, OSError):
         return None
     return data if len(data) <= LARGEST_BYTES else None
 
 
-def _refuse(place: ConfinedPath) -> None:
+def _check_writable(target: ConfinedPath) -> None:
     """Make the checks that writing to disk would make: editors follow links and ignore read-only modes."""
-    if os.path.realpath(place.path) != os.fspath(place.path):
-        raise ToolDenied(f"{place.shown} goes through a symlink that changed")
+    if os.path.realpath(target.path) != os.fspath(target.path):
+        raise ToolDenied(f"{target.shown} goes through a symlink that changed")
     with suppress(OSError):
-        atomic.refuse_read_only(place, os.stat(place.path, follow_symlinks=False).st_mode)
+        atomic.refuse_read_only(target, os.stat(target.path, follow_symlinks=False).st_mode)
 
 
-def _sync(place: ConfinedPath) -> None:
-    descriptor = open_file(place)
+def _sync(target: ConfinedPath) -> None:
+    descriptor = open_file(target)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_text(first: str, second: str) -> bool:
     """Whether two texts differ at most in their line endings, including the last one."""
-    return one == other or _plain(one) == _plain(other)
+    return first == second or _plain(first) == _plain(second)
 
 
 def _plain(text: str) -> str:

@@ -21,16 +21,16 @@ def output(outcome: WriteOutcome) -> ToolOutput:
     return ToolOutput(outcome.text, error_kind="" if outcome.ok else "refused")
 
 
-async def confirmed(
-    ctx: ToolContext, desk: LearningService, request: SkillRequest, origin: Origin
+async def change_skill(
+    ctx: ToolContext, service: LearningService, request: SkillRequest, origin: Origin
 ) -> WriteOutcome:
     """Change a skill, asking the person first if it is theirs. No answer counts as a no."""
-    outcome = await desk.hand_in(request, origin)
+    outcome = await service.hand_in(request, origin)
     if outcome.state != "needs_yes":
         return outcome
     answer = await ctx.ask(outcome.text, ["yes", "no"])
     if answer is not None and read_line(answer, (_YES,)).option == _YES.name:
-        return await desk.hand_in(msgspec.structs.replace(request, confirmed=True), origin)
+        return await service.hand_in(msgspec.structs.replace(request, confirmed=True), origin)
     why = "nobody was there to ask" if answer is None else "the person said no"
     return WriteOutcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")
 
@@ -51,8 +51,8 @@ class WarmRequest(msgspec.Struct, frozen=True):
     tags: tuple[str, ...]
 
 
-def answer(found: dict[str, Any]) -> ToolOutput:
+def answer(outcome: dict[str, Any]) -> ToolOutput:
     """Return the outcome as the model reads it. `error` marks a failure."""
-    error = found.get("error")
-    row = {"success": not error, **found, "error": error}
+    error = outcome.get("error")
+    row = {"success": not error, **outcome, "error": error}
     return ToolOutput(msgspec.json.encode(row).decode(), error_kind="failed" if error else "")

@@ -43,7 +43,7 @@ def size(count_bytes: int) -> str:
     return f"{value / 1000:.1f} TB"
 
 
-def as_printed(text: str) -> str:
+def strip_terminal_control(text: str) -> str:
     """Remove terminal control from printed text: escape sequences, overwritten lines, control characters."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)

@@ -284,9 +284,9 @@ class _Renderer:
             self.prefix = ""
 
 
-def _attribute(attributes: str, wanted: str) -> str:
+def _attribute(attributes: str, attribute_name: str) -> str:
     for match in _ATTRIBUTE.finditer(attributes):
-        if match[1].lower() == wanted:
+        if match[1].lower() == attribute_name:
             return _unescape((match[2] or "").strip("\"'"))
     return ""
 

@@ -132,7 +132,7 @@ def read_page(
     return reader.page
 
 
-def numbered(page: LinePage) -> str:
+def format_numbered(page: LinePage) -> str:
     """Format the page's lines as `12|text`, with aligned numbers."""
     width = len(str(page.next_line - 1))
     return "\n".join(f"{number:>{width}}|{line}" for number, line in enumerate(page.lines, page.first))

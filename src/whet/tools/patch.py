@@ -21,8 +21,8 @@ from whet.tools import atomic, diffs, edits, held
 from whet.tools.encoding import Encoding, decode, encode
 from whet.tools.output import clean, size
 from whet.tools.paths import ConfinedPath, kind, open_file, resolve
-from whet.tools.preview import change_of, hold_to
-from whet.tools.seen import SEEN
+from whet.tools.preview import change_of, require_approved
+from whet.tools.seen import READ_VERSIONS
 
 FILE_BYTES = 50_000_000
 _SHOWN_CHARS = 3_000
@@ -49,11 +49,11 @@ class Replacement(msgspec.Struct, frozen=True):
     every: bool
 
 
-def planned(
+def plan_changes(
     ctx: ToolContext, path: str, strings: Replacement, diff: str, allowed: Sequence[Path]
 ) -> tuple[TextChange, ...]:
     """Return the changes of each file. Raises ToolError if they can't be made."""
-    files = _planned(ctx, path, strings, diff, allowed)
+    files = _plan_files(ctx, path, strings, diff, allowed)
     for file in files:
         _change(file)
     return _changes(files)
@@ -68,15 +68,15 @@ def edit(
     stop: threading.Event,
 ) -> ToolOutput:
     """Make all changes or none and report each file. Durable on return. Raises ToolError."""
-    files = _planned(ctx, path, strings, diff, allowed)
+    files = _plan_files(ctx, path, strings, diff, allowed)
     changes = _changes(files)
-    hold_to(changes, ctx)
+    require_approved(changes, ctx)
     for file in files:
-        SEEN.check(ctx, file.place)
+        READ_VERSIONS.check(ctx, file.place)
     write_notes = held.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
     for file, note in zip(files, write_notes, strict=True):
         file.notes = [*file.notes, note] if note else file.notes
-        SEEN.note(ctx, file.place)
+        READ_VERSIONS.note(ctx, file.place)
     return ToolOutput("\n".join(_report(file) for file in files), changes=changes)
 
 
@@ -84,7 +84,7 @@ def _changes(files: Sequence[_File]) -> tuple[TextChange, ...]:
     return tuple(change_of(file.place, file.old, file.text) for file in files)
 
 
-def _planned(
+def _plan_files(
     ctx: ToolContext, path: str, strings: Replacement, diff: str, allowed: Sequence[Path]
 ) -> list[_File]:
     if diff and (strings.old or strings.new):
@@ -96,7 +96,7 @@ def _planned(
     file = _load(resolve(path, ctx.workspace, allowed), ctx.buffers)
     replaced = edits.replace(file.old_text, strings.old, strings.new, every=strings.every)
     file.text = replaced.text
-    file.notes = [note for note in (replaced.how, _places(replaced.lines)) if note]
+    file.notes = [note for note in (replaced.how, _describe_lines(replaced.lines)) if note]
     return [file]
 
 
@@ -127,28 +127,28 @@ def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) 
     return list(files.values())
 
 
-def _load(place: ConfinedPath, buffers: Buffers | None) -> _File:
-    if kind(place) == "folder":
-        raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
-    unsaved = held.unsaved(buffers, place)
-    if unsaved is not None and not kind(place):
+def _load(target: ConfinedPath, buffers: Buffers | None) -> _File:
+    if kind(target) == "folder":
+        raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
+    unsaved = held.read_unsaved(buffers, target)
+    if unsaved is not None and not kind(target):
         text, encoding = decode(unsaved) or ("", Encoding())
-        return _File(place, unsaved, text, encoding, None, text)
-    with os.fdopen(open_file(place), "rb") as stream:
+        return _File(target, unsaved, text, encoding, None, text)
+    with os.fdopen(open_file(target), "rb") as stream:
         fingerprint = atomic.fingerprint_of(os.fstat(stream.fileno()))
         data = stream.read(FILE_BYTES + 1)
     if len(data) > FILE_BYTES:
-        raise BadInput(f"{place.shown} is larger than {size(FILE_BYTES)}", hint="use the terminal (sed)")
+        raise BadInput(f"{target.shown} is larger than {size(FILE_BYTES)}", hint="use the terminal (sed)")
     data = data if unsaved is None else unsaved
     decoded = decode(data)
     if decoded is None:
-        raise BadInput(f"{place.shown} is binary", hint="use the terminal")
+        raise BadInput(f"{target.shown} is binary", hint="use the terminal")
     text, encoding = decoded
-    return _File(place, data, text, encoding, fingerprint, text)
+    return _File(target, data, text, encoding, fingerprint, text)
 
 
-def _new(place: ConfinedPath) -> _File:
-    return _File(place, None, "", Encoding(), None, "")
+def _new(target: ConfinedPath) -> _File:
+    return _File(target, None, "", Encoding(), None, "")
 
 
 def _change(file: _File) -> atomic.PendingWrite:
@@ -163,8 +163,8 @@ def _change(file: _File) -> atomic.PendingWrite:
     return atomic.PendingWrite(file.place, data, file.seen, file.old)
 
 
-def _places(lines: tuple[int, ...]) -> str:
-    return f"{len(lines)} places, at lines {edits.listed(lines)}" if len(lines) > 1 else ""
+def _describe_lines(lines: tuple[int, ...]) -> str:
+    return f"{len(lines)} places, at lines {edits.format_numbers(lines)}" if len(lines) > 1 else ""
 
 
 def _report(file: _File) -> str:
@@ -181,23 +181,23 @@ def _short_diff(old: str, new: str) -> str:
     if old.endswith("\n") and new.endswith("\n"):
         old, new = old[:-1], new[:-1]
     before, after = old.split("\n"), new.split("\n")
-    head = edits.alike(before, after)
-    tail = edits.alike(before[head:][::-1], after[head:][::-1])
+    head = edits.count_common_start(before, after)
+    tail = edits.count_common_start(before[head:][::-1], after[head:][::-1])
     head, tail = max(0, head - 2), max(0, tail - 2)
     before, after = before[head : len(before) - tail], after[head : len(after) - tail]
     if len(before) + len(after) > _SHOWN_LINES:
         return f"[{len(before):,} lines became {len(after):,}, from line {head + 1}]"
     rows = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
-    return clip(clean("\n".join(_shifted(row, head) for row in rows)), _SHOWN_CHARS)
+    return clip(clean("\n".join(_shift_header(row, head) for row in rows)), _SHOWN_CHARS)
 
 
-def _shifted(row: str, by: int) -> str:
+def _shift_header(row: str, by: int) -> str:
     if not row.startswith("@@ "):
         return row
     _, old, new, _ = row.split(" ")
-    return f"@@ {_moved(old, by)} {_moved(new, by)} @@"
+    return f"@@ {_shift_range(old, by)} {_shift_range(new, by)} @@"
 
 
-def _moved(range_text: str, by: int) -> str:
+def _shift_range(range_text: str, by: int) -> str:
     start, comma, count = range_text[1:].partition(",")
     return f"{range_text[0]}{int(start) + by}{comma}{count}"

@@ -54,10 +54,10 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Confine
 
     The file need not exist. Raises BadInput if it can't be a path, ToolDenied if it leads outside.
     """
-    name = _named(text)
+    name = _check_name(text)
     base = Path(os.path.realpath(workspace))
     try:
-        exact = _exact(base, name)
+        exact = _exact_name(base, name)
         real_path = Path(os.path.realpath(exact))
     except (OSError, ValueError) as error:
         raise BadInput(f"{printable(text[:80])!r} can't be a path: {error}") from error
@@ -77,89 +77,89 @@ def printable(name: str) -> str:
     r"""Format a file name on one line: newlines as \n, bytes that are not UTF-8 as \xNN."""
     if name.isprintable():
         return name
-    return "".join(char if char.isprintable() else _escaped(char) for char in name)
+    return "".join(char if char.isprintable() else _escape_char(char) for char in name)
 
 
 @contextmanager
-def folder_of(place: ConfinedPath, *, make: bool = False) -> Generator[int]:
+def folder_of(target: ConfinedPath, *, make: bool = False) -> Generator[int]:
     """Open the folder that holds the target, without following links, and yield its descriptor.
 
     With `make`, missing folders are created. Raises OSError, and ToolDenied if a link is found.
     """
-    names = place.path.parent.relative_to(place.root).parts if place.path != place.root else ()
-    with open_folder(place.root, names, 0o777 if make else None) as folder:
+    names = target.path.parent.relative_to(target.root).parts if target.path != target.root else ()
+    with open_folder(target.root, names, 0o777 if make else None) as folder:
         yield folder
 
 
-def kind(place: ConfinedPath) -> str:
+def kind(target: ConfinedPath) -> str:
     """Return the kind of the target: "file", "folder", or an empty string if it does not exist.
 
     Raises BadInput for FIFOs, sockets and devices, ToolError if it can't be examined.
     """
     try:
-        mode = os.stat(place.path, follow_symlinks=False).st_mode
+        mode = os.stat(target.path, follow_symlinks=False).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        raise failure("look at", place, error) from error
+        raise system_error("look at", target, error) from error
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):
         return "folder"
-    raise BadInput(f"{place.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
+    raise BadInput(f"{target.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
 
 
-def open_file(place: ConfinedPath) -> int:
+def open_file(target: ConfinedPath) -> int:
     """Open a regular file for reading and return its descriptor. Never waits for the other end of a FIFO.
 
     Raises BadInput if it is missing (with the nearest name) or not a regular file.
     """
-    if kind(place) == "":
-        raise missing(place)
+    if kind(target) == "":
+        raise missing_error(target)
     try:
-        with folder_of(place) as folder:
+        with folder_of(target) as folder:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(place.name, flags, dir_fd=folder)
+            descriptor = os.open(target.name, flags, dir_fd=folder)
     except OSError as error:
-        raise failure("read", place, error) from error
+        raise system_error("read", target, error) from error
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise BadInput(f"{place.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
+        raise BadInput(f"{target.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
     return descriptor
 
 
-def missing(place: ConfinedPath) -> BadInput:
+def missing_error(target: ConfinedPath) -> BadInput:
     """Return the error for a missing target, with the nearest names in the deepest folder that exists."""
-    folder = place.path.parent
-    while folder != place.root and not folder.is_dir():
+    folder = target.path.parent
+    while folder != target.root and not folder.is_dir():
         folder = folder.parent
-    missing_name = place.path.relative_to(folder).parts[0] if place.path != folder else place.name
+    missing_name = target.path.relative_to(folder).parts[0] if target.path != folder else target.name
     try:
         names = sorted(os.listdir(folder))[:5000]
     except OSError:
         names = []
     close = difflib.get_close_matches(missing_name.lower(), [name.lower() for name in names], n=3, cutoff=0.5)
     near = [printable(name) for name in names if name.lower() in close]
-    where = place.shown[: -len(printable(place.name))].rstrip("/") or "the workspace"
-    if folder != place.path.parent:
-        where = f"{printable(os.path.relpath(folder, place.root))} (the folders below it don't exist)"
-    message = f"{place.shown} does not exist"
+    where = target.shown[: -len(printable(target.name))].rstrip("/") or "the workspace"
+    if folder != target.path.parent:
+        where = f"{printable(os.path.relpath(folder, target.root))} (the folders below it don't exist)"
+    message = f"{target.shown} does not exist"
     return BadInput(message, hint=f"in {where} there is: {', '.join(near)}" if near else "list the folder")
 
 
-def failure(verb: str, place: ConfinedPath, error: OSError) -> ToolError:
+def system_error(verb: str, target: ConfinedPath, error: OSError) -> ToolError:
     """Return the tool error for a system error. `verb` is the action that failed."""
     if error.errno in (errno.ELOOP, errno.EMLINK):
-        return ToolDenied(f"{place.shown} goes through a symlink that changed or runs in a circle")
+        return ToolDenied(f"{target.shown} goes through a symlink that changed or runs in a circle")
     if error.errno == errno.ENAMETOOLONG:
-        return BadInput(f"{place.shown[:80]}... is a longer name than the file system takes")
+        return BadInput(f"{target.shown[:80]}... is a longer name than the file system takes")
     reason = (error.strerror or str(error)).lower()
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return ToolError(f"can't {verb} {place.shown}: {reason}", hint="free disk space" if is_full else "")
+    return ToolError(f"can't {verb} {target.shown}: {reason}", hint="free disk space" if is_full else "")
 
 
-def _named(text: str) -> str:
+def _check_name(text: str) -> str:
     if not text.strip():
         raise BadInput("the path is empty", hint="name a file, or . for the workspace")
     if "\0" in text:
@@ -167,25 +167,25 @@ def _named(text: str) -> str:
     return os.path.expanduser(text)
 
 
-def _refuse_system(root: Path, found: Path) -> None:
+def _refuse_system(root: Path, path: Path) -> None:
     for system in _SYSTEM:
-        if found.is_relative_to(system) and not root.is_relative_to(system):
-            raise ToolDenied(f"{found} is a system path, and file tools don't open those")
+        if path.is_relative_to(system) and not root.is_relative_to(system):
+            raise ToolDenied(f"{path} is a system path, and file tools don't open those")
 
 
-def _exact(base: Path, named: str) -> str:
+def _exact_name(base: Path, name: str) -> str:
     """Return the name as the system has it: \\xNN from a listing is converted back to that byte."""
-    full_name = os.path.join(base, named)
-    if "\\" not in named or os.path.lexists(full_name):
+    full_name = os.path.join(base, name)
+    if "\\" not in name or os.path.lexists(full_name):
         return full_name
-    raw = _HEX.sub(lambda match: chr(0xDC00 + int(match[1], 16)), named)
+    raw = _HEX.sub(lambda match: chr(0xDC00 + int(match[1], 16)), name)
     for char, escape in _ESCAPES.items():
         raw = raw.replace(escape, char)
     unescaped_name = os.path.join(base, raw)
     return unescaped_name if os.path.lexists(unescaped_name) else full_name
 
 
-def _escaped(char: str) -> str:
+def _escape_char(char: str) -> str:
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from whet.contract.changes import TextChange, changes_digest, hash_of
+from whet.contract.changes import TextChange, hash_bytes, hash_changes
 from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolContext
 from whet.tools.encoding import decode
@@ -21,46 +21,46 @@ from whet.tools.paths import ConfinedPath, kind, open_file, resolve
 _MOST_BYTES = 50_000_000
 
 
-def change_of(place: ConfinedPath, before: bytes | None, after: str | None) -> TextChange:
+def change_of(target: ConfinedPath, before: bytes | None, after: str | None) -> TextChange:
     """Return the change of a file whose current content is `before` (None: it does not exist)."""
-    hashed = "" if before is None else hash_of(before)
+    hashed = "" if before is None else hash_bytes(before)
     decoded = ("", None) if before is None else decode(before)
     if decoded is None:
         return TextChange(
-            place.shown,
-            str(place.path),
+            target.shown,
+            str(target.path),
             None,
             after,
             hashed,
             f"replaces {size(len(before or b''))} of binary data",
         )
-    return TextChange(place.shown, str(place.path), None if before is None else decoded[0], after, hashed)
+    return TextChange(target.shown, str(target.path), None if before is None else decoded[0], after, hashed)
 
 
-def held_now(place: ConfinedPath) -> bytes | None:
+def read_current(target: ConfinedPath) -> bytes | None:
     """Read a file that is about to be replaced, or return None if it does not exist. Raises ToolError."""
-    if kind(place) != "file":
+    if kind(target) != "file":
         return None
-    with os.fdopen(open_file(place), "rb") as stream:
+    with os.fdopen(open_file(target), "rb") as stream:
         return stream.read(_MOST_BYTES)
 
 
-def hold_to(changes: Sequence[TextChange], ctx: ToolContext) -> None:
+def require_approved(changes: Sequence[TextChange], ctx: ToolContext) -> None:
     """Raise ToolDenied if the person approved other changes than these."""
-    if ctx.shown and changes_digest(changes) != ctx.shown:
+    if ctx.shown and hash_changes(changes) != ctx.shown:
         raise ToolDenied(
             "the file changed after the person was shown what would be written, so nothing was written",
             hint="read the file and call again; the person is asked again",
         )
 
 
-def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[TextChange, ...]:
+def propose_changes(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[TextChange, ...]:
     """Return the changes that another tool would make, as far as its arguments show. Raises ToolError."""
     path, content, diff = (arguments.get(name) for name in ("path", "content", "diff"))
     if isinstance(diff, str) and diff:
-        from whet.tools.patch import Replacement, planned  # noqa: PLC0415 - patch plans by way of this module
+        from whet.tools.patch import Replacement, plan_changes  # noqa: PLC0415 - patch plans by way of this module
 
-        return planned(ctx, str(path or ""), Replacement("", None, every=False), diff, ())
+        return plan_changes(ctx, str(path or ""), Replacement("", None, every=False), diff, ())
     if not isinstance(path, str) or not path:
         return ()
     try:
@@ -72,7 +72,7 @@ def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[TextCha
                 path, full, None, content if isinstance(content, str) else None, note="outside the workspace"
             ),
         )
-    before = held_now(target)
+    before = read_current(target)
     if isinstance(content, str):
         return (change_of(target, before, content),)
     old, new = arguments.get("old_string"), arguments.get("new_string")

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whet.contract.errors import BadInput, ToolError
-from whet.lanes import tell_loop
+from whet.lanes import call_in_loop
 from whet.searchpath import find_shell
-from whet.tools.end_folder import EndFolder, telling
+from whet.tools.end_folder import EndFolder, report_end_folder
 from whet.tools.guardian import Guardian
 from whet.tools.guardian import is_group_alive as is_group_alive
 from whet.tools.spawn import ProcessSpec, start_jailed, start_unconfined
@@ -78,7 +78,7 @@ class Process:
     """One running or finished command with its group. Created by `Processes.start`, used on its loop only."""
 
     def __init__(
-        self, command: ProcessSpec, popen: Started, out_fd: int, in_fd: int, told: EndFolder | None
+        self, command: ProcessSpec, popen: Started, out_fd: int, in_fd: int, end_folder: EndFolder | None
     ) -> None:
         """Take ownership of both descriptors. `in_fd` is -1 if there is no input."""
         self.id = ""
@@ -92,7 +92,7 @@ class Process:
         self._turned = asyncio.Event()  # it exited, or its waiter was released
         self.output_ended: asyncio.Event = asyncio.Event()
         self.on_output: Callable[[bytes], None] | None = None
-        self.end_folder: EndFolder | None = told
+        self.end_folder: EndFolder | None = end_folder
         self._popen = popen
         self._out_fd = out_fd
         self._in_fd = in_fd
@@ -135,11 +135,11 @@ class Process:
 
     async def wait(self, timeout_s: float | None) -> bool:
         """Wait for the exit. Returns False if `timeout_s` passed first."""
-        return await _happens(self.exited, timeout_s)
+        return await _wait_for_event(self.exited, timeout_s)
 
     async def wait_turn(self, timeout_s: float | None) -> bool:
         """Wait for the exit, or until the waiter is released. Returns False if `timeout_s` passed first."""
-        return await _happens(self._turned, timeout_s)
+        return await _wait_for_event(self._turned, timeout_s)
 
     def put_aside(self) -> None:
         """Release the waiter of the command, which keeps running."""
@@ -147,7 +147,7 @@ class Process:
 
     async def wait_output_end(self, timeout_s: float) -> bool:
         """Wait until no process holds the output open. Returns False if `timeout_s` passed first."""
-        return await _happens(self.output_ended, timeout_s)
+        return await _wait_for_event(self.output_ended, timeout_s)
 
     def write(self, data: bytes, *, ends: bool = False) -> None:
         """Queue bytes for the input; `ends` closes it after them. Raises ToolError if closed or full."""
@@ -233,7 +233,7 @@ class Process:
 
     def _wait_on_thread(self) -> None:
         self._popen.wait()
-        tell_loop(self._loop, self._mark_exited)
+        call_in_loop(self._loop, self._mark_exited)
 
     def _send(self) -> None:
         while self._unsent:
@@ -377,7 +377,7 @@ class Processes:
         is_here = command.jail is None or command.jail.is_here
         if command.workspace is not None and is_here and self._shell.endswith("bash"):
             end_folder = EndFolder()
-            arguments = [self._shell, "-c", telling(command.text), self._shell]
+            arguments = [self._shell, "-c", report_end_folder(command.text), self._shell]
         more = -1 if end_folder is None else end_folder.write_fd
         if command.pty:
             out_fd, child_fd = os.openpty()
@@ -401,7 +401,7 @@ class Processes:
         return Process(command, started, out_fd, os.dup(out_fd) if command.pty else in_fd, end_folder)
 
 
-async def _happens(event: asyncio.Event, timeout_s: float | None) -> bool:
+async def _wait_for_event(event: asyncio.Event, timeout_s: float | None) -> bool:
     if event.is_set():
         return True
     try:

@@ -17,8 +17,8 @@ from whet.contract.messages import ImagePart, Message
 from whet.contract.tools import ToolOutput
 from whet.store import query as words
 from whet.store.database import StateDatabase
-from whet.store.search import Hit, call_of, find, span
-from whet.store.trail import Kind, trail
+from whet.store.search import Hit, find, find_call, read_span
+from whet.store.trail import Kind, read_trail
 
 PAGE_CHARS = 8_000
 _ROWS_MAX = 200
@@ -55,11 +55,11 @@ async def bring_back(database: StateDatabase, session_id: str, ref: str) -> Tool
 
 async def find_words(database: StateDatabase, session_id: str, query: str, limit: int) -> ToolOutput:
     """Return the session's messages that match words. Raises BadInput."""
-    if not words.terms(query):
+    if not words.parse_terms(query):
         raise BadInput("give query (words to find) or ref (such as #12-40)")
     count = min(max(limit, 1), 30)
     hits = await find(database, query, count * 3, session_id=session_id, asking=session_id)
-    return await database.read(lambda db: _found(db, session_id, query, hits, count))
+    return await database.read(lambda db: _format_hits(db, session_id, query, hits, count))
 
 
 def _parse_ref(text: str) -> _Ref:
@@ -75,7 +75,7 @@ def _parse_ref(text: str) -> _Ref:
 
 def _page(connection: apsw.Connection, session_id: str, ref: _Ref) -> ToolOutput:
     """Format messages from a reference until the page is full, and add how to continue."""
-    rows = span(connection, session_id, ref.first, ref.last, _ROWS_MAX)
+    rows = read_span(connection, session_id, ref.first, ref.last, _ROWS_MAX)
     if not rows:
         return ToolOutput(f"There are no messages #{ref.first}-{ref.last} in this conversation.")
     lines: list[str] = []
@@ -107,7 +107,7 @@ def _page(connection: apsw.Connection, session_id: str, ref: _Ref) -> ToolOutput
 def _parts(connection: apsw.Connection, session_id: str, seq: int, message: Message) -> tuple[str, str]:
     """Return a message's heading, with the call that a tool result answers, and its text."""
     if message.role == "tool":
-        call_row = call_of(connection, session_id, seq)
+        call_row = find_call(connection, session_id, seq)
         call = f" {_short(call_row[1].arguments)} (called in #{call_row[0]})" if call_row else ""
         failed = ", failed" if message.is_error else ""
         return f"[#{seq} result of {message.tool_name}{call}{failed}]\n", message.text
@@ -115,15 +115,15 @@ def _parts(connection: apsw.Connection, session_id: str, seq: int, message: Mess
     return f"[#{seq} {message.role}] ", f"{message.text}{calls}"
 
 
-def _found(
+def _format_hits(
     connection: apsw.Connection, session_id: str, query: str, hits: list[Hit], limit: int
 ) -> ToolOutput:
     """Format the hits; the best ones get most of the page. Earlier uses of this tool are skipped."""
-    pieces = words.pieces(query)
+    pieces = words.split_pieces(query)
     texts: list[str] = []
     chars_left = PAGE_CHARS - _RESERVE
     for hit in hits:
-        rows = span(connection, session_id, hit.seq, hit.seq, 1)
+        rows = read_span(connection, session_id, hit.seq, hit.seq, 1)
         if not rows or _is_own(rows[0][1]) or chars_left < _HIT_CHARS:
             continue
         head, body = _parts(connection, session_id, hit.seq, rows[0][1])
@@ -144,11 +144,11 @@ def _is_own(message: Message) -> bool:
     return bool(message.tool_calls) and all(call.name == "recall" for call in message.tool_calls)
 
 
-def _around(text: str, wanted: list[str], room: int) -> str:
+def _around(text: str, pieces: list[str], room: int) -> str:
     """Return the part of a text around the first match."""
     if len(text) <= room:
         return text
-    spot = words.find(text, wanted)
+    spot = words.find_match(text, pieces)
     begin = min(max(spot[0] - room // 3, 0), len(text) - room) if spot else 0
     end = begin + room
     return f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"
@@ -157,7 +157,7 @@ def _around(text: str, wanted: list[str], room: int) -> str:
 def _trail_page(
     connection: apsw.Connection, session_id: str, name: str, kinds: tuple[Kind, ...], before: int
 ) -> ToolOutput:
-    steps, next_seq = trail(connection, session_id, kinds, before, PAGE_CHARS // 40)
+    steps, next_seq = read_trail(connection, session_id, kinds, before, PAGE_CHARS // 40)
     lines: list[str] = []
     chars_left = PAGE_CHARS - _RESERVE
     for step in steps:

@@ -94,12 +94,12 @@ def read_specs(tools_json: bytes) -> tuple[ToolSpec, ...]:
     return from_json(tools_json, tuple[ToolSpec, ...])
 
 
-def _check(what: str, name: str, known: Iterable[str], setting: str) -> None:
-    names = list(known)
+def _check(kind: str, name: str, known_names: Iterable[str], setting: str) -> None:
+    names = list(known_names)
     if name in names:
         return
     close = nearest(name, names)
     guess = f", did you mean {close}?" if close else ""
     raise ConfigError(
-        f"{setting} names the unknown {what} {name!r}{guess}", hint=f"known: {', '.join(names)}"
+        f"{setting} names the unknown {kind} {name!r}{guess}", hint=f"known: {', '.join(names)}"
     )

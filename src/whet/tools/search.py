@@ -21,11 +21,11 @@ import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.texts import plural
-from whet.searchpath import find_outside
+from whet.searchpath import find_trusted_program
 from whet.tools import walk
 from whet.tools.globs import Glob, GlobError, path_glob
 from whet.tools.output import clean
-from whet.tools.paths import ConfinedPath, failure, kind, missing, printable
+from whet.tools.paths import ConfinedPath, kind, missing_error, printable, system_error
 
 MOST_ROWS = 20_000
 LINE_CHARS = 240
@@ -63,7 +63,7 @@ _NAMES_AT_ONCE = 200
 _Rows = dict[str, list[tuple[int, str]]]
 
 
-class _Found(msgspec.Struct):
+class _SearchResult(msgspec.Struct):
     """The result of a search: rows (line number, text) by path. Names have no rows."""
 
     rows: _Rows
@@ -88,40 +88,40 @@ class Query(msgspec.Struct, frozen=True):
     offset: int
 
 
-async def search(place: ConfinedPath, query: Query, ripgrep: str | None) -> str:
+async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str:
     """Return the hits below a folder, or in a file. Raises ToolError."""
     if not query.pattern or _NOT_ONE_LINE.search(query.pattern):
         raise BadInput("pattern must be one line of text", hint="search for one line of it")
-    if kind(place) == "":
-        raise missing(place)
-    program = find_outside(ripgrep, place.root) if ripgrep else None
+    if kind(target) == "":
+        raise missing_error(target)
+    program = find_trusted_program(ripgrep, target.root) if ripgrep else None
     if query.names:
-        result = await _names(place, query.pattern, program)
+        result = await _names(target, query.pattern, program)
     else:
-        result = await _content(place, query.pattern, query.glob, program)
-    return _report(await _filtered(result, query.glob), place, query.offset, query.limit)
+        result = await _content(target, query.pattern, query.glob, program)
+    return _report(await _filter_by_glob(result, query.glob), target, query.offset, query.limit)
 
 
-async def _names(place: ConfinedPath, pattern: str, program: str | None) -> _Found:
-    with_ripgrep = (program or "", *_RIPGREP, "--files", "--", _target(place))
-    arguments = with_ripgrep if program else _own("files", place, "")
+async def _names(target: ConfinedPath, pattern: str, program: str | None) -> _SearchResult:
+    with_ripgrep = (program or "", *_RIPGREP, "--files", "--", _target(target))
+    arguments = with_ripgrep if program else _walk_command("files", target, "")
     name_pattern = _glob(pattern if _WILD.search(pattern) else f"*{pattern}*")
-    result, errors = await _run(_Command(arguments, False, _folder(place)), place)
+    result, errors = await _run(_Command(arguments, False, _folder(target)), target)
     if errors and not result.count:
         raise ToolError(f"the search failed: {errors}")
     rows = await _matching(result.rows, name_pattern)
-    return _Found(rows, len(rows), result.note)
+    return _SearchResult(rows, len(rows), result.note)
 
 
-async def _content(place: ConfinedPath, pattern: str, glob: str, program: str | None) -> _Found:
+async def _content(target: ConfinedPath, pattern: str, glob: str, program: str | None) -> _SearchResult:
     """Search with ripgrep, then with Python's expressions, then for the plain text, until one succeeds."""
     if program:
-        arguments = (program, *_RIPGREP, *_LINES, *_only(glob), "-e", pattern, "--", _target(place))
-        result, errors = await _run(_Command(arguments, True, _folder(place)), place)
+        arguments = (program, *_RIPGREP, *_LINES, *_type_options(glob), "-e", pattern, "--", _target(target))
+        result, errors = await _run(_Command(arguments, True, _folder(target)), target)
         if result.count or not errors:
             return result
     mode = "regex" if _compiles(pattern) else "plain"
-    result, errors = await _run(_Command(_own(mode, place, pattern), True, _folder(place)), place)
+    result, errors = await _run(_Command(_walk_command(mode, target, pattern), True, _folder(target)), target)
     if errors and not result.count:
         raise ToolError(f"the search failed: {errors}")
     if mode == "plain":
@@ -130,12 +130,12 @@ async def _content(place: ConfinedPath, pattern: str, glob: str, program: str | 
     return result
 
 
-def _own(mode: str, place: ConfinedPath, pattern: str) -> tuple[str, ...]:
+def _walk_command(mode: str, target: ConfinedPath, pattern: str) -> tuple[str, ...]:
     python = (sys.executable or "python3", "-I", "-S", "-W", "ignore", "-c", _WALK, _PACKAGES)
-    return (*python, mode, _target(place), pattern)
+    return (*python, mode, _target(target), pattern)
 
 
-def _only(glob: str) -> tuple[str, ...]:
+def _type_options(glob: str) -> tuple[str, ...]:
     """Let ripgrep skip other files early. Its --glob would also include ignored files; a type does not."""
     if _SIMPLE_GLOB.fullmatch(glob):
         return ("--type-add", f"wanted:{glob}", "--type", "wanted")
@@ -160,15 +160,15 @@ async def _matching(rows: _Rows, wanted: Glob) -> _Rows:
     return matching
 
 
-async def _filtered(found: _Found, glob: str) -> _Found:
+async def _filter_by_glob(result: _SearchResult, glob: str) -> _SearchResult:
     if not glob:
-        return found
-    matching = await _matching(found.rows, _glob(glob))
+        return result
+    matching = await _matching(result.rows, _glob(glob))
     rows = {name: rows for name, rows in matching.items() if not name.rsplit("/", 1)[-1].startswith(".")}
-    return _Found(rows, sum(max(1, len(lines)) for lines in rows.values()), found.note)
+    return _SearchResult(rows, sum(max(1, len(lines)) for lines in rows.values()), result.note)
 
 
-async def _run(command: _Command, place: ConfinedPath) -> tuple[_Found, str]:
+async def _run(command: _Command, target: ConfinedPath) -> tuple[_SearchResult, str]:
     """Run a search program until it ends, reaches its limit or is cancelled. Returns its output and error
     text."""
     try:
@@ -176,8 +176,8 @@ async def _run(command: _Command, place: ConfinedPath) -> tuple[_Found, str]:
             *command.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=command.cwd
         )
     except OSError as error:
-        raise failure("search", place, error) from error
-    result = _Found({})
+        raise system_error("search", target, error) from error
+    result = _SearchResult({})
     errors = b""
     try:
         async with asyncio.timeout(_PARTIAL_S), asyncio.TaskGroup() as group:
@@ -208,44 +208,44 @@ async def _read_errors(process: Process) -> bytes:
     return error_bytes
 
 
-async def _collect(process: Process, found: _Found, has_lines: bool) -> None:
+async def _collect(process: Process, result: _SearchResult, has_lines: bool) -> None:
     assert process.stdout is not None
     buffer = b""
     while chunk := await process.stdout.read(_CHUNK_BYTES):
-        buffer = _take(buffer + chunk, found, has_lines)
-        if found.count >= MOST_ROWS and has_lines:
-            found.note = f"stopped at {found.count:,} matches; narrow the search"
+        buffer = _take_records(buffer + chunk, result, has_lines)
+        if result.count >= MOST_ROWS and has_lines:
+            result.note = f"stopped at {result.count:,} matches; narrow the search"
             return
     if has_lines and buffer:
-        _drop_binary(buffer + b"\n", found)
+        _drop_binary(buffer + b"\n", result)
 
 
-def _take(buffer: bytes, found: _Found, has_lines: bool) -> bytes:
+def _take_records(buffer: bytes, result: _SearchResult, has_lines: bool) -> bytes:
     """Parse complete records (path NUL, or path NUL number:line NEWLINE) and return the remaining bytes."""
     start = 0
     while (middle := buffer.find(b"\0", start)) >= 0:
         if not has_lines:
-            found.rows[_name(buffer[start:middle])] = []
-            found.count += 1
+            result.rows[_name(buffer[start:middle])] = []
+            result.count += 1
             start = middle + 1
             continue
         end = buffer.find(b"\n", middle)
         if end < 0:
             break
-        name = _name(_drop_binary(buffer[start:middle], found))
+        name = _name(_drop_binary(buffer[start:middle], result))
         number, _, line = buffer[middle + 1 : end].partition(b":")
-        found.rows.setdefault(name, []).append((int(number), _shown(line)))
-        found.count += 1
+        result.rows.setdefault(name, []).append((int(number), _shorten_line(line)))
+        result.count += 1
         start = end + 1
     return buffer[start:]
 
 
-def _drop_binary(path: bytes, found: _Found) -> bytes:
+def _drop_binary(path: bytes, result: _SearchResult) -> bytes:
     """Drop files that ripgrep found to be binary after printing lines of them. Returns the path after such
     notices."""
     while notice := _BINARY.match(path):
-        dropped = found.rows.pop(_name(notice[1]), [])
-        found.count -= len(dropped)
+        dropped = result.rows.pop(_name(notice[1]), [])
+        result.count -= len(dropped)
         path = path[notice.end() :]
     return path
 
@@ -254,53 +254,53 @@ def _name(path: bytes) -> str:
     return os.fsdecode(path).removeprefix("./")
 
 
-def _shown(line: bytes) -> str:
+def _shorten_line(line: bytes) -> str:
     text = clean(line[:4_000].decode("utf-8", "replace").removesuffix("\r"))
     if len(text) <= LINE_CHARS:
         return text
     return _PREVIEW.sub("", text)[:LINE_CHARS] + "..."
 
 
-def _report(found: _Found, place: ConfinedPath, offset: int, limit: int) -> str:
-    prefix = "" if _folder(place) == place.root else f"{_shown_folder(place)}/"
-    if not found.count:
-        return f"[no matches{'; ' + found.note if found.note else ''}]"
-    names = sorted(found.rows)
+def _report(result: _SearchResult, target: ConfinedPath, offset: int, limit: int) -> str:
+    prefix = "" if _folder(target) == target.root else f"{_display_folder(target)}/"
+    if not result.count:
+        return f"[no matches{'; ' + result.note if result.note else ''}]"
+    names = sorted(result.rows)
     rows: list[str] = []
     position = 0
     for name in names:
-        lines = found.rows[name]
+        lines = result.rows[name]
         page = lines[max(0, offset - position) : max(0, offset + limit - position)]
         is_listed = not lines and offset <= position < offset + limit
         if page or is_listed:
             rows.append(prefix + printable(name))
             rows += [f"{number}|{line}" for number, line in page]
         position += len(lines) or 1
-    has_lines = any(found.rows.values())
-    match_count = f"{plural(found.count, 'match', 'matches')} in " if has_lines else ""
+    has_lines = any(result.rows.values())
+    match_count = f"{plural(result.count, 'match', 'matches')} in " if has_lines else ""
     note = match_count + plural(len(names), "file")
-    last = min(offset + limit, found.count)
-    if offset >= found.count:
+    last = min(offset + limit, result.count)
+    if offset >= result.count:
         note += f"; offset {offset} is past the last"
-    elif offset or last < found.count:
+    elif offset or last < result.count:
         note = f"{offset + 1}-{last} of {note}"
-    if last < found.count:
+    if last < result.count:
         note += f"; go on with offset={last}"
-    return "\n".join([*rows, f"[{note}{'; ' + found.note if found.note else ''}]"])
+    return "\n".join([*rows, f"[{note}{'; ' + result.note if result.note else ''}]"])
 
 
-def _shown_folder(place: ConfinedPath) -> str:
-    if kind(place) == "folder":
-        return place.shown
-    return os.path.dirname(place.shown)
+def _display_folder(target: ConfinedPath) -> str:
+    if kind(target) == "folder":
+        return target.shown
+    return os.path.dirname(target.shown)
 
 
-def _folder(place: ConfinedPath) -> Path:
-    return place.path if kind(place) == "folder" else place.path.parent
+def _folder(target: ConfinedPath) -> Path:
+    return target.path if kind(target) == "folder" else target.path.parent
 
 
-def _target(place: ConfinedPath) -> str:
-    return "." if kind(place) == "folder" else f"./{place.name}"
+def _target(target: ConfinedPath) -> str:
+    return "." if kind(target) == "folder" else f"./{target.name}"
 
 
 def _compiles(pattern: str) -> bool:

@@ -11,11 +11,11 @@ from whet.tools.engines import SearchEngine, search
 _LONGEST_QUERY = 400
 
 
-async def searched(chosen: Callable[[], SearchEngine] | None, query: str, page: int) -> ToolOutput:
+async def search_web(choose_engine: Callable[[], SearchEngine] | None, query: str, page: int) -> ToolOutput:
     """Return the results of the engine that `choose_engine` returns, for the model. Raises ToolError."""
-    if chosen is None:
+    if choose_engine is None:
         raise ToolError("no engine is set", hint="whet config set search.provider searxng")
-    engine = chosen()
+    engine = choose_engine()
     words = " ".join(query.split())
     if not words:
         raise BadInput("there is no query")

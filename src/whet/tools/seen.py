@@ -23,57 +23,57 @@ _Key = tuple[str, Path]
 _State = tuple[object, str]
 
 
-class SeenFiles:
+class ReadVersions:
     """The file versions that this process's sessions have read. Used on the tools' threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._states: OrderedDict[_Key, tuple[ConfinedPath, _State]] = OrderedDict()
 
-    def note(self, ctx: ToolContext, place: ConfinedPath, state: _State | None = None) -> None:
+    def note(self, ctx: ToolContext, target: ConfinedPath, state: _State | None = None) -> None:
         """Record that a session knows a file as it is now, or as it was in `state`."""
-        current = state_of(ctx, place) if state is None else state
+        current = state_of(ctx, target) if state is None else state
         with self._lock:
-            self._states[ctx.session_id, place.path] = (place, current)
-            self._states.move_to_end((ctx.session_id, place.path))
+            self._states[ctx.session_id, target.path] = (target, current)
+            self._states.move_to_end((ctx.session_id, target.path))
             while len(self._states) > _MOST_FILES:
                 self._states.popitem(last=False)
 
-    def note_all(self, ctx: ToolContext, places: Sequence[ConfinedPath]) -> None:
+    def note_all(self, ctx: ToolContext, targets: Sequence[ConfinedPath]) -> None:
         """Record that a session knows these files as they are now."""
-        for target in places:
+        for target in targets:
             self.note(ctx, target)
 
-    def check(self, ctx: ToolContext, place: ConfinedPath) -> None:
+    def check(self, ctx: ToolContext, target: ConfinedPath) -> None:
         """Raise ToolDenied if a file is not as the session knows it."""
-        version = self._states.get((ctx.session_id, place.path))
-        if version is not None and version[1] != state_of(ctx, place):
+        version = self._states.get((ctx.session_id, target.path))
+        if version is not None and version[1] != state_of(ctx, target):
             raise ToolDenied(
-                f"{place.shown} was changed by somebody else after you read it, so nothing was written",
+                f"{target.shown} was changed by somebody else after you read it, so nothing was written",
                 hint="read it again, and keep what was changed",
             )
 
-    def untouched(self, ctx: ToolContext) -> list[ConfinedPath]:
+    def find_unchanged(self, ctx: ToolContext) -> list[ConfinedPath]:
         """Return the files that are as the session knows them, before a command of its own runs."""
         with self._lock:
             versions = [
                 version for (session_id, _), version in self._states.items() if session_id == ctx.session_id
             ]
-        return [target for target, state in versions if _as_is(ctx, target) == state]
+        return [target for target, state in versions if _state_or_none(ctx, target) == state]
 
 
-def state_of(ctx: ToolContext, place: ConfinedPath) -> _State:
+def state_of(ctx: ToolContext, target: ConfinedPath) -> _State:
     """Return a value that changes whenever the file does, on disk or in the person's editor. Raises
     ToolError."""
-    unsaved = held.unsaved(ctx.buffers, place)
-    return atomic.fingerprint(place), "" if unsaved is None else hashlib.sha256(unsaved).hexdigest()
+    unsaved = held.read_unsaved(ctx.buffers, target)
+    return atomic.fingerprint(target), "" if unsaved is None else hashlib.sha256(unsaved).hexdigest()
 
 
-def _as_is(ctx: ToolContext, place: ConfinedPath) -> _State | None:
+def _state_or_none(ctx: ToolContext, target: ConfinedPath) -> _State | None:
     try:
-        return state_of(ctx, place)
+        return state_of(ctx, target)
     except (OSError, ToolDenied):
         return None
 
 
-SEEN = SeenFiles()
+READ_VERSIONS = ReadVersions()

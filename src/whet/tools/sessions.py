@@ -13,7 +13,7 @@ from whet.contract.tools import ToolOutput, clip
 from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.store.ranking import SearchScope
-from whet.store.search import Hit, around, find
+from whet.store.search import Hit, find, read_messages_around
 
 
 async def search_sessions(
@@ -42,7 +42,7 @@ def _around(connection: apsw.Connection, asking: str, session_id: str, seq: int)
     profile = sessions.profile_of(connection, asking)
     try:
         if sessions.profile_of(connection, session_id) == profile:
-            return around(connection, session_id, seq, 4, 6)
+            return read_messages_around(connection, session_id, seq, 4, 6)
     except NotFound:
         pass
     raise BadInput(f"there is no session {session_id}", hint="search gives the ids")

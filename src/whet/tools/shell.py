@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
 from whet.tools.end_folder import may_move
-from whet.tools.output import as_printed
+from whet.tools.output import strip_terminal_control
 from whet.tools.process import Process, Processes
 from whet.tools.spawn import ProcessSpec
 
@@ -35,7 +35,7 @@ _SECRET_ENDS = (
     *("PASSWORD", "PASSWD", "PASSPHRASE"),
 )
 # These look like secrets but are two folders and a file. MYSQL_PWD is a password.
-_NO_SECRETS = frozenset({"PWD", "OLDPWD", "GOOGLE_APPLICATION_CREDENTIALS"})
+_NOT_SECRET = frozenset({"PWD", "OLDPWD", "GOOGLE_APPLICATION_CREDENTIALS"})
 _QUIET = {
     "PAGER": "cat",
     "MANPAGER": "cat",
@@ -92,10 +92,10 @@ def _environment(
     return MappingProxyType(variables)
 
 
-def _git_settings(kept: Mapping[str, str]) -> dict[str, str]:
+def _git_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return variables that stop git from running programs that a repository names, added to the existing
     ones."""
-    existing_count = kept.get("GIT_CONFIG_COUNT", "")
+    existing_count = environment.get("GIT_CONFIG_COUNT", "")
     first = int(existing_count) if existing_count.isascii() and existing_count.isdigit() else 0
     variables = {"GIT_CONFIG_COUNT": str(first + len(_GIT_SETTINGS))}
     for at, (key, value) in enumerate(_GIT_SETTINGS, first):
@@ -111,22 +111,22 @@ def _looks_secret(name: str) -> bool:
     stem = words.rstrip("0123456789")
     if stem != words:
         stem = stem.removesuffix("_")
-    return name not in _NO_SECRETS and ("_SECRET_" in words or stem.endswith(_SECRET_ENDS))
+    return name not in _NOT_SECRET and ("_SECRET_" in words or stem.endswith(_SECRET_ENDS))
 
 
-def job(
+def command_spec(
     workspace: Path,
     command: str,
     workdir: str,
-    how: tuple[str, bool, bool],
-    given: tuple[ShellLimits, Mapping[str, str]],
+    mode: tuple[str, bool, bool],
+    settings: tuple[ShellLimits, Mapping[str, str]],
 ) -> ProcessSpec:
     """Return a command as it is to be run.
 
     `mode` is its input, whether it gets a terminal, and whether it runs in the background. `settings` are
     the limits and the environment that it gets without secrets. Raises BadInput.
     """
-    (stdin, pty, background), (limits, source) = how, given
+    (stdin, pty, background), (limits, source) = mode, settings
     waits_for_input = background or pty  # a terminal must be sent an end of file
     return ProcessSpec(
         text=command,
@@ -159,7 +159,7 @@ class Shell:
         try:
             in_time = await _watch(process, limit_s, show)
             if in_time and not process.exited.is_set():
-                return _aside(self._processes, process, self._limits)
+                return _background_result(self._processes, process, self._limits)
             if not in_time:
                 await process.stop()
             await process.wait_output_end(_PIPE_GRACE_S)
@@ -219,7 +219,7 @@ def _result(
         notes.append(_exit_note(process.exit_code))
     elif not body:
         notes.append("[no output, exit 0]")
-    folder, where = (None, "") if passed_s is not None else _moved(process)
+    folder, where = (None, "") if passed_s is not None else _find_end_folder(process)
     notes.append(where)
     paths, aside = process.taken_back
     if paths:
@@ -237,11 +237,16 @@ def _result(
     ran = process.command
     received = ran.may_receive if leftover_id else ran.received
     return ToolOutput(
-        _joined(body, notes), kind, process.exit_code, folder=folder, received=received, runs_on=leftover_id
+        _join_parts(body, notes),
+        kind,
+        process.exit_code,
+        folder=folder,
+        received=received,
+        runs_on=leftover_id,
     )
 
 
-def _moved(process: Process) -> tuple[str | None, str]:
+def _find_end_folder(process: Process) -> tuple[str | None, str]:
     """Return the folder below the workspace that a command moved to, or None, and a line that reports it."""
     root = process.command.workspace
     ended = process.end_folder.take() if process.end_folder is not None else None
@@ -253,12 +258,12 @@ def _moved(process: Process) -> tuple[str | None, str]:
     return folder, f"[the next command begins in {folder or 'the workspace'}]"
 
 
-def _aside(processes: Processes, process: Process, limits: ShellLimits) -> ToolOutput:
+def _background_result(processes: Processes, process: Process, limits: ShellLimits) -> ToolOutput:
     """Return a command's output until the person moved it to the background, and its name there."""
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     name = processes.publish(process)
     note = f"[the person put it into the background, where it runs on as {name}; see it with process]"
-    return ToolOutput(_joined(body, [note]), received=process.command.may_receive, runs_on=name)
+    return ToolOutput(_join_parts(body, [note]), received=process.command.may_receive, runs_on=name)
 
 
 def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutput:
@@ -268,7 +273,7 @@ def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutp
     kind = "exit" if failed else ""
     over = "" if process.is_alive() else process.id
     return ToolOutput(
-        _joined(body, [status]), kind, process.exit_code, received=process.command.received, over=over
+        _join_parts(body, [status]), kind, process.exit_code, received=process.command.received, over=over
     )
 
 
@@ -320,7 +325,7 @@ class LiveFeed:
         self._shown_s = self._loop.time()
         data, self._pending = self._split(self._pending)
         if data and b"\0" not in data:
-            self._show(as_printed(data.decode("utf-8", "replace")))
+            self._show(strip_terminal_control(data.decode("utf-8", "replace")))
 
     def _split(self, data: bytes) -> tuple[bytes, bytes]:
         # A character that the pipe cut in two waits for its other half.
@@ -342,11 +347,13 @@ def _read_text(process: Process, cap_chars: int) -> str:
         start = (head or tail)[:16].hex(" ")
         return f"[binary output, {size:,} bytes, begins {start}; redirect it to a file]"
     if not lost_bytes:
-        return clip(as_printed((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
+        return clip(strip_terminal_control((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
     # Either side of the cut may be in the middle of a character.
     whole_head = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
-    first = as_printed(whole_head)[: cap_chars * 2 // 5]
-    last = as_printed(tail.lstrip(_CONTINUATION).decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]
+    first = strip_terminal_control(whole_head)[: cap_chars * 2 // 5]
+    last = strip_terminal_control(tail.lstrip(_CONTINUATION).decode("utf-8", "replace")).rstrip()[
+        -(cap_chars * 3 // 5) :
+    ]
     left_out = len(head) + lost_bytes + len(tail) - len(first.encode()) - len(last.encode())
     return f"{first}\n[... {left_out:,} bytes left out ...]\n{last}"
 
@@ -402,5 +409,5 @@ def _exit_note(code: int) -> str:
     return f"[exit {code}]"
 
 
-def _joined(body: str, notes: list[str]) -> str:
+def _join_parts(body: str, notes: list[str]) -> str:
     return "\n".join(part for part in (body, *notes) if part)

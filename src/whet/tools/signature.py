@@ -139,8 +139,8 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
         effects=frozenset(options["effects"]),
         tags=frozenset(options.get("tags", ())),
         check=lambda given: read_arguments(name, parameters, given),
-        preview=_proposed if "edits" in options.get("tags", ()) else None,
-        names=_named if "edits" in options.get("tags", ()) else None,
+        preview=_propose_changes if "edits" in options.get("tags", ()) else None,
+        names=_find_named_files if "edits" in options.get("tags", ()) else None,
         **cast("Any", declared),
     )
 
@@ -210,37 +210,40 @@ def _planning(tool: Tool, plan: Callable[..., tuple[TextChange, ...]], pool: Too
     return msgspec.structs.replace(tool, preview=preview)
 
 
-def _named(arguments: dict[str, Any]) -> list[str]:
-    from whet.tools.diffs import named  # noqa: PLC0415 - most sessions ask no such tool
+def _find_named_files(arguments: dict[str, Any]) -> list[str]:
+    from whet.tools.diffs import find_named_files  # noqa: PLC0415 - most sessions ask no such tool
 
-    return named(arguments)
-
-
-async def _proposed(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
-    from whet.tools.preview import proposed  # noqa: PLC0415 - most sessions ask no such tool
-
-    return await asyncio.to_thread(proposed, ctx, arguments)
+    return find_named_files(arguments)
 
 
-def read_arguments(name: str, parameters: tuple[Parameter, ...], given: dict[str, Any]) -> dict[str, Any]:
+async def _propose_changes(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
+    from whet.tools.preview import propose_changes  # noqa: PLC0415 - most sessions ask no such tool
+
+    return await asyncio.to_thread(propose_changes, ctx, arguments)
+
+
+def read_arguments(name: str, parameters: tuple[Parameter, ...], raw: dict[str, Any]) -> dict[str, Any]:
     """Convert the arguments of a call to the function's types. Raises one BadInput that names every fault.
 
     null for an optional argument counts as omitted.
     """
     parameters_by_name = {parameter.name: parameter for parameter in parameters}
-    faults = [_unknown(key, parameters_by_name) for key in given if key not in parameters_by_name]
+    faults = [_unknown_argument(key, parameters_by_name) for key in raw if key not in parameters_by_name]
     values: dict[str, Any] = {}
     for parameter in parameters:
-        value = given.get(parameter.name, _REQUIRED)
+        value = raw.get(parameter.name, _REQUIRED)
         if value is _REQUIRED or (value is None and not parameter.is_required):
             if parameter.is_required:
-                faults.append(f"argument '{parameter.name}' is missing ({_expected(parameter.schema)})")
+                faults.append(
+                    f"argument '{parameter.name}' is missing ({_describe_expected(parameter.schema)})"
+                )
             continue
         try:
             values[parameter.name] = _convert(value, parameter.annotation, parameter.schema)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             faults.append(
-                f"argument '{parameter.name}' must be {_expected(parameter.schema)}: {_plain(error, value)}"
+                f"argument '{parameter.name}' must be {_describe_expected(parameter.schema)}:"
+                f" {_describe_error(error, value)}"
             )
     if faults:
         takes = ", ".join(parameters_by_name) or "none"
@@ -263,9 +266,9 @@ def object_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
     return schema
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, candidates: Iterable[str]) -> str:
     """Return the name in `candidates` that `word` probably meant, or an empty string."""
-    names = list(known)
+    names = list(candidates)
     for name in names:
         if len(name) > 2 and (name in word or (len(word) > 2 and word in name)):
             return name
@@ -364,13 +367,13 @@ def _description(function: Callable[..., Any], name: str) -> str:
 
 
 def _schema(annotation: Any, default: Any = _REQUIRED) -> dict[str, Any]:
-    schema = _annotated(annotation) if get_origin(annotation) is Annotated else _bare(annotation)
+    schema = _annotated_schema(annotation) if get_origin(annotation) is Annotated else _bare(annotation)
     if default is not _REQUIRED and default not in (None, "", False, (), []):
         schema["default"] = default
     return schema
 
 
-def _annotated(annotation: Any) -> dict[str, Any]:
+def _annotated_schema(annotation: Any) -> dict[str, Any]:
     inner, *notes = get_args(annotation)
     schema = _bare(inner)
     for note in notes:
@@ -389,7 +392,7 @@ def _bare(annotation: Any) -> dict[str, Any]:
         return {}
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _annotated(annotation)
+        return _annotated_schema(annotation)
     if origin is Literal:
         return {"type": _SCALARS[type(args[0])], "enum": list(args)}
     if origin in (Union, UnionType):
@@ -431,12 +434,12 @@ def _convert(value: Any, annotation: Any, schema: dict[str, Any]) -> Any:
     return from_values(value, annotation, strict=False)
 
 
-def _unknown(key: str, known: Iterable[str]) -> str:
-    name = nearest(key, known)
+def _unknown_argument(key: str, known_names: Iterable[str]) -> str:
+    name = nearest(key, known_names)
     return f"there is no argument {key!r}" + (f", did you mean '{name}'?" if name else "")
 
 
-def _expected(schema: dict[str, Any]) -> str:
+def _describe_expected(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return "one of " + ", ".join(str(value) for value in schema["enum"])
     if schema.get("type") == "array" and "type" in schema.get("items", {}):
@@ -444,7 +447,7 @@ def _expected(schema: dict[str, Any]) -> str:
     return _WORDS.get(schema.get("type", ""), "as its schema says")
 
 
-def _plain(error: msgspec.ValidationError | UnicodeEncodeError, value: Any) -> str:
+def _describe_error(error: msgspec.ValidationError | UnicodeEncodeError, value: Any) -> str:
     value_text = text if len(text := repr(value)) <= 60 else text[:57] + "..."
     detail = str(error).replace("`", "'")
     return f"got {value_text} ({detail[0].lower()}{detail[1:]})"

@@ -52,7 +52,7 @@ class TodoLists(msgspec.Struct):
         """Replace a session's list, or change and add items by id. Raises BadInput and then changes
         nothing."""
         old = self.get(session_id) if merge else []
-        new = _merged(old, items)
+        new = _merge(old, items)
         self._lists[session_id] = new
         self._lists.move_to_end(session_id)
         while len(self._lists) > _MAX_SESSIONS:
@@ -70,7 +70,7 @@ class TodoLists(msgspec.Struct):
         return self.get(session_id)
 
 
-def written(items: list[TodoItem]) -> str:
+def format_list(items: list[TodoItem]) -> str:
     """Format a list for the model: mark, id, content, and the counts."""
     if not items:
         return "The list is empty."
@@ -79,9 +79,9 @@ def written(items: list[TodoItem]) -> str:
     return "\n".join([*lines, f"{done} of {len(items)} done"])
 
 
-def _merged(old: list[TodoItem], given: Iterable[TodoItem]) -> list[TodoItem]:
+def _merge(old: list[TodoItem], new_items: Iterable[TodoItem]) -> list[TodoItem]:
     by_id = {item.id: item for item in old}
-    for item in given:
+    for item in new_items:
         key = flat(item.id) or _free_id(by_id)
         before = by_id.get(key, TodoItem())
         content = flat(item.content) or before.content
@@ -95,6 +95,6 @@ def _merged(old: list[TodoItem], given: Iterable[TodoItem]) -> list[TodoItem]:
     return list(by_id.values())
 
 
-def _free_id(taken: Iterable[str]) -> str:
-    names = set(taken)
+def _free_id(used: Iterable[str]) -> str:
+    names = set(used)
     return next(str(n) for n in itertools.count(1) if str(n) not in names)

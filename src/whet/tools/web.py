@@ -72,7 +72,7 @@ class WebReader:
         """Return a part of a page, from character `start` on. Raises ToolError."""
         document = self._kept.get(url) if start > 0 else None
         if document is None:
-            document = await self._pool.run(_read, await self._source.fetch(url))
+            document = await self._pool.run(_read_document, await self._source.fetch(url))
         output = _part(document, max(0, start), min(max(max_chars, 200), MAX_CHARS))
         if len(document.page.text) > max_chars:
             self._kept[url] = document
@@ -81,9 +81,9 @@ class WebReader:
         return output
 
 
-def _read(fetched: FetchedPage) -> Document:
+def _read_document(fetched: FetchedPage) -> Document:
     body, is_cut = fetched.body, fetched.is_cut
-    kind = fetched.content_type.split(";")[0].strip().lower() or _sniffed(body)
+    kind = fetched.content_type.split(";")[0].strip().lower() or _sniff_type(body)
     if kind in ("text/html", "application/xhtml+xml"):
         source = decode(body, fetched.content_type)
         is_cut = is_cut or len(source) > MAX_HTML_CHARS
@@ -115,7 +115,7 @@ def _document(body: bytes, *, is_cut: bool) -> PageText | None:
         return None  # broken or locked: described like any other file
 
 
-def _sniffed(body: bytes) -> str:
+def _sniff_type(body: bytes) -> str:
     start = body[:1024].lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
         return "text/html"

@@ -45,7 +45,7 @@ class _Component(msgspec.Struct):
     custom_id: str = ""
 
 
-class _Stands(msgspec.Struct):
+class _MessageId(msgspec.Struct):
     id: str = ""
 
 
@@ -60,7 +60,7 @@ class Interaction(msgspec.Struct):
     data: _Component = msgspec.field(default_factory=_Component)
     member: _Member | None = None
     user: DiscordUser | None = None
-    message: _Stands = msgspec.field(default_factory=_Stands)
+    message: _MessageId = msgspec.field(default_factory=_MessageId)
 
     @property
     def who(self) -> DiscordUser:
@@ -84,7 +84,7 @@ class _Ready(msgspec.Struct):
     resume_gateway_url: str = ""
 
 
-class _Place(msgspec.Struct):
+class _Gateway(msgspec.Struct):
     url: str = ""
 
 
@@ -170,7 +170,7 @@ class DiscordGateway:
     async def _url(self) -> str:
         if self._resume_url:
             return self._resume_url.rstrip("/") + "/"
-        gateway = read(await self._api.call("GET", "/gateway/bot"), _Place)
+        gateway = read(await self._api.call("GET", "/gateway/bot"), _Gateway)
         if gateway is None or not gateway.url:
             raise SendFailed("Discord gave no address for its gateway")
         return gateway.url.rstrip("/") + "/"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.config.key_hosts import is_theirs
+from whet.config.key_hosts import is_same_server
 from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
@@ -80,22 +80,22 @@ class VendorHttp:
             after_s = waiting_time_s(answer.headers.get("retry-after", ""), time.time())
             return VendorAnswer(answer.status, await answer.read(_MOST_BYTES), after_s)
 
-    async def download(self, url: str, most_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+    async def download(self, url: str, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Download a file, stopping if it is larger than `max_bytes`. An empty header removes the client's
         own.
 
         Raises SendFailed, without the URL, which may contain a token.
         """
         sent = self._sent(headers or {})
-        if not is_theirs(url, self._base_url):
+        if not is_same_server(url, self._base_url):
             sent.pop("authorization", None)
         request = Request("GET", url, sent, silence_s=60.0)
         async with self._answered(request) as answer:
             if answer.status != 200:
                 raise SendFailed(f"{urlsplit(url).hostname} answered {answer.status}", is_final=True)
-            data = await answer.read(most_bytes + 1)
-        if len(data) > most_bytes:
-            raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
+            data = await answer.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise SendFailed(f"it is larger than {max_bytes // 1_000_000} MB", is_final=True)
         return data
 
     def _sent(self, headers: Mapping[str, str]) -> dict[str, str]:
@@ -112,7 +112,7 @@ class VendorHttp:
             text = (
                 f"{host} did not answer in time"
                 if error.is_timeout
-                else f"can't reach {host} ({_why(error)})"
+                else f"can't reach {host} ({_cause_text(error)})"
             )
             raise SendFailed(f"{self._vendor}: {text}", maybe_sent=not error.is_unsent) from error
         except ConfigError as error:
@@ -127,13 +127,13 @@ class VendorHttp:
             self._client = AsyncClient(
                 headers=self._headers,
                 follow_redirects=False,
-                event_hooks={"request": [self._keep_token]},
+                event_hooks={"request": [self._strip_authorization]},
             )
         return self._client
 
-    async def _keep_token(self, request: httpx2.Request) -> None:
+    async def _strip_authorization(self, request: httpx2.Request) -> None:
         """Remove the token from a request to another host: URLs of files and sockets come from others."""
-        if not is_theirs(str(request.url), self._base_url):
+        if not is_same_server(str(request.url), self._base_url):
             request.headers.pop("authorization", None)
 
     async def aclose(self) -> None:
@@ -172,6 +172,6 @@ def read(body: bytes | str, shape: type[T]) -> T | None:
         return None
 
 
-def _why(error: HttpFailed) -> str:
+def _cause_text(error: HttpFailed) -> str:
     cause = error.__cause__
     return type(cause).__name__ if error.stage == "connect" and cause is not None else f"{error.stage} failed"

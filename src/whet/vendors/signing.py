@@ -11,7 +11,7 @@ from whet.contract.errors import ConfigError
 _SECRET_PREFIX = "whsec_"
 
 
-def signed(key: bytes, message_id: str, at_s: int, body: bytes) -> dict[str, str]:
+def sign_headers(key: bytes, message_id: str, at_s: int, body: bytes) -> dict[str, str]:
     """Return the three headers of a signed message."""
     mac = hmac.digest(key, f"{message_id}.{at_s}.".encode() + body, hashlib.sha256)
     return {

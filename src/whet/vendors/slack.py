@@ -79,7 +79,7 @@ class SlackEnvelope(msgspec.Struct):
 
 
 Acknowledge = Callable[[], Awaitable[None]]
-Take = Callable[[SlackEnvelope, Acknowledge], Awaitable[None]]
+HandleEnvelope = Callable[[SlackEnvelope, Acknowledge], Awaitable[None]]
 
 
 class SlackApi:
@@ -111,7 +111,7 @@ class SlackApi:
                 break
         return messages
 
-    async def hear(self, take: Take, ready: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def hear(self, take: HandleEnvelope, ready: Callable[[], Awaitable[None]] | None = None) -> None:
         """Pass on envelopes until cancelled; Slack repeats each until it is acknowledged.
 
         `ready` is awaited before each connection. Raises SendFailed when Slack refuses the app for good.
@@ -143,7 +143,7 @@ class SlackApi:
         await self.bot.aclose()
         await self._app.aclose()
 
-    async def _next(self, socket: Socket, take: Take) -> bool:
+    async def _next(self, socket: Socket, handle: HandleEnvelope) -> bool:
         envelope = read(await socket.receive(), SlackEnvelope)
         if envelope is None:
             return True
@@ -159,5 +159,5 @@ class SlackApi:
                 await socket.send({"envelope_id": envelope.envelope_id})
 
         if envelope.type not in ("hello", "disconnect"):
-            await take(envelope, acknowledge)
+            await handle(envelope, acknowledge)
         return envelope.type != "disconnect"

@@ -38,14 +38,14 @@ class Socket:
         except _BROKEN as error:
             if isinstance(error, TimeoutError):  # it is also an OSError
                 raise
-            raise _closed(error) from error
+            raise _closed_error(error) from error
 
     async def send(self, value: object) -> None:
         """Send an object. Raises SocketClosed."""
         try:
             await self._session.send_text(msgspec.json.encode(value).decode())
         except _BROKEN as error:
-            raise _closed(error) from error
+            raise _closed_error(error) from error
 
 
 async def converse(client: httpx2.AsyncClient, url: str, talk: Callable[[Socket], Awaitable[None]]) -> None:
@@ -62,12 +62,12 @@ async def converse(client: httpx2.AsyncClient, url: str, talk: Callable[[Socket]
             except Exception as error:  # noqa: BLE001 raised below: a task group would wrap it
                 failure = error
     except* _BROKEN as group:
-        failure = failure or _closed(group.exceptions[0])
+        failure = failure or _closed_error(group.exceptions[0])
     if failure is not None:
         raise failure
 
 
-def _closed(error: BaseException) -> SocketClosed:
+def _closed_error(error: BaseException) -> SocketClosed:
     if isinstance(error, websockets.WebSocketDisconnect):
         return SocketClosed(int(error.code or 0), error.reason)
     if isinstance(error, websockets.WebSocketUpgradeError):

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from whet.contract.texts import arguments_of
+from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
 from whet.store.calls import StoredCall, UserWords
-from whet.warm.outcome import Outcome, by_itself
-from whet.warm.takeback import TAKES_BACK, is_content_back, is_replaced, is_taken_back
+from whet.warm.outcome import Outcome, judge_alone
+from whet.warm.takeback import UNDO_WORDS, replaces_text, restores_content, undoes
 
 _WINDOW = 2
 _PENDING_MAX = 2_000
@@ -44,7 +44,7 @@ _NO_TOOL = (
 )
 
 
-class Judged(msgspec.Struct, gc=False):
+class JudgedCall(msgspec.Struct, gc=False):
     """A call with its outcome; both may change until `OutcomeJudge.take` returns it.
 
     `arguments` is parsed. `repairs` is the failed call that this one fixed; `repairs_why` is how it had
@@ -68,51 +68,51 @@ class OutcomeJudge:
         """`tools`: the tool names of the session; empty if unknown."""
         self._undone = undone_turns
         self._tools = tools
-        self._turn: list[Judged] = []
-        self._before: list[Judged] = []
-        self._settled: list[Judged] = []
+        self._turn: list[JudgedCall] = []
+        self._before: list[JudgedCall] = []
+        self._settled: list[JudgedCall] = []
 
     def feed(self, item: StoredCall | UserWords) -> None:
         """Add the next call, or the next message of the person."""
         if isinstance(item, UserWords):
             self._said(item)
             return
-        arguments = arguments_of(item.arguments)
-        outcome, reason = by_itself(item, arguments)
-        if outcome == "ok" and (is_unknown(item) if not self._tools else item.name not in self._tools):
+        arguments = parse_arguments(item.arguments)
+        outcome, reason = judge_alone(item, arguments)
+        if outcome == "ok" and (is_unknown_tool(item) if not self._tools else item.name not in self._tools):
             outcome, reason = "failed", "there is no such tool"
         if item.turn in self._undone:
             outcome, reason = "undone", "the turn was undone"
-        new = Judged(item, arguments, outcome, reason)
+        new = JudgedCall(item, arguments, outcome, reason)
         self._compare(new)
         self._turn.append(new)
         if len(self._turn) > _PENDING_MAX:
             self._settle(_PENDING_MAX // 2)
 
-    def take(self) -> list[Judged]:
+    def take(self) -> list[JudgedCall]:
         """Return the calls settled so far."""
         settled = self._settled
         if settled:
             self._settled = []
         return settled
 
-    def finish(self) -> list[Judged]:
+    def finish(self) -> list[JudgedCall]:
         """Settle all calls and return them."""
         self._end_turn()
         self._end_turn()
         return self.take()
 
-    def _said(self, said: UserWords) -> None:
+    def _said(self, message: UserWords) -> None:
         """Handle a new message: it may object to the previous turn, unless it was typed during that turn."""
-        if not self._turn or self._turn[-1].call.turn == said.turn:
+        if not self._turn or self._turn[-1].call.turn == message.turn:
             return
-        if re.match(_OBJECTION, said.text[:300], re.I):
+        if re.match(_OBJECTION, message.text[:300], re.I):
             for judged in self._turn:
                 if judged.outcome == "ok":
                     judged.outcome, judged.reason = "objected", "the person objected"
         self._end_turn()
 
-    def _compare(self, new: Judged) -> None:
+    def _compare(self, new: JudgedCall) -> None:
         if new.outcome != "ok":
             return
         name, step, tags = new.call.name, new.call.step, tags_of(new.call.name)
@@ -131,28 +131,28 @@ class OutcomeJudge:
             self._take_back(new)
             self._replace(new)
 
-    def _relate(self, old: Judged, new: Judged, between: str) -> None:
+    def _relate(self, old: JudgedCall, new: JudgedCall, between: str) -> None:
         """Compare two calls of a tool; `between` is the result of a call between them."""
         if old.call.arguments == new.call.arguments:
             return
         if old.outcome == "failed":
-            is_named = _is_told(new.arguments, between)
-            if new.repairs is None and (is_named or is_mended(old.arguments, new.arguments)):
-                new.repairs, new.repairs_why = old.call, why_it_failed(old.call)
+            is_named = _is_target_named(new.arguments, between)
+            if new.repairs is None and (is_named or is_fix(old.arguments, new.arguments)):
+                new.repairs, new.repairs_why = old.call, failure_text(old.call)
                 new.reason = f"mends a call that failed ({old.reason})"
         elif old.outcome == "ok" and is_correction(name=new.call.name, old=old, new=new):
             old.outcome, old.reason = "corrected", "made again with mended arguments"
 
-    def _take_back(self, new: Judged) -> None:
+    def _take_back(self, new: JudgedCall) -> None:
         """Find the calls that this call undoes, in its own turn and the previous one."""
         command = str(new.arguments.get("command", ""))
-        if command and not any(word in command for word in TAKES_BACK):
+        if command and not any(word in command for word in UNDO_WORDS):
             return
         this = (new.call.name, new.arguments)
         near, between = self._turn[-_LOOKS_BACK:], list[dict[str, Any]]()
         for old in (*reversed(near), *reversed(self._before[-_LOOKS_BACK:])):
             earlier = old.outcome in ("ok", "corrected", "objected")
-            if earlier and is_taken_back((old.call.name, old.arguments), this, between):
+            if earlier and undoes((old.call.name, old.arguments), this, between):
                 old.outcome, old.reason = "undone", "a later call took it back"
             if old.call.turn == new.call.turn:
                 between.append(old.arguments)
@@ -164,14 +164,14 @@ class OutcomeJudge:
             for write in (*self._before[-_LOOKS_BACK:], *near, new)
             if write.arguments.get("path") == path and "content" in write.arguments
         ]
-        if is_content_back([str(write.arguments["content"]) for write in writes]):
+        if restores_content([str(write.arguments["content"]) for write in writes]):
             writes[-2].outcome, writes[-2].reason = "undone", "what stood there before came back"
 
-    def _replace(self, new: Judged) -> None:
+    def _replace(self, new: JudgedCall) -> None:
         """Find an objection: the first edit after a message replaces text that the previous turn wrote."""
         changed = any("edits" in tags_of(judged.call.name) for judged in self._turn[-_LOOKS_BACK:])
         for old in () if changed or "edits" not in tags_of(new.call.name) else self._before[-_LOOKS_BACK:]:
-            if old.outcome == "ok" and is_replaced(old.arguments, new.arguments):
+            if old.outcome == "ok" and replaces_text(old.arguments, new.arguments):
                 old.outcome, old.reason = "objected", "the person had it replaced"
 
     def _end_turn(self) -> None:
@@ -185,27 +185,27 @@ class OutcomeJudge:
         del self._turn[:count]
 
 
-def is_mended(failed: dict[str, Any], again: dict[str, Any]) -> bool:
+def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
     """Return whether a successful call is the failed one with fixed arguments, and not another task."""
-    if not failed or not again:
-        return bool(again)
-    if any(failed.get(name) == again[name] for name in _TARGETS if name in again):
+    if not failed or not later:
+        return bool(later)
+    if any(failed.get(name) == later[name] for name in _TARGETS if name in later):
         return True
-    old, new = _flat(failed), _flat(again)
-    if "command" in again:
+    old, new = _flat(failed), _flat(later)
+    if "command" in later:
         return _likeness(old, new) >= 0.45
     last = [text.rstrip("/").rpartition("/")[2] for text in (old, new)]
     return last[0] == last[1] or _likeness(*last) >= 0.6 or _likeness(old, new) >= 0.55
 
 
-def _is_told(again: dict[str, Any], between: str) -> bool:
+def _is_target_named(later: dict[str, Any], between: str) -> bool:
     """Return whether the call between the failed one and this one named this call's target."""
-    targets = [again[name] for name in _TARGETS if isinstance(again.get(name), str)]
-    targets += [word for word in str(again.get("command", "")).split() if "/" in word or "." in word]
+    targets = [later[name] for name in _TARGETS if isinstance(later.get(name), str)]
+    targets += [word for word in str(later.get("command", "")).split() if "/" in word or "." in word]
     return bool(between) and any(len(target) > 3 and target in between for target in targets)
 
 
-def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
+def is_correction(*, name: str, old: JudgedCall, new: JudgedCall) -> bool:
     """Return whether a successful call was repeated with fixed arguments on the same target."""
     before, after = old.arguments, new.arguments
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
@@ -217,8 +217,8 @@ def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
     if "search" in tags:
         return (
             before.get("path") == after.get("path")
-            and _found_nothing(old.call)
-            and not _found_nothing(new.call)
+            and _has_no_match(old.call)
+            and not _has_no_match(new.call)
         )
     if "edits" in tags and "whole" not in tags:
         undone = str(before.get("new_string") or "")
@@ -231,13 +231,13 @@ def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
     return same_target and not changed & set(_TARGETS)
 
 
-def is_unknown(call: StoredCall) -> bool:
+def is_unknown_tool(call: StoredCall) -> bool:
     """Return whether a result is the one-line error for an unknown tool. For stores that kept no flags."""
     text = (call.result or "")[:400].strip()
     return "\n" not in text and call.name in text and re.search(_NO_TOOL, text, re.I) is not None
 
 
-def why_it_failed(call: StoredCall) -> str:
+def failure_text(call: StoredCall) -> str:
     """Return how a call failed, in our own words: its result may contain anyone's text."""
     if call.exit_code:
         return f"exit {call.exit_code}"
@@ -254,7 +254,7 @@ def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:
     return bool(plain) and plain == again and plain not in _SAYS_TOO_LITTLE
 
 
-def _found_nothing(call: StoredCall) -> bool:
+def _has_no_match(call: StoredCall) -> bool:
     text = (call.result or "").strip().lower()
     return not text or text.startswith(("no match", "nothing", "no files", "[no match", "no results"))
 

@@ -20,14 +20,14 @@ from whet.approval.risk import RiskScope
 from whet.approval.secrets import is_secret
 from whet.approval.shell_risk import analyse
 from whet.clock import iso
-from whet.config.redact import redact, secrets_masked
+from whet.config.redact import mask_secrets, redact
 from whet.contract.errors import NotFound
-from whet.contract.texts import from_json, map_texts, plural, texts_of
+from whet.contract.texts import collect_texts, from_json, map_texts, plural
 from whet.contract.tools import ToolSpec, clip, tags_of
-from whet.memory.scan import hidden
+from whet.memory.scan import find_hidden
 from whet.store import calls
 from whet.store.calls import MinedSession
-from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, Mined
+from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, MiningResult
 from whet.warm.outline import PAD, is_prose, outline
 from whet.warm.shape import medoid, shape_of
 from whet.warm.template import (
@@ -56,14 +56,16 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     least_error_rate: float = LEAST_ERROR_RATE
 
 
-class Composed(msgspec.Struct, frozen=True):
+class Composition(msgspec.Struct, frozen=True):
     """A template, and the number of left-out calls by reason."""
 
     template: Template
     left_out: dict[str, int]
 
 
-def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, now: datetime) -> Composed:
+def compose(
+    connection: apsw.Connection, mined: MiningResult, options: BuildOptions, now: datetime
+) -> Composition:
     """Choose the examples. Raises NotFound, which says what is missing, if there is nothing to choose."""
     worst = mined.failing_tools(options.least_error_rate)
     if not mined.sessions:
@@ -77,26 +79,31 @@ def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, no
             f" ({mined.sessions} sessions)",
             hint="there is nothing that examples could mend; whet warm stats shows the rates",
         )
-    maker = _Maker(connection, options)
+    maker = _ExampleMaker(connection, options)
     total = sum(rate for _, rate in worst) or 1.0
     examples: list[Example] = []
     remaining = options.budget_tokens
     for name, rate in worst:
         share = min(remaining, max(int(options.budget_tokens * rate / total), FRAME_TOKENS * 3))
-        for example, tokens in maker.of_tool(mined, name, share, options.most_examples - len(examples)):
+        for example, tokens in maker.make_for_tool(mined, name, share, options.most_examples - len(examples)):
             examples.append(example)
             remaining -= tokens
     if not examples:
         names = ", ".join(name for name, _ in worst)
         raise NotFound(
-            f"no call of {names} may be shown: {_counted(maker.left_out)}",
+            f"no call of {names} may be shown: {_count_text(maker.left_out)}",
             hint="--with-changes takes calls that change something too" if not options.with_changes else "",
         )
-    return Composed(_template(options, examples, now), dict(maker.left_out))
+    return Composition(_template(options, examples, now), dict(maker.left_out))
 
 
-def placebo(
-    connection: apsw.Connection, mined: Mined, like: Template, options: BuildOptions, now: datetime, seed: int
+def make_placebo(
+    connection: apsw.Connection,
+    mined: MiningResult,
+    like: Template,
+    options: BuildOptions,
+    now: datetime,
+    seed: int,
 ) -> Template:
     """Return a template of the same size whose examples are drawn at random from calls that worked.
 
@@ -104,16 +111,18 @@ def placebo(
     its own calls or a call of the same shape. There are fewer examples if the store has no more.
     """
     rng = random.Random(seed)
-    maker = _Maker(connection, options)
+    maker = _ExampleMaker(connection, options)
     pool = sorted(mined.sample, key=lambda one: one.order)
     rng.shuffle(pool)
     used_shapes = {shape_of(example.tool_name, example.arguments) for example in like.examples}
     own_calls = {(example.session_id, example.message_seq) for example in like.examples}
     drawn: list[Example] = []
-    for one in pool:
-        if (one.session.id, one.seq) in own_calls or shape_of(one.name, one.arguments) in used_shapes:
+    for candidate in pool:
+        if (candidate.session.id, candidate.seq) in own_calls or shape_of(
+            candidate.name, candidate.arguments
+        ) in used_shapes:
             continue
-        new_example = maker.make(one, "drawn by chance")
+        new_example = maker.make(candidate, "drawn by chance")
         if (
             new_example is not None
             and shape_of(new_example.tool_name, new_example.arguments) not in used_shapes
@@ -121,14 +130,14 @@ def placebo(
             drawn.append(msgspec.structs.replace(new_example, why=""))
     examples: list[Example] = []
     for example in like.examples:
-        fitted = _of_size(drawn, example_tokens(example))
+        fitted = _take_by_size(drawn, example_tokens(example))
         if fitted is not None:
             examples.append(fitted)
     template = _template(options, examples, now)
     return msgspec.structs.replace(template, max_examples=like.max_examples, budget_tokens=like.budget_tokens)
 
 
-def _of_size(drawn: list[Example], tokens: int) -> Example | None:
+def _take_by_size(drawn: list[Example], tokens: int) -> Example | None:
     """Remove and return the first example of about that many tokens, or the nearest one; a shorter one is
     padded."""
     if not drawn:
@@ -143,7 +152,7 @@ def _of_size(drawn: list[Example], tokens: int) -> Example | None:
     return example
 
 
-class _Maker:
+class _ExampleMaker:
     """Builds examples from candidates, or counts why not."""
 
     def __init__(self, connection: apsw.Connection, options: BuildOptions) -> None:
@@ -152,15 +161,17 @@ class _Maker:
         self._schemas: dict[int, dict[str, ToolSpec]] = {}
         self.left_out: Counter[str] = Counter()
 
-    def of_tool(self, mined: Mined, tool: str, share: int, most: int) -> list[tuple[Example, int]]:
+    def make_for_tool(
+        self, mined: MiningResult, tool: str, share: int, most: int
+    ) -> list[tuple[Example, int]]:
         """Return examples of a tool from its best groups, using at most `share` tokens but at least one
         example."""
         examples: list[tuple[Example, int]] = []
         spent = 0
-        for group in mined.ranked(tool):
+        for group in mined.rank_groups(tool):
             if len(examples) >= most or spent >= share:
                 break
-            example = self._of_group(group, mined.tools[tool].error_rate)
+            example = self._make_for_group(group, mined.tools[tool].error_rate)
             if example is None:
                 continue
             tokens = example_tokens(example)
@@ -169,7 +180,7 @@ class _Maker:
                 spent += tokens
         return examples
 
-    def _of_group(self, group: Group, error_rate: float) -> Example | None:
+    def _make_for_group(self, group: Group, error_rate: float) -> Example | None:
         ordered = sorted(group.candidates, key=lambda one: one.order)
         repairs = [one for one in ordered if one.repairs]
         pool = repairs or ordered
@@ -179,64 +190,76 @@ class _Maker:
             f"{f', {group.repairs} of them mended a failure' if group.repairs else ''}; "
             f"{group.name} fails in {error_rate:.0%}"
         )
-        for one in (pool[first], *(one for one in ordered if one is not pool[first])):
-            example = self.make(one, because)
+        for candidate in (pool[first], *(one for one in ordered if one is not pool[first])):
+            example = self.make(candidate, because)
             if example is not None:
                 return example
         return None
 
-    def make(self, one: Candidate, because: str) -> Example | None:
+    def make(self, candidate: Candidate, because: str) -> Example | None:
         """Return the example of a candidate, or None if it may not be shown; the reason is counted."""
-        reason = self._refusal(one)
-        text = calls.whole_result(self._connection, one.session.key, one.seq) if not reason else ""
+        reason = self._refusal(candidate)
+        text = (
+            calls.read_result_text(self._connection, candidate.session.key, candidate.seq)
+            if not reason
+            else ""
+        )
         if reason:
             self.left_out[reason] += 1
             return None
         return Example(
-            tool_name=one.name,
-            arguments=map_texts(one.arguments, redact),
+            tool_name=candidate.name,
+            arguments=map_texts(candidate.arguments, redact),
             result_summary=outline(text),
-            context_hint=redact(one.hint),
-            why=_why(one),
-            session_id=one.session.id,
-            message_seq=one.seq,
-            at=iso(datetime.fromtimestamp(one.at_ms / 1000, UTC)),
-            model=one.session.model,
-            schema_hash=schema_hash(spec) if (spec := self._specs(one.session).get(one.name)) else "",
-            workspace=redact(one.session.workspace),
+            context_hint=redact(candidate.hint),
+            why=_why_text(candidate),
+            session_id=candidate.session.id,
+            message_seq=candidate.seq,
+            at=iso(datetime.fromtimestamp(candidate.at_ms / 1000, UTC)),
+            model=candidate.session.model,
+            schema_hash=schema_hash(spec)
+            if (spec := self._specs(candidate.session).get(candidate.name))
+            else "",
+            workspace=redact(candidate.session.workspace),
             chosen_because=because,
         )
 
-    def _refusal(self, one: Candidate) -> str:
-        written = msgspec.json.encode(one.arguments).decode()
-        if secrets_masked(written) != written:
+    def _refusal(self, candidate: Candidate) -> str:
+        written = msgspec.json.encode(candidate.arguments).decode()
+        if mask_secrets(written) != written:
             return "its arguments hold a secret"
-        if any(is_prose(text) for text in texts_of(one.arguments)):
+        if any(is_prose(text) for text in collect_texts(candidate.arguments)):
             return "its arguments hold sentences"
-        if hidden(written) or hidden(one.hint):
+        if find_hidden(written) or find_hidden(candidate.hint):
             return "it holds characters that people don't see"
-        if specs := self._specs(one.session):  # a call from another program has no schemas: see `staleness`
-            if one.name not in specs:
+        if specs := self._specs(
+            candidate.session
+        ):  # a call from another program has no schemas: see `staleness`
+            if candidate.name not in specs:
                 return "its tool is not known any more"
-            if not fits(one.arguments, specs[one.name]):
+            if not fits(candidate.arguments, specs[candidate.name]):
                 return "its arguments don't fit the tool"
-        return self._effect(one)
+        return self._effect_refusal(candidate)
 
-    def _effect(self, one: Candidate) -> str:
-        path = one.arguments.get("path", "")
+    def _effect_refusal(self, candidate: Candidate) -> str:
+        path = candidate.arguments.get("path", "")
         if not isinstance(path, str):
             return "its arguments don't fit the tool"
-        tags = tags_of(one.name)
+        tags = tags_of(candidate.name)
         if "path" in tags and ("edits" not in tags or self._options.with_changes):
             return "it reads a file of secrets" if is_secret(path) else ""
         if "command" not in tags:
             return "it changes something" if "edits" in tags else "its result is not from this machine"
-        command, stdin = one.arguments.get("command"), one.arguments.get("stdin", "")
-        if not isinstance(command, str) or not isinstance(stdin, str) or one.arguments.get("background"):
+        command, stdin = candidate.arguments.get("command"), candidate.arguments.get("stdin", "")
+        if (
+            not isinstance(command, str)
+            or not isinstance(stdin, str)
+            or candidate.arguments.get("background")
+        ):
             return "it changes something"
         home = str(Path.home())
-        scope = RiskScope(one.session.workspace or "/", home, home)
-        risk = analyse(command, one.session.workspace or "/", scope, stdin)
+        scope = RiskScope(candidate.session.workspace or "/", home, home)
+        risk = analyse(command, candidate.session.workspace or "/", scope, stdin)
         if risk.network:
             return "its result is not from this machine"
         if risk.level == "safe" or (risk.level == "normal" and self._options.with_changes):
@@ -245,7 +268,7 @@ class _Maker:
 
     def _specs(self, session: MinedSession) -> dict[str, ToolSpec]:
         if session.key not in self._schemas:
-            text = calls.schema_of(self._connection, session.key)
+            text = calls.read_tools_json(self._connection, session.key)
             try:
                 specs = from_json(text, tuple[ToolSpec, ...])
             except msgspec.DecodeError:
@@ -267,12 +290,12 @@ def _template(options: BuildOptions, examples: Sequence[Example], now: datetime)
     )
 
 
-def _why(one: Candidate) -> str:
-    if not one.repairs:
+def _why_text(candidate: Candidate) -> str:
+    if not candidate.repairs:
         return ""
-    line = f"Before it, {clip(redact(one.repairs), 200)} had failed ({one.repairs_why})."
-    return "" if is_prose(one.repairs) else line
+    line = f"Before it, {clip(redact(candidate.repairs), 200)} had failed ({candidate.repairs_why})."
+    return "" if is_prose(candidate.repairs) else line
 
 
-def _counted(left_out: Counter[str]) -> str:
+def _count_text(left_out: Counter[str]) -> str:
     return ", ".join(f"{reason} ({count})" for reason, count in sorted(left_out.items())) or "none was found"

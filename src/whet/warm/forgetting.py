@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from whet.config.paths import Home
-from whet.warm.template import Template, delete, every, save
+from whet.warm.template import Template, delete, iter_templates, save
 
 Existing = Callable[[set[str]], set[str]]
 """Returns those of the session ids that are in the store."""
@@ -20,13 +20,13 @@ def forget_examples(home: Home, existing: Existing) -> int:
     removed examples; the change is on disk on return. Raises ConfigError.
     """
     count = 0
-    for template in list(every(home)):
+    for template in list(iter_templates(home)):
         if isinstance(template, Template) and not template.imported_at:
-            count += _without_the_gone(home, template, existing)
+            count += _remove_deleted(home, template, existing)
     return count
 
 
-def _without_the_gone(home: Home, template: Template, existing: Existing) -> int:
+def _remove_deleted(home: Home, template: Template, existing: Existing) -> int:
     ids = {example.session_id for example in template.examples} | set(template.source_session_ids)
     present_ids = existing(ids - {""})
     remaining = tuple(

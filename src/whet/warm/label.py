@@ -18,14 +18,14 @@ from whet.warm.aftermath import OutcomeJudge
 _BATCH = 200
 
 
-def outcomes_of(
+def judge_session(
     connection: apsw.Connection, key: int, judged_turn: int
 ) -> tuple[int, list[tuple[int, str, str]]]:
     """Judge a session's calls from `judged_turn` on. Return the last ended turn, and the outcomes."""
     last = calls.last_ended_turn(connection, key)
-    judge = OutcomeJudge(calls.undone_turns(connection, key), calls.tools_of(connection, key))
+    judge = OutcomeJudge(calls.list_undone_turns(connection, key), calls.list_tool_names(connection, key))
     outcomes: list[tuple[int, str, str]] = []
-    for item in calls.of_session(connection, key, judged_turn):
+    for item in calls.stream_calls(connection, key, judged_turn):
         if isinstance(item, StoredCall) and item.turn > last:
             break
         judge.feed(item)
@@ -42,13 +42,13 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
 
     def work(connection: apsw.Connection) -> None:
         key = sessions.key_of(connection, session_id)
-        last, outcomes = outcomes_of(connection, key, calls.judged_turn(connection, key))
-        calls.keep_outcomes(connection, key, last, outcomes)
-        start = warm.start_of(connection, session_id)
+        last, outcomes = judge_session(connection, key, calls.read_judged_turn(connection, key))
+        calls.store_outcomes(connection, key, last, outcomes)
+        start = warm.read_start(connection, session_id)
         if start is not None and start.chosen_by in ("auto", "default"):
-            from whet.warm.proof import keep_verdict  # noqa: PLC0415 - few sessions need it
+            from whet.warm.proof import update_verdict  # noqa: PLC0415 - few sessions need it
 
-            keep_verdict(connection, start.hash, start.template, now)
+            update_verdict(connection, start.hash, start.template, now)
 
     try:
         # a session that was deleted meanwhile has nothing to judge
@@ -62,7 +62,7 @@ def label_all(
 ) -> tuple[int, int]:
     """Judge every call that has no outcome yet, or every call if `again`. Return the numbers of sessions and
     calls."""
-    pending = database.read_now(lambda connection: calls.to_judge(connection, again=again))
+    pending = database.read_now(lambda connection: calls.list_unjudged_sessions(connection, again=again))
     count = 0
     for begin in range(0, len(pending), _BATCH):
         batch = pending[begin : begin + _BATCH]
@@ -70,8 +70,8 @@ def label_all(
         def work(connection: apsw.Connection, batch: list[tuple[int, int]] = batch) -> int:
             judged = 0
             for key, turn in batch:
-                last, outcomes = outcomes_of(connection, key, 0 if again else turn)
-                calls.keep_outcomes(connection, key, last, outcomes)
+                last, outcomes = judge_session(connection, key, 0 if again else turn)
+                calls.store_outcomes(connection, key, last, outcomes)
                 judged += len(outcomes)
             return judged
 

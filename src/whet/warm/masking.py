@@ -40,7 +40,7 @@ class HiddenExit(msgspec.Struct, frozen=True):
     shown: str
 
 
-def hidden_exit(command: str, text: str) -> HiddenExit | None:
+def find_hidden_exit(command: str, text: str) -> HiddenExit | None:
     """Return the exit code that a fallback or an `echo $?` reveals; None if there is none or it is 0."""
     last = text.rstrip().rpartition("\n")[2].strip()
     if (match := _FALLBACK.search(command)) is not None:
@@ -62,13 +62,13 @@ def is_masked(command: str) -> bool:
     return _MASKED.search(command) is not None
 
 
-def masked_trouble(text: str) -> str:
+def find_masked_error(text: str) -> str:
     """Return the diagnostic at the end of a masked command's output, or an empty string."""
     lines = text.rstrip().splitlines()[-6:]
     return next((line.strip()[:120] for line in lines if _DIAGNOSTIC.search(line)), "")
 
 
-def http_trouble(program: str, command: str, text: str) -> str:
+def find_http_error(program: str, command: str, text: str) -> str:
     """Return the last HTTP status in an answer if it is an error, else an empty string."""
     if program not in _ANSWERS:
         return ""

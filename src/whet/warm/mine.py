@@ -20,7 +20,7 @@ import msgspec
 from whet.contract.tools import tags_of
 from whet.store import calls
 from whet.store.calls import MinedSession, StoredCall, UserWords
-from whet.warm.aftermath import Judged, OutcomeJudge
+from whet.warm.aftermath import JudgedCall, OutcomeJudge
 from whet.warm.shape import shape_of
 
 LEAST_ERROR_RATE = 0.02
@@ -110,7 +110,7 @@ class ToolTally(msgspec.Struct):
         return self.calls >= _LEAST_CALLS and self.error_rate >= least
 
 
-class Mined(msgspec.Struct):
+class MiningResult(msgspec.Struct):
     """The results of the first pass. `sample` holds calls that worked, drawn at random from all."""
 
     sessions: int = 0
@@ -120,7 +120,7 @@ class Mined(msgspec.Struct):
     sample: list[Candidate] = msgspec.field(default_factory=list[Candidate])
     newest_ms: int = 0
 
-    def ranked(self, tool: str) -> list[Group]:
+    def rank_groups(self, tool: str) -> list[Group]:
         """Return a tool's groups, the best first."""
         return self._best_first([group for group in self.groups.values() if group.name == tool])
 
@@ -138,9 +138,9 @@ class Mined(msgspec.Struct):
         return sorted(rates, key=lambda row: (-row[1], row[0]))
 
 
-def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -> Mined:
+def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -> MiningResult:
     """Read the store once. Memory does not grow with the number of messages."""
-    sessions = calls.finished_sessions(
+    sessions = calls.find_finished_sessions(
         connection,
         min_messages=choice.min_messages,
         limit=choice.max_sessions,
@@ -148,20 +148,22 @@ def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -
         workspace=choice.project,
     )
     total = sum(session.messages for session in sessions)
-    mined = Mined(sessions=len(sessions))
+    mined = MiningResult(sessions=len(sessions))
     for session in sessions:
-        for judged, hint in _judged(connection, session):
-            _count(mined, session, judged, hint)
+        for judged, hint in _judge_calls(connection, session):
+            _count_call(mined, session, judged, hint)
         mined.messages += session.messages
         progress(mined.messages, total)
     return mined
 
 
-def _judged(connection: apsw.Connection, session: MinedSession) -> Iterator[tuple[Judged, str]]:
+def _judge_calls(connection: apsw.Connection, session: MinedSession) -> Iterator[tuple[JudgedCall, str]]:
     """Yield a session's calls with their outcomes and the person's request in that turn."""
-    judge = OutcomeJudge(calls.undone_turns(connection, session.key), calls.tools_of(connection, session.key))
+    judge = OutcomeJudge(
+        calls.list_undone_turns(connection, session.key), calls.list_tool_names(connection, session.key)
+    )
     hints: dict[int, str] = {}
-    for item in calls.of_session(connection, session.key):
+    for item in calls.stream_calls(connection, session.key):
         judge.feed(item)
         for judged in judge.take():
             yield judged, hints.get(judged.call.turn, "")
@@ -173,7 +175,7 @@ def _judged(connection: apsw.Connection, session: MinedSession) -> Iterator[tupl
         yield judged, hints.get(judged.call.turn, "")
 
 
-def _count(mined: Mined, session: MinedSession, judged: Judged, hint: str) -> None:
+def _count_call(mined: MiningResult, session: MinedSession, judged: JudgedCall, hint: str) -> None:
     call, outcome = judged.call, judged.outcome
     if outcome in ("denied", "unknown"):
         return
@@ -201,13 +203,13 @@ def _count(mined: Mined, session: MinedSession, judged: Judged, hint: str) -> No
         if len(pool) < most or order < pool[-1].order
     ]
     if pools:
-        new_candidate = _candidate(rank, session, judged, hint)
+        new_candidate = _make_candidate(rank, session, judged, hint)
         for pool in pools:
             bisect.insort(pool, new_candidate, key=lambda candidate: candidate.order)
         del group.candidates[_CANDIDATES:], mined.sample[_SAMPLE:]
 
 
-def _candidate(rank: int, session: MinedSession, judged: Judged, hint: str) -> Candidate:
+def _make_candidate(rank: int, session: MinedSession, judged: JudgedCall, hint: str) -> Candidate:
     call, repaired = judged.call, judged.repairs
     return Candidate(
         rank,

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from whet.contract.texts import NOT_JSON, decoder
+from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
 from whet.store.calls import StoredCall
-from whet.warm.masking import hidden_exit, http_trouble, is_masked, masked_trouble
+from whet.warm.masking import find_hidden_exit, find_http_error, find_masked_error, is_masked
 
 Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]
 """ok; failed: it did not do its task; corrected: it worked but was repeated with fixed arguments; undone and
@@ -84,7 +84,7 @@ _QUOTED = late_pattern(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
 
 
-def by_itself(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
+def judge_alone(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
     """Judge a call by its own result. Return the outcome and a reason of a few words for a person.
     `arguments` are the call's."""
     kind = call.error_kind
@@ -95,35 +95,37 @@ def by_itself(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str
     if kind and kind != "exit":
         return "failed", kind.replace("_", " ")
     if "command" in tags_of(call.name) or call.exit_code is not None:
-        return _command(call, arguments)
-    if trouble := json_trouble(call.result):
+        return _judge_command(call, arguments)
+    if trouble := find_json_error(call.result):
         return "failed", trouble
     return "ok", "no error flag"
 
 
-def _command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
+def _judge_command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
     command, text = arguments.get("command"), call.result or ""
     if not isinstance(command, str):
         command = ""
     if call.exit_code:
-        return _exited(command, call.exit_code, text)
+        return _judge_exit(command, call.exit_code, text)
     if not text:
         return "ok", "exit 0"
-    if (hidden := hidden_exit(command, text)) is not None:
-        outcome, reason = _exited(hidden.command, hidden.code, text)
+    if (hidden := find_hidden_exit(command, text)) is not None:
+        outcome, reason = _judge_exit(hidden.command, hidden.code, text)
         return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
     first = next(programs_of(command), "")
     if first in _SHOWS:
-        text = _own_words(first, text[:_EDGES_CHARS])
-    elif trouble := json_trouble(text):
+        text = _own_message(first, text[:_EDGES_CHARS])
+    elif trouble := find_json_error(text):
         return "failed", f"exit 0, but {trouble}"
-    trouble = phrase_of_trouble(text) if text else ""
+    trouble = find_error_line(text) if text else ""
     if not trouble and first not in _SHOWS:
-        trouble = http_trouble(first, command, text) or (masked_trouble(text) if is_masked(command) else "")
+        trouble = find_http_error(first, command, text) or (
+            find_masked_error(text) if is_masked(command) else ""
+        )
     return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
 
 
-def _own_words(program: str, text: str) -> str:
+def _own_message(program: str, text: str) -> str:
     """Return the first line of the output that the program prints in its own name."""
     if f"{program}: " not in text:
         return ""
@@ -131,7 +133,7 @@ def _own_words(program: str, text: str) -> str:
     return match[0] if match else ""
 
 
-def _exited(command: str, code: int, text: str) -> tuple[Outcome, str]:
+def _judge_exit(command: str, code: int, text: str) -> tuple[Outcome, str]:
     last = next(reversed(list(programs_of(command))), "")
     answers = last in _ANSWERS_1 or (last == "git" and re.search(_GIT_1, command) is not None)
     if code == 1 and answers and not re.search(_SHELL_TROUBLE, text, re.M):
@@ -148,7 +150,7 @@ def _exited(command: str, code: int, text: str) -> tuple[Outcome, str]:
     return "failed", f"exit {code}"
 
 
-class _Said(msgspec.Struct):
+class _StatusFields(msgspec.Struct):
     success: object = None
     ok: object = None
     status: object = None
@@ -161,13 +163,13 @@ class _Said(msgspec.Struct):
     error: object = None
 
 
-_said = decoder(_Said)
+_status_decoder = shared_decoder(_StatusFields)
 
 
-def json_trouble(text: str) -> str:
+def find_json_error(text: str) -> str:
     """Return the error that a JSON object reports, in a few words, or an empty string."""
     try:
-        fields = _said.decode(text.strip())
+        fields = _status_decoder.decode(text.strip())
     except NOT_JSON:
         return ""
     for name, value in (("success", fields.success), ("ok", fields.ok)):
@@ -186,7 +188,7 @@ def json_trouble(text: str) -> str:
     return "error is set" if fields.error and not succeeded else ""
 
 
-def phrase_of_trouble(text: str) -> str:
+def find_error_line(text: str) -> str:
     """Return the line by which a shell reports a failure although it ended with 0, or an empty string.
 
     A traceback counts if it is the end of the output; a warning that mentions errors does not.

@@ -85,14 +85,14 @@ class PrimedLink:
 
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream as the link does, sending prefix, examples and `messages`."""
-        sent = (*self._opening, *map(self._apart, messages))
+        sent = (*self._opening, *map(self._rename_ids, messages))
         async for item in self._link.stream(sent):
             if isinstance(item, ModelReply) and self._news:
                 item = msgspec.structs.replace(item, notices=(*self._news, *item.notices))
                 self._news = ()
             yield item
 
-    def _apart(self, message: Message) -> Message:
+    def _rename_ids(self, message: Message) -> Message:
         """Return the message, with other call ids if they collide with the examples'; the result is the same
         every time."""
         if message.tool_call_id not in self._taken and not any(

@@ -31,12 +31,12 @@ class TemplateUplift(msgspec.Struct, frozen=True):
     last_win: str = ""
 
 
-def uplift(connection: apsw.Connection, hash_: str) -> TemplateUplift:
+def measure_uplift(connection: apsw.Connection, hash_: str) -> TemplateUplift:
     """Measure a template from its use."""
-    rows = warm.first_calls(connection, hash_, FIRST_CALLS)
+    rows = warm.list_first_calls(connection, hash_, FIRST_CALLS)
     warm_rows = [row for row in rows if row.arm == "warm"]
     held_rows = [row for row in rows if row.arm == "held_out"]
-    gap = difference(held_rows, warm_rows)
+    gap = rate_gap(held_rows, warm_rows)
     wins = [row.at for row in warm_rows if row.failed == 0]
     if min(len(warm_rows), len(held_rows)) < LEAST_SESSIONS:
         verdict = "too few"
@@ -45,7 +45,7 @@ def uplift(connection: apsw.Connection, hash_: str) -> TemplateUplift:
     return TemplateUplift(len(warm_rows), len(held_rows), gap, verdict, max(wins, default=""))
 
 
-def difference(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Interval:
+def rate_gap(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Interval:
     """Return the error rate of `first` minus that of `second`, with the wider interval of calls and sessions.
 
     If the first interval spans zero, the second is not computed, because it could not change the
@@ -64,13 +64,13 @@ def _clusters(rows: Sequence[ArmCounts]) -> list[tuple[int, int]]:
     return [(row.failed, row.calls) for row in rows]
 
 
-def keep_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -> TemplateUplift:
+def update_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -> TemplateUplift:
     """Measure a template and switch it off if it does harm; a switched-off template stays off.
 
     Cheap if no measurement speaks against it.
     """
-    result = uplift(connection, hash_)
-    before = warm.states(connection).get(hash_, TemplateState())
+    result = measure_uplift(connection, hash_)
+    before = warm.list_states(connection).get(hash_, TemplateState())
     reason = before.off_reason
     if not reason and result.verdict == "hurts":
         low, high = result.interval.low * 100, result.interval.high * 100

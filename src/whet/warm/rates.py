@@ -108,7 +108,7 @@ def _gap(run: list[tuple[str, bool]]) -> float | None:
 def measure(connection: apsw.Connection) -> Rates:
     """Read every judged call of the store, once."""
     sums = _Sums()
-    calls.each_outcome(connection, sums.take)
+    calls.visit_outcomes(connection, sums.take)
     sums.close()
     within = typical_mean(sums.gaps)
     tools = sorted(sums.by_tool.items(), key=lambda row: (-row[1].calls, row[0]))

@@ -93,7 +93,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     last_wins: Mapping[str, str] = {}
 
 
-def usable(template: Template, situation: Situation) -> list[Example]:
+def usable_examples(template: Template, situation: Situation) -> list[Example]:
     """Return the examples that may be shown now."""
     last_win = situation.last_wins.get(template.hash, "")
     return [
@@ -106,15 +106,15 @@ def usable(template: Template, situation: Situation) -> list[Example]:
     ]
 
 
-def rank(templates: Sequence[Template], situation: Situation) -> list[tuple[Template, float]]:
+def rank_templates(templates: Sequence[Template], situation: Situation) -> list[tuple[Template, float]]:
     """Return the templates that fit, the best first; a template must share a rare word with the task."""
-    task_words = set(words(situation.text))
-    bags = [Counter(words(_text_of(template))) for template in templates]
+    task_words = set(split_words(situation.text))
+    bags = [Counter(split_words(_template_text(template))) for template in templates]
     word_counts = Counter(word for bag in bags for word in bag)
     ranked: list[tuple[Template, float]] = []
     for template, bag in zip(templates, bags, strict=True):
         score = sum(_weight(bag[word], word_counts[word], len(bags)) for word in task_words if bag[word])
-        strong = set(words(f"{template.name} {template.description} {' '.join(template.tags)}"))
+        strong = set(split_words(f"{template.name} {template.description} {' '.join(template.tags)}"))
         matched = {word for word in task_words if bag[word]}
         if len(matched) < 2 and not matched & strong:
             continue
@@ -125,12 +125,12 @@ def rank(templates: Sequence[Template], situation: Situation) -> list[tuple[Temp
     return sorted(ranked, key=lambda row: (-row[1], row[0].name))
 
 
-def pick(template: Template, situation: Situation) -> list[Example]:
+def pick_examples(template: Template, situation: Situation) -> list[Example]:
     """Return the examples to show: the nearest to the task, no two alike, at most `max_examples`, and within
     the template's token budget."""
-    task_words = set(words(situation.text))
-    examples = usable(template, situation)
-    word_counts = Counter(word for example in examples for word in set(words(_text_of_one(example))))
+    task_words = set(split_words(situation.text))
+    examples = usable_examples(template, situation)
+    word_counts = Counter(word for example in examples for word in set(split_words(_example_text(example))))
     order = sorted(
         range(len(examples)),
         key=lambda index: (-_nearness(examples[index], task_words, word_counts, len(examples)), index),
@@ -139,14 +139,14 @@ def pick(template: Template, situation: Situation) -> list[Example]:
     spent = 0
     for index in order:
         tokens = example_tokens(examples[index])
-        alike = any(_alike(examples[index], examples[other]) for other in chosen)
+        alike = any(_are_alike(examples[index], examples[other]) for other in chosen)
         if len(chosen) < template.max_examples and spent + tokens <= template.budget_tokens and not alike:
             chosen.append(index)
             spent += tokens
     return [examples[index] for index in sorted(chosen)]
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text for matching: folded, without the most common ones; CJK runs as pairs."""
     folded = unicodedata.normalize("NFKC", text[:20_000]).casefold()
     result: list[str] = []
@@ -170,17 +170,17 @@ def _weight(count: int, holders: int, templates: int) -> float:
     return rarity * count * (_K1 + 1) / (count + _K1)
 
 
-def _nearness(example: Example, wanted: set[str], seen: Counter[str], count: int) -> float:
-    example_words = set(words(_text_of_one(example)))
-    return sum(math.log(1 + count / seen[word]) for word in example_words & wanted) + (
+def _nearness(example: Example, task_words: set[str], word_counts: Counter[str], count: int) -> float:
+    example_words = set(split_words(_example_text(example)))
+    return sum(math.log(1 + count / word_counts[word]) for word in example_words & task_words) + (
         0.5 if example.why else 0.0
     )
 
 
-def _alike(one: Example, other: Example) -> bool:
-    if one.tool_name != other.tool_name:
+def _are_alike(example: Example, other: Example) -> bool:
+    if example.tool_name != other.tool_name:
         return False
-    first, second = (set(words(" ".join(map(str, e.arguments.values())))) for e in (one, other))
+    first, second = (set(split_words(" ".join(map(str, e.arguments.values())))) for e in (example, other))
     return len(first & second) > 0.8 * len(first | second)
 
 
@@ -189,11 +189,11 @@ def _is_here(template: Template, workspace: str) -> bool:
     return any(os.path.expanduser(folder) == workspace for folder in folders if folder)
 
 
-def _text_of(template: Template) -> str:
-    examples = " ".join(map(_text_of_one, template.examples))
+def _template_text(template: Template) -> str:
+    examples = " ".join(map(_example_text, template.examples))
     return f"{template.name} {template.description} {' '.join(template.tags)} {examples}"
 
 
-def _text_of_one(example: Example) -> str:
+def _example_text(example: Example) -> str:
     values = " ".join(str(value) for value in example.arguments.values())
     return f"{example.context_hint} {values[:400]}"

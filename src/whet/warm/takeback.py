@@ -15,7 +15,7 @@ from typing import Any
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
 
-TAKES_BACK = ("git ", "rm", "mv ", "unlink ")
+UNDO_WORDS = ("git ", "rm", "mv ", "unlink ")
 """Every command that undoes something contains one of these; searching for them is quick."""
 _PARTS = late_pattern(r"&&|\|\||;|\n")
 _DROPS_WORK = late_pattern(r"\bgit\s+(?:stash\b(?!\s+(?:list|show|pop|apply|drop|branch))|reset\s+--hard\b)")
@@ -32,27 +32,25 @@ _REMOVES = late_pattern(r"^\s*(?:git\s+)?(?:rm|rmdir|unlink)\s+(.+)$")
 Arguments = dict[str, Any]
 
 
-def is_taken_back(
-    old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequence[Arguments]
-) -> bool:
+def undoes(old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequence[Arguments]) -> bool:
     """Return whether `new` (tool, arguments) undoes `old`; `between`: the calls after `old` in new's turn."""
     (was, before), (name, after) = old, new
     if "edits" in tags_of(was) and "edits" in tags_of(name):
-        return _is_restored(before, after)
+        return _restores_edit(before, after)
     if "command" not in tags_of(name):
         return False
     command = str(after.get("command", ""))
     if "edits" in tags_of(was):
-        return _drops(command, str(before.get("path", ""))) or _removes(
+        return _drops_changes(command, str(before.get("path", ""))) or _removes(
             command, [before.get("path")], between
         )
     if "command" not in tags_of(was):
         return False
     done = str(before.get("command", ""))
-    return _is_dropped(done, command) or _removes(command, _made(done), between)
+    return _undoes_command(done, command) or _removes(command, _created_paths(done), between)
 
 
-def is_replaced(before: Arguments, after: Arguments) -> bool:
+def replaces_text(before: Arguments, after: Arguments) -> bool:
     """Return whether an edit replaces what another one wrote, and does not only add to it."""
     if not before.get("path") or before.get("path") != after.get("path"):
         return False
@@ -64,12 +62,12 @@ def is_replaced(before: Arguments, after: Arguments) -> bool:
     return bool(wrote) and wrote in gone and wrote not in put
 
 
-def is_content_back(contents: Sequence[str]) -> bool:
+def restores_content(contents: Sequence[str]) -> bool:
     """Return whether the last of a file's contents equals an earlier one, with another one between."""
     return bool(contents) and contents[-1] in contents[:-2] and contents[-1] != contents[-2]
 
 
-def _is_restored(before: Arguments, after: Arguments) -> bool:
+def _restores_edit(before: Arguments, after: Arguments) -> bool:
     (was, put), reverse = (
         (str(edit.get("old_string") or ""), str(edit.get("new_string") or "")) for edit in (before, after)
     )
@@ -77,7 +75,7 @@ def _is_restored(before: Arguments, after: Arguments) -> bool:
     return same and bool(was or put) and reverse == (put, was)
 
 
-def _drops(command: str, path: str) -> bool:
+def _drops_changes(command: str, path: str) -> bool:
     """Return whether git discards the changes of a file."""
     if not path:
         return False
@@ -90,7 +88,7 @@ def _drops(command: str, path: str) -> bool:
     )
 
 
-def _is_dropped(done: str, command: str) -> bool:
+def _undoes_command(done: str, command: str) -> bool:
     if _COMMITS.search(done) and _DROPS_COMMIT.search(command):
         return True
     if set(_BRANCHES.findall(done)) & set(_DROPS_BRANCH.findall(command)):
@@ -102,14 +100,14 @@ def _is_dropped(done: str, command: str) -> bool:
     return any(move == (later_move[1], later_move[0]) for move in moves[0] for later_move in moves[1])
 
 
-def _made(command: str) -> list[str]:
+def _created_paths(command: str) -> list[str]:
     paths = [
         match.group(1) or match.group(2) for part in _PARTS.split(command) if (match := _MAKES.match(part))
     ]
     return paths + _WRITES.findall(command)
 
 
-def _removes(command: str, made: Iterable[object], between: Sequence[Arguments]) -> bool:
+def _removes(command: str, created: Iterable[object], between: Sequence[Arguments]) -> bool:
     """Return whether a created file is removed unused: a file that was run or read before its removal was a
     tool of the work."""
     gone = {
@@ -118,7 +116,7 @@ def _removes(command: str, made: Iterable[object], between: Sequence[Arguments])
         if (match := _REMOVES.match(part))
         for word in match[1].split()
     }
-    for path in filter(None, map(str, made)):
+    for path in filter(None, map(str, created)):
         name = PurePosixPath(path).name
         if path.rstrip("/") in gone and not any(
             name in str(value) for arguments in between for value in arguments.values()

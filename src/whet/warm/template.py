@@ -118,7 +118,7 @@ def save(home: Home, template: Template) -> Path:
     """Write a template, completely or not at all; it is on disk on return. Raises ConfigError."""
     path = path_of(home, template.name)
     home.ensure()
-    paths.replace(path, encode(template), mode=0o600)
+    paths.replace_file(path, encode(template), mode=0o600)
     return path
 
 
@@ -127,7 +127,7 @@ def load(home: Home, name: str) -> Template:
     path = path_of(home, name)
     if not path.is_file():
         raise NotFound(f"there is no warm template {name!r}", hint=_HINT)
-    return read(path)
+    return read_file(path)
 
 
 def delete(home: Home, name: str) -> None:
@@ -143,7 +143,7 @@ def delete(home: Home, name: str) -> None:
         ) from error
 
 
-def every(home: Home) -> Iterator[Template | Broken]:
+def iter_templates(home: Home) -> Iterator[Template | Broken]:
     """Yield all templates by name; an invalid file is yielded as Broken. Raises ConfigError if the folder
     can't be read."""
     try:
@@ -162,7 +162,7 @@ def every(home: Home) -> Iterator[Template | Broken]:
             yield Broken(name, error.message)
 
 
-def read(path: Path) -> Template:
+def read_file(path: Path) -> Template:
     """Read a file of the plain format or of ours. Raises ConfigError with the problem."""
     try:
         if path.stat().st_size > _LARGEST_BYTES:
@@ -174,16 +174,16 @@ def read(path: Path) -> Template:
         raise ConfigError(f"{path} is not JSON: {error}", hint="build it again or delete it") from error
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} holds no JSON object", hint="build it again or delete it")
-    return _parsed(cast("dict[str, Any]", raw), path)
+    return _parse(cast("dict[str, Any]", raw), path)
 
 
-def _parsed(row: dict[str, Any], path: Path) -> Template:
+def _parse(row: dict[str, Any], path: Path) -> Template:
     row = {key: value for key, value in row.items() if value is not None}
     examples: Any = row.get("examples", [])
     if not isinstance(examples, list):
         raise ConfigError(f"{path}: examples is no list", hint="build it again or delete it")
     if isinstance(row.get("created_at"), int | float):
-        row["created_at"] = _moment(row["created_at"])
+        row["created_at"] = _format_time(row["created_at"])
     known_fields = set(Template.__struct_fields__) - {"extra"}
     fields = {key: value for key, value in row.items() if key in known_fields} | {"name": path.stem}
     try:
@@ -222,14 +222,14 @@ def encode(template: Template) -> str:
     return msgspec.json.format(msgspec.json.encode({**row, **extra}), indent=2).decode() + "\n"
 
 
-def bring_in(home: Home, source: Path, name: str, now: datetime) -> Template:
+def import_file(home: Home, source: Path, name: str, now: datetime) -> Template:
     """Import a template from a file into the home, marked as imported; an existing one is not changed.
 
     Raises NotFound, ConfigError.
     """
     if not source.exists():
         raise NotFound(f"there is no file {source}")
-    template = read(source)
+    template = read_file(source)
     imported = msgspec.structs.replace(
         template, name=check_name(name or source.stem.lower()), imported_at=_iso(now)
     )
@@ -263,18 +263,18 @@ def staleness(
     days old and its template has not helped since (`last_win`). `tools` None: the session's tools are
     unknown.
     """
-    if tools is not None and (changed := _unfit(example, tools.get(example.tool_name))):
+    if tools is not None and (changed := _schema_problem(example, tools.get(example.tool_name))):
         return changed
     path = example.arguments.get("path")
-    if example.workspace and isinstance(path, str) and _is_gone(example.workspace, path):
+    if example.workspace and isinstance(path, str) and _is_missing(example.workspace, path):
         return f"{path} is gone"
     used = max(example.at, last_win)
-    if used and (now - _when(used)).days >= STALE_AFTER_DAYS:
+    if used and (now - _parse_time(used)).days >= STALE_AFTER_DAYS:
         return f"{STALE_AFTER_DAYS} days without a win"
     return ""
 
 
-def _unfit(example: Example, spec: ToolSpec | None) -> str:
+def _schema_problem(example: Example, spec: ToolSpec | None) -> str:
     if spec is None:
         return f"this session has no tool {example.tool_name}"
     if example.schema_hash and example.schema_hash != schema_hash(spec):
@@ -291,7 +291,7 @@ def fits(arguments: Mapping[str, Any], spec: ToolSpec) -> bool:
     return set(arguments) <= set(properties) and set(required) <= set(arguments)
 
 
-def _is_gone(workspace: str, path: str) -> bool:
+def _is_missing(workspace: str, path: str) -> bool:
     try:
         # os.path keeps a `~` with an unknown user's name; pathlib raises RuntimeError.
         full_path = os.path.join(os.path.expanduser(workspace), os.path.expanduser(path))
@@ -300,7 +300,7 @@ def _is_gone(workspace: str, path: str) -> bool:
         return True
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     """Format Unix time as ISO; an empty string if it is out of range."""
     try:
         return _iso(datetime.fromtimestamp(seconds, UTC))
@@ -308,7 +308,7 @@ def _moment(seconds: float) -> str:
         return ""
 
 
-def _when(moment: str) -> datetime:
+def _parse_time(moment: str) -> datetime:
     try:
         time = datetime.fromisoformat(moment)
     except ValueError:

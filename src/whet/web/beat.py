@@ -5,6 +5,6 @@ from __future__ import annotations
 import asyncio
 
 
-def in_step(period_s: float) -> float:
+def aligned_delay(period_s: float) -> float:
     """Return the time until the next whole multiple of `period_s` on the loop's clock."""
     return period_s - asyncio.get_running_loop().time() % period_s

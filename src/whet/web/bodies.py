@@ -17,13 +17,13 @@ class CallerGone(Exception):
     """Raised if the client hung up before its request was complete."""
 
 
-async def read_bounded(scope: Scope, receive: Receive, limit_bytes: int, drain_bytes: int) -> bytes:
+async def read_with_limit(scope: Scope, receive: Receive, limit_bytes: int, drain_bytes: int) -> bytes:
     """Return the whole body. Raises BodyTooLarge for more than `limit_bytes`, or CallerGone.
 
     Up to `drain_bytes` of a body that is too large are read and dropped, because a client that is still
     sending would see a broken connection instead of the answer.
     """
-    if _declared(scope) > drain_bytes:
+    if _content_length(scope) > drain_bytes:
         raise BodyTooLarge
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
@@ -46,7 +46,7 @@ async def read_bounded(scope: Scope, receive: Receive, limit_bytes: int, drain_b
     raise CallerGone
 
 
-def _declared(scope: Scope) -> int:
+def _content_length(scope: Scope) -> int:
     value = dict(scope["headers"]).get(b"content-length", b"")
     return int(value) if value.isdigit() else 0
 
@@ -69,7 +69,7 @@ async def read_form(request: Request) -> dict[str, str]:
     if kind != "application/x-www-form-urlencoded":
         raise BadForm(415, "expected a form")
     try:
-        body = await read_bounded(request.scope, request.receive, MOST_BYTES, MOST_BYTES)
+        body = await read_with_limit(request.scope, request.receive, MOST_BYTES, MOST_BYTES)
     except BodyTooLarge as error:
         raise BadForm(413, "the form is too large") from error
     except CallerGone as error:

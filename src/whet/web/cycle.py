@@ -50,7 +50,7 @@ class Cycle(RequestResponseCycle):
         scope: Any = self.scope
         has_body = scope["method"] != "HEAD"
         date, _, _ = _plain_lines(tuple(self.default_headers))
-        encode = _plain_lines if len(headers) == _PLAIN else _lines
+        encode = _plain_lines if len(headers) == _PLAIN else _encode_headers
         lines, length, ends = encode(tuple(headers))
         if has_body and length != len(body):
             raise RuntimeError("the answer is not as long as it says")
@@ -67,7 +67,7 @@ class Cycle(RequestResponseCycle):
         self.on_response()
 
 
-def _lines(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[bytes, int, bool]:
+def _encode_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[bytes, int, bool]:
     """Return the encoded headers, their content-length (-1 if missing), and whether they close the
     connection.
 
@@ -87,7 +87,7 @@ def _lines(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[bytes, int, bool]:
     return b"".join(parts), length, ends
 
 
-_plain_lines = lru_cache(maxsize=512)(_lines)
+_plain_lines = lru_cache(maxsize=512)(_encode_headers)
 
 
 def _names_length(head: Any) -> bool:

@@ -62,7 +62,7 @@ class SiteAddress(msgspec.Struct, frozen=True):
         return self.public_url.startswith("https://")
 
 
-def place(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ()) -> SiteAddress:
+def make_site_address(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ()) -> SiteAddress:
     """Return which Host headers are ours: loopback, the bind address, the public address, `extra_names`.
 
     Raises ConfigError for a public address that is not an http(s) URL or has a path.
@@ -98,10 +98,10 @@ class SiteGuard:
     """
 
     def __init__(
-        self, app: ASGIApp, where: SiteAddress, as_error: Callable[[int, str], object] = plain_error
+        self, app: ASGIApp, site: SiteAddress, as_error: Callable[[int, str], object] = plain_error
     ) -> None:
         self._app = app
-        self._place = where
+        self._place = site
         self._as_error = as_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,7 +116,7 @@ class SiteGuard:
             await _refuse(send, status, msgspec.json.encode(self._as_error(status, reason)))
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 sent = list(message.get("headers", ()))
                 names = {name.lower() for name, _ in sent}
@@ -124,7 +124,7 @@ class SiteGuard:
                 message = {**message, "headers": sent}
             await send(message)
 
-        await self._app(scope, receive, guarded)
+        await self._app(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         host = headers.get(b"host", b"").decode("latin-1")

@@ -30,6 +30,6 @@ class WebConnection:
             ring()
 
 
-def line_of(scope: MutableMapping[str, Any]) -> WebConnection:
+def connection_of(scope: MutableMapping[str, Any]) -> WebConnection:
     """Return the caller's connection, which `protocol.py` puts into the scope."""
     return cast("WebConnection", scope["extensions"]["whet.line"])

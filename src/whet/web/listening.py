@@ -19,7 +19,7 @@ from typing import Any
 import uvicorn
 
 from whet.contract.errors import ConfigError
-from whet.web.beat import in_step
+from whet.web.beat import aligned_delay
 from whet.web.protocol import LimitedProtocol
 
 BACKLOG = 4096
@@ -70,7 +70,7 @@ class SiteServer(uvicorn.Server):
         """Serve until stopped; the Date header is updated every second."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), in_step(1.0))
+                await asyncio.wait_for(self.stopping.wait(), aligned_delay(1.0))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, then end connections as uvicorn does."""

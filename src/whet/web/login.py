@@ -19,10 +19,10 @@ from whet.web.sessions import Sessions, TooManyAttempts, Visit, is_own_form
 from whet.web.uploads import read_upload
 
 Handler = Callable[[Request, Visit], Awaitable[Response]]
-Plain = Callable[[Request], Awaitable[Response]]
+PageHandler = Callable[[Request], Awaitable[Response]]
 
 
-class Words(msgspec.Struct, frozen=True):
+class LoginTexts(msgspec.Struct, frozen=True):
     """The texts of a login: `unknown` for a wrong token, `refused` for a valid one without access here,
     `undone` if a form is rejected."""
 
@@ -35,29 +35,29 @@ class SiteLogin:
     """Logs people in. `is_open`: without a token, if the site was started that way."""
 
     def __init__(
-        self, sessions: Sessions, pages: SiteTemplates, words: Words, *, is_open: bool = False
+        self, sessions: Sessions, pages: SiteTemplates, words: LoginTexts, *, is_open: bool = False
     ) -> None:
         self._sessions = sessions
         self._pages = pages
         self._words = words
         self._is_open = is_open
 
-    def inside(self, handler: Handler) -> Plain:
+    def inside(self, handler: Handler) -> PageHandler:
         """Show a page to a logged-in person; redirect others to the login page and back."""
 
         async def serve(request: Request) -> Response:
-            visit = await self._sessions.visit(request)
+            visit = await self._sessions.find_visit(request)
             if visit is not None:
                 return await handler(request, visit)
             if _came_by_link(request):
                 # Browsers don't send a strict cookie with a link from another site, but with a reload by our
                 # own page they do.
-                return self._pages.answer("bounce.html", url=_here(request))
-            return RedirectResponse(f"/login?next={quote(_here(request), safe='')}", 303)
+                return self._pages.answer("bounce.html", url=_current_path(request))
+            return RedirectResponse(f"/login?next={quote(_current_path(request), safe='')}", 303)
 
         return serve
 
-    def posted(self, handler: Handler, most_bytes: int = MOST_BYTES) -> Plain:
+    def accept_form(self, handler: Handler, max_bytes: int = MOST_BYTES) -> PageHandler:
         """Handle a form of at most `max_bytes` from a logged-in person, if our own page of this session sent
         it.
 
@@ -66,11 +66,11 @@ class SiteLogin:
         undone = self._words.undone
 
         async def serve(request: Request) -> Response:
-            visit = await self._sessions.visit(request)
+            visit = await self._sessions.find_visit(request)
             if visit is None:
                 return self.problem(403, f"You are not signed in (any more). {undone}.")
             try:
-                form = await read_upload(request, most_bytes)
+                form = await read_upload(request, max_bytes)
             except BadForm as error:
                 return self.problem(error.status, f"{undone}: {error}.")
             if not has_origin(request.headers) or not is_own_form(visit, form.fields.get("csrf", "")):
@@ -127,7 +127,7 @@ def safe_path(target: str) -> str:
     return target if is_own and "\\" not in target else "/"
 
 
-def _here(request: Request) -> str:
+def _current_path(request: Request) -> str:
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 

@@ -109,7 +109,7 @@ class Routes:
         return self._by_parts.setdefault((parts[1].encode(), *(p.encode() for p in parts[3:])), {})
 
 
-def document(
+def build_document(
     info: Mapping[str, str],
     operations: Sequence[Operation],
     error: type,
@@ -132,7 +132,7 @@ def document(
             "default": "refused, and why"
         }
         calls = paths.setdefault(_PARAMETER.sub(r"{\1}", operation.path), {})
-        calls[operation.method.lower()] = _described(operation, schemas, _content(schemas, error), refused)
+        calls[operation.method.lower()] = _describe(operation, schemas, _content(schemas, error), refused)
     return {
         "openapi": "3.1.0",
         "info": dict(info),
@@ -145,53 +145,63 @@ def document(
     }
 
 
-def _described(
-    one: Operation, schemas: Mapping[int, Any], error: Any, refused: Mapping[str, str]
+def _describe(
+    operation: Operation, schemas: Mapping[int, Any], error: Any, refused: Mapping[str, str]
 ) -> dict[str, Any]:
     responses: dict[str, Any] = {
         str(status): {"description": "the answer", "content": _content(schemas, *_alternatives(types))}
-        for status, types in one.gives.items()
+        for status, types in operation.gives.items()
     }
     for status, text in refused.items():
         responses.setdefault(status, {"description": text, "content": error})
-    entry: dict[str, Any] = {"summary": one.summary, "responses": responses}
-    names = [parameter.name for parameter in one.parameters]
+    entry: dict[str, Any] = {"summary": operation.summary, "responses": responses}
+    names = [parameter.name for parameter in operation.parameters]
     in_path = (
-        RequestParameter(name, place="path") for name in _PARAMETER.findall(one.path) if name not in names
+        RequestParameter(name, place="path")
+        for name in _PARAMETER.findall(operation.path)
+        if name not in names
     )
-    if parameters := [_parameter(each, schemas) for each in (*in_path, *one.parameters)]:
+    if parameters := [_describe_parameter(each, schemas) for each in (*in_path, *operation.parameters)]:
         entry["parameters"] = parameters
-    if one.takes is not None:
-        entry["requestBody"] = {"required": one.needs_body, "content": _content(schemas, one.takes)}
-    if one.roles is None:
+    if operation.takes is not None:
+        entry["requestBody"] = {
+            "required": operation.needs_body,
+            "content": _content(schemas, operation.takes),
+        }
+    if operation.roles is None:
         entry["security"] = []
     return entry
 
 
-def _parameter(one: RequestParameter, schemas: Mapping[int, Any]) -> dict[str, Any]:
-    shape = schemas.get(id(one.shape), {"type": "string"})
-    entry = {"name": one.name, "in": one.place, "required": one.place == "path", "schema": shape}
-    return {**entry, "description": one.description} if one.description else entry
+def _describe_parameter(parameter: RequestParameter, schemas: Mapping[int, Any]) -> dict[str, Any]:
+    shape = schemas.get(id(parameter.shape), {"type": "string"})
+    entry = {
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.place == "path",
+        "schema": shape,
+    }
+    return {**entry, "description": parameter.description} if parameter.description else entry
 
 
-def _content(schemas: Mapping[int, Any], *given: Any) -> dict[str, Any]:
+def _content(schemas: Mapping[int, Any], *types: Any) -> dict[str, Any]:
     return {
         each.content_type if isinstance(each, Media) else "application/json": {
             "schema": {"type": "string"} if isinstance(each, Media) else schemas[id(each)]
         }
-        for each in given
+        for each in types
     }
 
 
-def _types_of(one: Operation) -> Iterable[Any]:
-    answer_types = (shape for status in one.gives.values() for shape in _alternatives(status))
-    parameters = (parameter.shape for parameter in one.parameters)
+def _types_of(operation: Operation) -> Iterable[Any]:
+    answer_types = (shape for status in operation.gives.values() for shape in _alternatives(status))
+    parameters = (parameter.shape for parameter in operation.parameters)
     return (
         each
-        for each in (one.takes, *answer_types, *parameters)
+        for each in (operation.takes, *answer_types, *parameters)
         if each is not None and type(each) is not Media
     )
 
 
-def _alternatives(given: Any) -> tuple[Any, ...]:
-    return cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
+def _alternatives(value: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)

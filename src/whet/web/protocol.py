@@ -113,12 +113,12 @@ class LimitedProtocol(HttpToolsProtocol):
         us: Any = self  # avoids the types of uvicorn's stubs: `cast` is a call
         parser: HttpRequestParser = us.parser  # exists while the connection does
         if parser.should_upgrade() and parser.get_method() != b"CONNECT":
-            self._plain_head = self._head_without_wish(parser)
+            self._plain_head = self._head_without_upgrade(parser)
             return
         self._in_head = False
         self._stop_timer()
         version = parser.get_http_version()
-        if doubt := _doubt(self.url, version, us.headers):
+        if doubt := _find_ambiguity(self.url, version, us.headers):
             self._is_refused = True
             self._refuse(400, doubt)
             return
@@ -224,7 +224,7 @@ class LimitedProtocol(HttpToolsProtocol):
             if not self._is_refused:
                 self.send_400_response("Invalid HTTP request received.")
 
-    def _head_without_wish(self, parser: HttpRequestParser) -> bytes:
+    def _head_without_upgrade(self, parser: HttpRequestParser) -> bytes:
         line = b"%s %s HTTP/%s\r\n" % (parser.get_method(), self.url, parser.get_http_version().encode())
         headers = (b"%s: %s\r\n" % pair for pair in self.headers if pair[0] != b"upgrade")
         return b"".join((line, *headers, b"\r\n"))
@@ -258,7 +258,7 @@ def _peer_of(transport: Any) -> int | None:
     return int(struct.unpack("3i", credentials)[1])
 
 
-def _doubt(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:
+def _find_ambiguity(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:
     """Return why a head is ambiguous, or an empty string if it is not: two hosts or tokens, a target
     elsewhere, no version."""
     sent = dict(headers)

@@ -122,7 +122,7 @@ class Sessions:
         await self.sign_out(request)
         number = secrets.token_urlsafe(32)
         now_s = self._clock.now().timestamp()
-        id_hash = _hash(number, owner(request.scope))
+        id_hash = _hash(number, find_client_user(request.scope))
         row = LoginSession(id_hash, account.key, secrets.token_urlsafe(32), now_s, now_s + LIFETIME_S)
         await self._store.save(row)
         response.set_cookie(
@@ -135,13 +135,13 @@ class Sessions:
             path="/",
         )
 
-    async def visit(self, request: Request) -> Visit | None:
+    async def find_visit(self, request: Request) -> Visit | None:
         """Return the visit of this request, or None if not logged in, the session has expired, or the token
         was revoked."""
         number = self._number(request)
         if number is None:
             return None
-        row = await self._store.find(_hash(number, owner(request.scope)))
+        row = await self._store.find(_hash(number, find_client_user(request.scope)))
         if row is None or self._clock.now().timestamp() >= row.expires_s:
             return None
         account = await self._accounts.find(row.account_key)
@@ -151,7 +151,7 @@ class Sessions:
         """End this browser's session; durable on return."""
         number = self._number(request)
         if number is not None:
-            await self._store.drop(_hash(number, owner(request.scope)))
+            await self._store.drop(_hash(number, find_client_user(request.scope)))
         if response is not None:
             response.delete_cookie(
                 self._cookie, path="/", httponly=True, samesite="strict", secure=self._is_secure
@@ -162,9 +162,9 @@ class Sessions:
         return number if len(number) == _COOKIE_CHARS and number.isascii() else None
 
 
-def is_own_form(visit: Visit, given: str) -> bool:
+def is_own_form(visit: Visit, token: str) -> bool:
     """Return whether a form contains this session's CSRF token; compared in constant time."""
-    return hmac.compare_digest(visit.session.csrf.encode(), given.encode("utf-8", "replace"))
+    return hmac.compare_digest(visit.session.csrf.encode(), token.encode("utf-8", "replace"))
 
 
 def _hash(number: str, owner: str) -> str:
@@ -172,7 +172,7 @@ def _hash(number: str, owner: str) -> str:
     return hashlib.sha256(f"{number}{owner and '@'}{owner}".encode()).hexdigest()
 
 
-def owner(scope: Scope) -> str:
+def find_client_user(scope: Scope) -> str:
     """Return the client's user id as text, or an empty string for another machine, a Unix socket, or an
     unknown user."""
     client, server = scope.get("client"), scope.get("server")
@@ -185,7 +185,9 @@ def owner(scope: Scope) -> str:
         table = _TABLES[client_ip.version].read_bytes()
     except (ValueError, OSError):
         return ""
-    endpoints = f" {_written(client_ip, client[1])} {_written(server_ip, server[1])} ".encode()
+    endpoints = (
+        f" {_format_endpoint(client_ip, client[1])} {_format_endpoint(server_ip, server[1])} ".encode()
+    )
     at = table.find(endpoints)
     if at < 0:
         return ""
@@ -193,7 +195,7 @@ def owner(scope: Scope) -> str:
     return line.split()[_USER_COLUMN].decode()
 
 
-def _written(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
+def _format_endpoint(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
     """Format an address and port as in the kernel's table: four-byte words in the machine's order."""
     raw = address.packed
     words = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in range(0, len(raw), 4))

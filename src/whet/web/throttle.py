@@ -15,8 +15,8 @@ class Throttle:
     """Makes an address wait after `limit` wrong secrets in a minute. Addresses idle for longest are dropped
     first."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._most = limit
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def failed(self, address: str, now_s: float) -> float:

@@ -25,7 +25,7 @@ def _select(columns: str, table: str, where: str) -> str:
     return f"SELECT {columns} FROM {table} WHERE {where}"
 
 
-def hash_of(secret: str) -> bytes:
+def hash_secret(secret: str) -> bytes:
     """Return the stored hash of a token. Looking up a hash of 256 random bits leaks nothing by its timing."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
@@ -51,7 +51,7 @@ class TokenTable(Generic[R]):
     def add(self, db: apsw.Connection, row: R) -> str:
         """Store a new token and return its secret, which is shown only this once."""
         secret = self._prefix + secrets.token_urlsafe(32)
-        db.execute(self._insert, (*msgspec.structs.astuple(row), hash_of(secret)))
+        db.execute(self._insert, (*msgspec.structs.astuple(row), hash_secret(secret)))
         return secret
 
     def find(self, db: apsw.Connection, by: str, value: bytes | str) -> R | None:

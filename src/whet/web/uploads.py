@@ -10,7 +10,7 @@ import re
 import msgspec
 from starlette.requests import Request
 
-from whet.web.bodies import BadForm, BodyTooLarge, CallerGone, read_bounded, read_form
+from whet.web.bodies import BadForm, BodyTooLarge, CallerGone, read_form, read_with_limit
 
 _BOUNDARY = re.compile(r'multipart/form-data\s*;\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s";,]{1,70}))', re.I)
 _DISPOSITION = re.compile(r'form-data; name="([^"\r\n]{0,100})"(?:; filename="([^"\r\n]*)")?', re.I)
@@ -33,16 +33,16 @@ class UploadForm(msgspec.Struct, frozen=True):
     files: tuple[Upload, ...] = ()
 
 
-async def read_upload(request: Request, most_bytes: int) -> UploadForm:
+async def read_upload(request: Request, max_bytes: int) -> UploadForm:
     """Read the fields and files of a form, urlencoded or multipart. Raises BadForm, with 413 as soon as it
     exceeds `max_bytes`."""
     match = _BOUNDARY.fullmatch(request.headers.get("content-type", ""))
     if match is None:
         return UploadForm(await read_form(request))
     try:
-        body = await read_bounded(request.scope, request.receive, most_bytes, 2 * most_bytes)
+        body = await read_with_limit(request.scope, request.receive, max_bytes, 2 * max_bytes)
     except BodyTooLarge as error:
-        raise BadForm(413, f"more than {most_bytes // 1_000_000} MB were sent") from error
+        raise BadForm(413, f"more than {max_bytes // 1_000_000} MB were sent") from error
     except CallerGone as error:
         raise BadForm(400, "the form can't be read") from error
     return parse_parts(body, (match[1] or match[2]).encode("latin-1", "replace"))
@@ -58,7 +58,7 @@ def parse_parts(body: bytes, boundary: bytes) -> UploadForm:
     files: list[Upload] = []
     for part in parts[:-1]:
         head, gap, data = part.partition(b"\r\n\r\n")
-        name, file_name = _named(head)
+        name, file_name = _parse_names(head)
         if not gap or name is None:
             raise BadForm(400, "the form can't be read")
         if file_name is not None:
@@ -71,7 +71,7 @@ def parse_parts(body: bytes, boundary: bytes) -> UploadForm:
     return UploadForm(fields, tuple(files))
 
 
-def _named(head: bytes) -> tuple[str | None, str | None]:
+def _parse_names(head: bytes) -> tuple[str | None, str | None]:
     """Return a part's name, and its file name if it is a file."""
     try:
         lines = head.decode("utf-8").removeprefix("\r\n").split("\r\n")
@@ -80,11 +80,11 @@ def _named(head: bytes) -> tuple[str | None, str | None]:
     for line in lines:
         kind, _, value = line.partition(":")
         if kind.strip().lower() == "content-disposition" and (match := _DISPOSITION.fullmatch(value.strip())):
-            return _plain(match[1]), None if match[2] is None else _plain(match[2])
+            return _unescape(match[1]), None if match[2] is None else _unescape(match[2])
     return None, None
 
 
-def _plain(name: str) -> str:
+def _unescape(name: str) -> str:
     for written, character in _ESCAPES.items():
         name = name.replace(written, character)
     return name

@@ -21,7 +21,7 @@ from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
 from whet.confirm.notify.settings import NotifyPersonText, People, read_channels
 from whet.contract.errors import ConfigError
-from whet.vendors.signing import signed, webhook_key
+from whet.vendors.signing import sign_headers, webhook_key
 
 SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 
@@ -75,7 +75,7 @@ def test_every_channel_is_told_also_when_one_hangs_and_submitting_does_not_wait(
                 assert all(desk.service.get(r.id) is not None for r in others)
                 headers, body = hook.got[0]
                 at_s, message_id = int(headers["webhook-timestamp"]), headers["webhook-id"]
-                expected = signed(webhook_key("x", SECRET), message_id, at_s, body)
+                expected = sign_headers(webhook_key("x", SECRET), message_id, at_s, body)
                 assert headers["webhook-signature"] == expected["webhook-signature"]
 
     asyncio.run(play())

@@ -41,7 +41,7 @@ class SlackServer(Host):
     def routes(self) -> list[Any]:
         """What is served."""
         return [
-            Route("/usergroups.users.list", self._members, methods=["GET"]),
+            Route("/usergroups.users.list", self._fetch_members, methods=["GET"]),
             Route("/{method}", self._serve, methods=["POST"]),
             WebSocketRoute("/link/", self._link),
         ]
@@ -91,7 +91,7 @@ class SlackServer(Host):
         socket = self._sockets.pop()
         self.call(socket.send_json({"type": "disconnect", "reason": "refresh_requested"}))
 
-    async def _members(self, request: Request) -> Response:
+    async def _fetch_members(self, request: Request) -> Response:
         """usergroups.users.list: arguments in the address, as Slack takes them from methods that read."""
         self.note(lambda: self.calls.append("usergroups.users.list"))
         if request.headers.get("authorization") != f"Bearer {BOT_TOKEN}":

@@ -30,7 +30,7 @@ from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.kills.troubles import Troubles
 from tests.support import quiet_port
-from whet.vendors.signing import signed
+from whet.vendors.signing import sign_headers
 
 _PER_CHAT_S = 0.02
 
@@ -311,14 +311,14 @@ class Webhook(Host):
                 id_, text = self._waiting[user].get(timeout=0.1)
             except queue.Empty:
                 continue
-            while not self._over.is_set() and not self._accepted(user, id_, text):
+            while not self._over.is_set() and not self._ask_to_accept(user, id_, text):
                 self._over.wait(0.05)
             self.note(lambda: setattr(self, "_left", self._left - 1))
 
-    def _accepted(self, user: int, id_: str, text: str) -> bool:
+    def _ask_to_accept(self, user: int, id_: str, text: str) -> bool:
         data = {"conversation": f"c{user}", "user": f"u{user}", "text": text}
         body = msgspec.json.encode({"type": "message", "data": data})
-        headers = signed(b"k" * 32, id_, int(time.time()), body)
+        headers = sign_headers(b"k" * 32, id_, int(time.time()), body)
         try:
             url = f"http://127.0.0.1:{self._in_port}/"
             with httpx2.stream("POST", url, content=body, headers=headers, timeout=5.0) as answer:
@@ -331,7 +331,10 @@ class Webhook(Host):
     async def _in(self, request: Request) -> Response:
         body = await request.body()
         id_, stamp = request.headers["webhook-id"], int(request.headers["webhook-timestamp"])
-        if signed(b"k" * 32, id_, stamp, body)["webhook-signature"] != request.headers["webhook-signature"]:
+        if (
+            sign_headers(b"k" * 32, id_, stamp, body)["webhook-signature"]
+            != request.headers["webhook-signature"]
+        ):
             return Response(status_code=401)
         fault = self.next_fault("in")
         if fault is not None:

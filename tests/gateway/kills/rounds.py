@@ -53,7 +53,7 @@ class Rounds:
         self._written: dict[int, list[str]] = {user: [] for user in platform.users}
         self._struck = threading.Event()
         self._moments: Counter[str] = Counter()
-        self._model = PracticeServer(mind=self._echo)
+        self._model = PracticeServer(responder=self._echo)
         self._home = home
         self._gateway: GatewayProcess | None = None
 
@@ -74,7 +74,7 @@ class Rounds:
                     self._write(user)
                 self._rest()
                 for moment in moments:
-                    self._round(one, moment)
+                    self._run_round(one, moment)
                 self._rest()
                 if one.stop() != 0:
                     raise AssertionError(f"it did not stop in order\n{one.output()[-3000:]}")
@@ -83,7 +83,7 @@ class Rounds:
         tally.moments = dict(self._moments)
         return tally
 
-    def _round(self, one: GatewayProcess, moment: Moment) -> None:
+    def _run_round(self, one: GatewayProcess, moment: Moment) -> None:
         """Write, kill at this moment, write on while nobody is there, start again."""
         chance = self._chance
         self._struck.clear()

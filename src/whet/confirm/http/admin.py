@@ -5,20 +5,20 @@ from __future__ import annotations
 import apsw
 
 from whet.confirm import stand_ins, whitelist
-from whet.confirm.callbacks import revive
+from whet.confirm.callbacks import retry_dead_letter
 from whet.confirm.http import answers, shapes
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
 from whet.contract.errors import NotFound
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 
-_LISTED = 200
+_MAX_LISTED = 200
 
 
 async def audit_events(call: Exchange) -> Answer:
     """Return the hash-chained log. Oldest first, after ?after=."""
-    events = call.service.log.history(after_id=typed_number(call.query.get("after", "")) or 0)
-    return 200, shapes.EventPage(len(events), [answers.event(event) for event in events])
+    events = call.service.log.history(after_id=parse_typed_number(call.query.get("after", "")) or 0)
+    return 200, shapes.EventPage(len(events), [answers.event_record(event) for event in events])
 
 
 async def checkpoint(call: Exchange) -> Answer:
@@ -29,15 +29,15 @@ async def checkpoint(call: Exchange) -> Answer:
     return 200, shapes.CheckpointAnswer(*row) if row else shapes.CheckpointAnswer(0)  # type: ignore[arg-type]
 
 
-async def allowed(call: Exchange) -> Answer:
+async def list_whitelist(call: Exchange) -> Answer:
     """List the whitelist."""
-    return 200, shapes.AllowedEntries(call.service.database.read_now(whitelist.entries))
+    return 200, shapes.AllowedEntries(call.service.database.read_now(whitelist.list_entries))
 
 
-async def allow(call: Exchange, asked: shapes.AllowBody) -> Answer:
+async def allow(call: Exchange, body: shapes.AllowBody) -> Answer:
     """Whitelist an action for a limited time."""
     entry = whitelist.WhitelistRequest(
-        asked.action.strip(), asked.principal.strip(), asked.session_key, asked.seconds
+        body.action.strip(), body.principal.strip(), body.session_key, body.seconds
     )
     try:
         return 201, await call.service.change(lambda tx: whitelist.add(tx, entry, call.who.name))
@@ -60,14 +60,14 @@ async def dead_letters(call: Exchange) -> Answer:
     def read(db: apsw.Connection) -> list[shapes.DeadLetter]:
         columns = ", ".join(shapes.DeadLetter.__struct_fields__)
         sql = f"SELECT {columns} FROM callbacks WHERE status != 'delivered' ORDER BY id DESC LIMIT ?"
-        return [shapes.DeadLetter(*row) for row in db.execute(sql, (_LISTED,))]
+        return [shapes.DeadLetter(*row) for row in db.execute(sql, (_MAX_LISTED,))]
 
     return 200, shapes.DeadLetters(call.service.database.read_now(read))
 
 
 async def retry(call: Exchange) -> Answer:
     """Retry a webhook."""
-    if not await call.service.change(lambda tx: revive(tx.connection, call.number, tx.now_s)):
+    if not await call.service.change(lambda tx: retry_dead_letter(tx.connection, call.number, tx.now_s)):
         raise HttpRefusal(404, "there is no dead letter of that number")
     return 200, shapes.RowAnswer(call.number, "waiting")
 
@@ -86,20 +86,20 @@ async def delegations(call: Exchange) -> Answer:
     )
 
 
-async def delegate(call: Exchange, asked: shapes.AwayBody) -> Answer:
+async def delegate(call: Exchange, body: shapes.AwayBody) -> Answer:
     """Delegate your approvals to another person until a time."""
     if call.who.is_open:
         raise HttpRefusal(403, "a delegation takes tokens: run without --insecure-no-auth")
     approvers = call.backend.guard.approvers()
     try:
         return 201, await call.service.change(
-            lambda tx: stand_ins.delegate(tx, call.who.name, asked.stand_in.strip(), asked.until, approvers)
+            lambda tx: stand_ins.delegate(tx, call.who.name, body.stand_in.strip(), body.until, approvers)
         )
     except ValueError as error:
         raise HttpRefusal(400, str(error)) from error
 
 
-async def come_back(call: Exchange) -> Answer:
+async def end_delegation(call: Exchange) -> Answer:
     """End a delegation."""
     is_admin = call.who.role == "admin"
     try:

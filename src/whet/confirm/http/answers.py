@@ -15,7 +15,7 @@ from whet.confirm.http.shapes import AuditEntry, EventRecord, RequestRecord
 from whet.confirm.quorum import describe
 from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest
 from whet.confirm.requests import check_details
-from whet.confirm.shown import unclear
+from whet.confirm.shown import describe_unclear
 
 _ONE_PERSON = ApprovalPlan().quorum
 A = TypeVar("A", bound=msgspec.Struct)
@@ -27,7 +27,7 @@ def iso(at_s: float | None) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _shared(
+def _common_fields(
     shape: type[msgspec.Struct], source: type[msgspec.Struct]
 ) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     """Return the names of the fields that both types have, at least two, and a getter for them."""
@@ -35,9 +35,9 @@ def _shared(
     return names, attrgetter(*names)
 
 
-def made_of(shape: type[A], source: msgspec.Struct, **more: object) -> A:
+def build_answer(shape: type[A], source: msgspec.Struct, **more: object) -> A:
     """Build an answer from the fields that `source` shares with it, and from `more`, which goes first."""
-    names, values_of = _shared(shape, type(source))
+    names, values_of = _common_fields(shape, type(source))
     return shape(**(dict(zip(names, values_of(source), strict=True)) | more))
 
 
@@ -63,7 +63,7 @@ def record(request: ConfirmRequest) -> RequestRecord:
         executed_at=UNSET if request.executed_at is None else request.executed_at,
         execution=request.execution if was_executed else UNSET,
         execution_note=request.execution_note if was_executed else UNSET,
-        unclear=unclear(request) or UNSET,
+        unclear=describe_unclear(request) or UNSET,
     )
 
 
@@ -74,20 +74,22 @@ def audit_entry(request: ConfirmRequest) -> AuditEntry:
 
 def _summary(shape: type[A], request: ConfirmRequest, **more: object) -> A:
     times = {"created_at_iso": iso(request.created_at), "resolved_at_iso": iso(request.resolved_at)}
-    return made_of(shape, request, **times, **more)
+    return build_answer(shape, request, **times, **more)
 
 
-def event(found: AuditEvent) -> EventRecord:
+def event_record(audit_event: AuditEvent) -> EventRecord:
     """Return the JSON form of an audit event."""
-    return made_of(EventRecord, found, data=msgspec.Raw(found.data.encode()), hash=found.hash.hex())
+    return build_answer(
+        EventRecord, audit_event, data=msgspec.Raw(audit_event.data.encode()), hash=audit_event.hash.hex()
+    )
 
 
-def stream_chunk(found: AuditEvent) -> bytes:
+def stream_chunk(audit_event: AuditEvent) -> bytes:
     """Return an event as a server-sent event."""
-    body = msgspec.json.encode(event(found))
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (found.id, found.kind.encode(), body)
+    body = msgspec.json.encode(event_record(audit_event))
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (audit_event.id, audit_event.kind.encode(), body)
 
 
-def next_page(found: Sequence[ConfirmRequest], limit: int) -> str | UnsetType:
+def next_page(requests: Sequence[ConfirmRequest], limit: int) -> str | UnsetType:
     """Return the query of the next page, or UNSET if this page is not full."""
-    return f"before={found[-1].seq}" if len(found) == limit else UNSET
+    return f"before={requests[-1].seq}" if len(requests) == limit else UNSET

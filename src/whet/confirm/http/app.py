@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from whet.confirm.http.exchange import Backend, Exchange
-from whet.confirm.http.guard import ApiGuard, need
+from whet.confirm.http.guard import ApiGuard, require_role
 from whet.confirm.http.routes import ROUTES
 from whet.confirm.http.wire import (
     Headers,
@@ -28,7 +28,7 @@ from whet.confirm.http.wire import (
     read_as,
     read_body,
 )
-from whet.confirm.service import ConfirmService, beside
+from whet.confirm.service import ConfirmService, run_off_loop
 from whet.contract.errors import StoreBusy, StoreError, StoreFull
 from whet.web.bodies import CallerGone
 from whet.web.operations import Methods, Operation
@@ -72,7 +72,7 @@ class Api:
         except CallerGone:
             return
         except StoreError as error:
-            await self._store_failed(send, error)
+            await self._send_store_error(send, error)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send, path: bytes) -> None:
         guard = self._backend.guard
@@ -80,18 +80,22 @@ class Api:
         match = ROUTES.find(path)
         if match is None:
             raise _NOT_FOUND
-        operation = _for_method(match[0], scope["method"])
+        operation = _find_operation(match[0], scope["method"])
         call = Exchange(self._backend, scope, send, match[1])
         if operation.roles is not None:
             call.who = await guard.principal(scope, is_remembered=operation.looks_again)
         try:
             if operation.roles:
-                need(call.who, *operation.roles)
+                require_role(call.who, *operation.roles)
             if operation.takes is None:
                 response = await operation.handler(call)
             else:
-                call.fields = await _fields(operation, call, receive)
-                body = read_as(call.fields, operation.takes) if call.fields else _nothing(operation.takes)
+                call.fields = await _read_fields(operation, call, receive)
+                body = (
+                    read_as(call.fields, operation.takes)
+                    if call.fields
+                    else _read_empty_body(operation.takes)
+                )
                 response = await operation.handler(call, body)
         except HttpRefusal:
             if operation.looks_again:  # a caller with a revoked token gets that error and no other
@@ -100,11 +104,11 @@ class Api:
         if response is not None:  # None: the handler has streamed its own answer
             await self._send(send, *response)
 
-    async def _send(self, send: Send, status: int, made: Any, headers: Headers = ()) -> None:
+    async def _send(self, send: Send, status: int, body: Any, headers: Headers = ()) -> None:
         self._backend.metrics.count(status)
-        await answer(send, status, made if isinstance(made, bytes) else encode(made), headers)
+        await answer(send, status, body if isinstance(body, bytes) else encode(body), headers)
 
-    async def _store_failed(self, send: Send, error: StoreError) -> None:
+    async def _send_store_error(self, send: Send, error: StoreError) -> None:
         """Answer 503: nothing of the request was done."""
         if not isinstance(error, StoreBusy | StoreFull):
             _logger.error("the database failed: %s", error.message)
@@ -112,22 +116,22 @@ class Api:
         await self._send(send, 503, body, [(b"retry-after", b"5")])
 
 
-async def _fields(operation: Operation, call: Exchange, receive: Receive) -> dict[str, Any]:
+async def _read_fields(operation: Operation, call: Exchange, receive: Receive) -> dict[str, Any]:
     """Read the body."""
     body = await read_body(call.scope, receive)
     call.size_bytes = len(body)
     if not operation.needs_body and not body.strip():
         return {}
-    return await beside(len(body), parse_object, body)
+    return await run_off_loop(len(body), parse_object, body)
 
 
 @lru_cache(maxsize=64)
-def _nothing(shape: type[msgspec.Struct]) -> msgspec.Struct:
+def _read_empty_body(shape: type[msgspec.Struct]) -> msgspec.Struct:
     """Decode an empty body. Raises HttpRefusal (400) if the type has required fields."""
     return read_as({}, shape)
 
 
-def _for_method(methods: Methods, method: str) -> Operation:
+def _find_operation(methods: Methods, method: str) -> Operation:
     operation = methods.get(method)
     if operation is None:
         allow = ", ".join(methods)

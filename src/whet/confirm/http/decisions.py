@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from whet.confirm.decide import DecisionInput
 from whet.confirm.grants import sign_grant
-from whet.confirm.http.answers import made_of
+from whet.confirm.http.answers import build_answer
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
 from whet.confirm.http.shapes import (
@@ -46,24 +46,24 @@ _STATUS: dict[OutcomeKind, int] = {
 }
 
 
-async def approve(call: Exchange, asked: ApproveBody) -> Answer:
+async def approve(call: Exchange, body: ApproveBody) -> Answer:
     """Approve a request."""
-    ballot = DecisionInput(call.request_id, "approve", asked.reason, asked.digest or "", code=asked.code)
-    return await _vote(call, ballot, asked.approver)
+    ballot = DecisionInput(call.request_id, "approve", body.reason, body.digest or "", code=body.code)
+    return await _vote(call, ballot, body.approver)
 
 
-async def deny(call: Exchange, asked: DenyBody) -> Answer:
+async def deny(call: Exchange, body: DenyBody) -> Answer:
     """Deny a request. A reason may be added."""
     return await _vote(
-        call, DecisionInput(call.request_id, "deny", asked.reason, asked.digest or ""), asked.denier
+        call, DecisionInput(call.request_id, "deny", body.reason, body.digest or ""), body.denier
     )
 
 
-async def decide_many(call: Exchange, asked: ManyBody) -> Answer:
+async def decide_many(call: Exchange, body: ManyBody) -> Answer:
     """Decide on several requests that were viewed before. Each has a transaction of its own."""
     outcomes: list[ManyOutcome] = []
-    for item in asked.items:
-        ballot = DecisionInput(item.id, asked.verdict, asked.reason, item.digest, is_one_of_many=True)
+    for item in body.items:
+        ballot = DecisionInput(item.id, body.verdict, body.reason, item.digest, is_one_of_many=True)
         outcome = await call.service.decide(ballot, call.who)
         status = outcome.request.status if outcome.request else "not_found"
         counted = outcome.kind in ("decided", "voted")
@@ -81,53 +81,53 @@ async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
     request = _request_of(outcome)
     if outcome.kind == "voted":
         quorum = describe(request.plan.quorum)
-        return 202, made_of(
+        return 202, build_answer(
             CountedAnswer, outcome, id=request.id, action=request.action, status="pending", quorum=quorum
         )
-    return 200, _settled(request, ballot.reason)
+    return 200, _settled_answer(request, ballot.reason)
 
 
-async def amend(call: Exchange, asked: AmendBody) -> Answer:
+async def amend(call: Exchange, body: AmendBody) -> Answer:
     """Change the details of a request. Only if the requester accepts edits."""
     try:
-        target = call.request_id, asked.digest
-        outcome = await call.service.amend(target, call.who, asked.details, asked.reason)
+        target = call.request_id, body.digest
+        outcome = await call.service.amend(target, call.who, body.details, body.reason)
     except ValueError as error:
         raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     request = _request_of(outcome)
-    return 200, made_of(AmendedAnswer, request, details=msgspec.Raw(request.details_json.encode()))
+    return 200, build_answer(AmendedAnswer, request, details=msgspec.Raw(request.details_json.encode()))
 
 
-async def cancel(call: Exchange, asked: CancelBody) -> Answer:
+async def cancel(call: Exchange, body: CancelBody) -> Answer:
     """Cancel one of your requests."""
-    outcome = await call.service.cancel(call.request_id, call.who, asked.reason)
-    return 200, _settled(_request_of(outcome))
+    outcome = await call.service.cancel(call.request_id, call.who, body.reason)
+    return 200, _settled_answer(_request_of(outcome))
 
 
-async def consume(call: Exchange, asked: ConsumeBody) -> Answer:
+async def consume(call: Exchange, body: ConsumeBody) -> Answer:
     """Consume an approval, once. Only for exactly the approved digest; the answer contains the signed grant.
     Repeating the call with the same Idempotency-Key returns the same answer, so a caller that crashed can
     ask again."""
     key = idempotency_key(call)
-    request = _request_of(await call.service.consume(call.request_id, call.who, asked.digest, key))
-    grant = grant_of(call.service, request)
-    return 200, made_of(ConsumedAnswer, request, status="consumed", grant=grant)
+    request = _request_of(await call.service.consume(call.request_id, call.who, body.digest, key))
+    grant = build_grant(call.service, request)
+    return 200, build_answer(ConsumedAnswer, request, status="consumed", grant=grant)
 
 
-async def report(call: Exchange, asked: ReportBody) -> Answer:
+async def report(call: Exchange, body: ReportBody) -> Answer:
     """Report the result of the action. It closes the record."""
-    outcome = await call.service.report(call.request_id, call.who, asked.result, asked.note)
+    outcome = await call.service.report(call.request_id, call.who, body.result, body.note)
     request = _request_of(outcome)
-    return 200, made_of(ReportedAnswer, request)
+    return 200, build_answer(ReportedAnswer, request)
 
 
-def grant_of(service: ConfirmService, request: ConfirmRequest) -> str:
+def build_grant(service: ConfirmService, request: ConfirmRequest) -> str:
     """Return the signed grant of an approved request."""
     return sign_grant(service.key, request, service.policy_file.policy.approval_valid_s)
 
 
-def _settled(request: ConfirmRequest, reason: str = "") -> SettledAnswer:
-    return made_of(SettledAnswer, request, reason=reason or UNSET)
+def _settled_answer(request: ConfirmRequest, reason: str = "") -> SettledAnswer:
+    return build_answer(SettledAnswer, request, reason=reason or UNSET)
 
 
 def _request_of(outcome: RequestOutcome) -> ConfirmRequest:

@@ -7,16 +7,16 @@ from typing import Any
 
 from whet.confirm.http.answers import record
 from whet.confirm.http.guard import ApiGuard
-from whet.confirm.http.pulse import StreamPulse
+from whet.confirm.http.pulse import StreamHeartbeats
 from whet.confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
-from whet.confirm.names import SHAPE
+from whet.confirm.names import REQUEST_ID
 from whet.confirm.notify import deliveries
 from whet.confirm.records import Caller, ConfirmRequest
 from whet.confirm.service import ConfirmService
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 
 Answer = tuple[int, Any] | tuple[int, Any, Headers]
-NOBODY = Caller("", "submit")
+NO_CALLER = Caller("", "submit")
 _MOST_ENCODED_BYTES = 2_000_000
 
 
@@ -42,7 +42,7 @@ class Metrics:
         gauges = {
             "pending_requests": service.count_pending(),
             "waiting_clients": service.hub.waiting,
-            "untold_news": service.database.read_now(deliveries.untold),
+            "untold_news": service.database.read_now(deliveries.count_pending_events),
             "audit_events": state.size,
             "audit_checkpoint_size": state.checkpoint_size,
             "policy_is_broken": int(bool(service.policy_file.error)),
@@ -60,7 +60,7 @@ class Backend:
         self.guard = guard
         self.page_url = page_url
         self.metrics: Metrics = Metrics()
-        self.pulse: StreamPulse = StreamPulse(guard)
+        self.pulse: StreamHeartbeats = StreamHeartbeats(guard)
         self._encoded: dict[str, tuple[ConfirmRequest, bytes]] = {}
         self._encoded_bytes = 0
 
@@ -88,7 +88,7 @@ class Exchange:
         self.service: ConfirmService = backend.service
         self.scope: Scope = scope
         self.send: Send = send
-        self.who: Caller = NOBODY
+        self.who: Caller = NO_CALLER
         self.fields: dict[str, Any] = {}
         self.size_bytes: int = 0
         self._value = value
@@ -97,14 +97,14 @@ class Exchange:
     def request_id(self) -> str:
         """The request id in the path. Raises HttpRefusal (404) if it is not a valid id."""
         text = self._value.decode("latin-1")
-        if not SHAPE.fullmatch(text):
+        if not REQUEST_ID.fullmatch(text):
             raise HttpRefusal(404, "there is no such request")
         return text
 
     @property
     def number(self) -> int:
         """The row number in the path, or 0, which no row has, if it is not a number."""
-        return typed_number(self._value.decode("latin-1")) or 0
+        return parse_typed_number(self._value.decode("latin-1")) or 0
 
     @property
     def query(self) -> dict[str, str]:

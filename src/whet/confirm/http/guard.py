@@ -40,7 +40,7 @@ class ApiGuard:
         """Refuse (403) foreign hosts, origins and cross-site fetches."""
         headers: dict[bytes, bytes] = dict(scope["headers"])  # none of these headers repeats
         host, origin, site = headers.get(b"host", b""), headers.get(b"origin"), headers.get(b"sec-fetch-site")
-        if not self._any_host and host and _name(host) not in self._hosts:
+        if not self._any_host and host and _host_name(host) not in self._hosts:
             raise HttpRefusal(403, "this Host is not served here; name it with --allow-host")
         if origin and origin.partition(b"://")[2] != host:
             raise HttpRefusal(403, "requests from other sites are refused")
@@ -78,10 +78,10 @@ class ApiGuard:
 _CHALLENGE = [(b"www-authenticate", b'Bearer realm="whet confirm"')]
 
 
-def need(who: Caller, *roles: str) -> None:
+def require_role(caller: Caller, *roles: str) -> None:
     """Refuse (403) a caller without one of `roles`."""
-    if not who.may(*roles):
-        raise HttpRefusal(403, f"this needs a token of role {' or '.join(roles)}; yours is {who.role}")
+    if not caller.may(*roles):
+        raise HttpRefusal(403, f"this needs a token of role {' or '.join(roles)}; yours is {caller.role}")
 
 
 def retry_after(wait_s: float) -> tuple[bytes, bytes]:
@@ -90,7 +90,7 @@ def retry_after(wait_s: float) -> tuple[bytes, bytes]:
 
 
 @lru_cache(maxsize=64)  # a service has few names
-def _name(host: bytes) -> str:
+def _host_name(host: bytes) -> str:
     """Return the name in a Host header in lower case, or an empty string if it is invalid."""
     match = HOST.fullmatch(host.decode("latin-1"))
     return (match[1] or match[2]).lower() if match else ""

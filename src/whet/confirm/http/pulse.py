@@ -13,14 +13,14 @@ from collections.abc import Callable
 from whet.confirm.http.guard import ApiGuard
 from whet.confirm.http.wire import Scope, Send, header
 from whet.contract.errors import StoreError
-from whet.web.beat import in_step
+from whet.web.beat import aligned_delay
 
 BEAT_S = 45.0  # proxies commonly close a connection that is silent for a minute
 _GROUPS = 10
 _BEAT = {"type": "http.response.body", "body": b": beat\n\n", "more_body": True}
 
 
-class BeatingStream:
+class HeartbeatStream:
     """One stream with a heartbeat. `is_refused`: its token is no longer valid; `ring` was called to end its
     wait."""
 
@@ -48,30 +48,30 @@ class BeatingStream:
         writing.close()  # type: ignore[attr-defined]  # it waited for its client, and had written nothing
 
 
-class StreamPulse:
+class StreamHeartbeats:
     """The streams of one service, and the task that sends heartbeats while there are any."""
 
     def __init__(self, guard: ApiGuard) -> None:
         self._guard = guard
-        self._groups: list[set[BeatingStream]] = [set() for _ in range(_GROUPS)]
+        self._groups: list[set[HeartbeatStream]] = [set() for _ in range(_GROUPS)]
         self._next = 0
         self._count = 0
         self._task: asyncio.Task[None] | None = None
 
-    def join(self, scope: Scope, send: Send, ring: Callable[[], None]) -> BeatingStream:
+    def join(self, scope: Scope, send: Send, ring: Callable[[], None]) -> HeartbeatStream:
         """Start heartbeats for a stream, until `remove`."""
         self._next = (self._next + 1) % _GROUPS
-        stream = BeatingStream(scope, send, ring, self._next)
+        stream = HeartbeatStream(scope, send, ring, self._next)
         self._groups[stream.group].add(stream)
         self._count += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
         return stream
 
-    def leave(self, one: BeatingStream) -> None:
+    def leave(self, stream: HeartbeatStream) -> None:
         """Stop heartbeats for a stream."""
-        if one in self._groups[one.group]:
-            self._groups[one.group].remove(one)
+        if stream in self._groups[stream.group]:
+            self._groups[stream.group].remove(stream)
             self._count -= 1
         if not self._count and self._task is not None:
             self._task.cancel()
@@ -80,7 +80,7 @@ class StreamPulse:
     async def _run(self) -> None:
         number = 0
         while True:
-            await asyncio.sleep(in_step(BEAT_S / _GROUPS))
+            await asyncio.sleep(aligned_delay(BEAT_S / _GROUPS))
             number = (number + 1) % _GROUPS
             self.beat(number)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from whet.confirm.http import answers, shapes
-from whet.confirm.http.decisions import grant_of
+from whet.confirm.http.decisions import build_grant
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
 from whet.confirm.records import STATUSES, ConfirmRequest
 from whet.confirm.requests import RequestFilter
-from whet.confirm.service import beside
-from whet.contract.texts import typed_number
-from whet.web.line import line_of
+from whet.confirm.service import run_off_loop
+from whet.contract.texts import parse_typed_number
+from whet.web.line import connection_of
 
 LONGEST_WAIT_S = 300.0
 _PAGE, _LARGEST_PAGE = 50, 500
@@ -19,24 +19,24 @@ _PLAIN = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 
 async def status(call: Exchange) -> Answer:
     """Return a request; ?wait=SECONDS waits until it ends."""
-    request = _visible(call)
+    request = _find_visible(call)
     wait_s = _wait_seconds(call.query)
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
-        latest = await call.service.wait(request.id, wait_s, line_of(call.scope))
+        latest = await call.service.wait(request.id, wait_s, connection_of(call.scope))
         if latest is None:
             raise HttpRefusal(404, "there is no such request")
         request = latest
     if call.who.role == "approve" and request.is_pending:
         await call.service.mark_viewed(request, call.who)
-    return 200, await beside(request.length, call.backend.record, request)
+    return 200, await run_off_loop(request.length, call.backend.record, request)
 
 
 async def grant(call: Exchange) -> Answer:
     """Return the signed grant of an approved request."""
-    request = _visible(call)
+    request = _find_visible(call)
     if request.status not in ("approved", "auto_approved"):
         raise HttpRefusal(409, f"it is {request.status}, not approved", more={"status": request.status})
-    return 200, answers.made_of(shapes.GrantAnswer, request, grant=grant_of(call.service, request))
+    return 200, answers.build_answer(shapes.GrantAnswer, request, grant=build_grant(call.service, request))
 
 
 async def listing(call: Exchange) -> Answer:
@@ -49,7 +49,7 @@ async def listing(call: Exchange) -> Answer:
     owner = call.who.name if call.who.role == "submit" else ""
     requests = call.service.list(RequestFilter(status_filter, owner, _before(query), limit))
     length = sum(request.length for request in requests)
-    records = await beside(length, lambda: [answers.record(request) for request in requests])
+    records = await run_off_loop(length, lambda: [answers.record(request) for request in requests])
     return 200, shapes.RequestList(len(requests), records, answers.next_page(requests, limit))
 
 
@@ -71,7 +71,7 @@ async def metrics(call: Exchange) -> Answer:
     return 200, call.backend.metrics.render(call.service).encode(), _PLAIN
 
 
-def _visible(call: Exchange) -> ConfirmRequest:
+def _find_visible(call: Exchange) -> ConfirmRequest:
     """Return the request if the caller may see it (a submitter: its own). Raises HttpRefusal (404)."""
     request = call.service.get(call.request_id)
     if request is None or (call.who.role == "submit" and request.principal != call.who.name):
@@ -79,20 +79,20 @@ def _visible(call: Exchange) -> ConfirmRequest:
     return request
 
 
-def _wait_seconds(asked: dict[str, str]) -> float:
+def _wait_seconds(query: dict[str, str]) -> float:
     """Parse ?wait=SECONDS, at most five minutes. Text that is not a number means no wait."""
     try:
-        return max(0.0, min(float(asked.get("wait", "")), LONGEST_WAIT_S))
+        return max(0.0, min(float(query.get("wait", "")), LONGEST_WAIT_S))
     except ValueError:
         return 0.0
 
 
-def _limit(asked: dict[str, str]) -> int:
+def _limit(query: dict[str, str]) -> int:
     try:
-        return max(1, min(int(asked.get("limit", _PAGE)), _LARGEST_PAGE))
+        return max(1, min(int(query.get("limit", _PAGE)), _LARGEST_PAGE))
     except ValueError:
         return _PAGE
 
 
-def _before(asked: dict[str, str]) -> int:
-    return typed_number(asked.get("before", "")) or 0
+def _before(query: dict[str, str]) -> int:
+    return parse_typed_number(query.get("before", "")) or 0

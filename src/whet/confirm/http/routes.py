@@ -12,7 +12,7 @@ from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import encode
 from whet.confirm.stand_ins import Delegation
 from whet.confirm.whitelist import AllowedEntry
-from whet.web.operations import EVENT_STREAM, Media, Operation, RequestParameter, Routes, document
+from whet.web.operations import EVENT_STREAM, Media, Operation, RequestParameter, Routes, build_document
 
 _SETTLED = {200: shapes.SettledAnswer}
 _VOTED = {200: shapes.SettledAnswer, 202: shapes.CountedAnswer}
@@ -30,7 +30,7 @@ async def describe(call: Exchange) -> Answer:
     return 200, _document()
 
 
-def _verb(
+def _request_operation(
     handler: Callable[..., Awaitable[Answer]],
     role: str,
     takes: type,
@@ -52,7 +52,9 @@ def _verb(
     )
 
 
-def _get(path: str, handler: Callable[..., Awaitable[Answer | None]], gives: Any, **more: Any) -> Operation:
+def _read_operation(
+    path: str, handler: Callable[..., Awaitable[Answer | None]], gives: Any, **more: Any
+) -> Operation:
     """Build the operation of a read-only call."""
     return Operation("GET", path, handler, gives={200: gives}, **more)
 
@@ -69,37 +71,45 @@ OPERATIONS: tuple[Operation, ...] = (
         failures=(422,),
         looks_again=True,
     ),
-    _get("/confirm", reading.listing, shapes.RequestList, parameters=(_STATUS, _LIMIT, _BEFORE)),
-    _get(
+    _read_operation("/confirm", reading.listing, shapes.RequestList, parameters=(_STATUS, _LIMIT, _BEFORE)),
+    _read_operation(
         "/confirm/{id}",
         reading.status,
         shapes.RequestRecord,
         parameters=(RequestParameter("wait", float),),
         failures=(404,),
     ),
-    _verb(decisions.approve, "approve", shapes.ApproveBody, _VOTED, needs_body=False),
-    _verb(decisions.deny, "approve", shapes.DenyBody, _VOTED, needs_body=False),
-    _verb(decisions.cancel, "submit", shapes.CancelBody, _SETTLED, needs_body=False),
-    _verb(decisions.amend, "approve", shapes.AmendBody, {200: shapes.AmendedAnswer}),
-    _verb(decisions.consume, "submit", shapes.ConsumeBody, {200: shapes.ConsumedAnswer}, parameters=(_KEY,)),
-    _verb(decisions.report, "submit", shapes.ReportBody, {200: shapes.ReportedAnswer}),
-    _get(
+    _request_operation(decisions.approve, "approve", shapes.ApproveBody, _VOTED, needs_body=False),
+    _request_operation(decisions.deny, "approve", shapes.DenyBody, _VOTED, needs_body=False),
+    _request_operation(decisions.cancel, "submit", shapes.CancelBody, _SETTLED, needs_body=False),
+    _request_operation(decisions.amend, "approve", shapes.AmendBody, {200: shapes.AmendedAnswer}),
+    _request_operation(
+        decisions.consume, "submit", shapes.ConsumeBody, {200: shapes.ConsumedAnswer}, parameters=(_KEY,)
+    ),
+    _request_operation(decisions.report, "submit", shapes.ReportBody, {200: shapes.ReportedAnswer}),
+    _read_operation(
         "/confirm/{id}/grant",
         reading.grant,
         shapes.GrantAnswer,
         roles=("submit", "audit"),
         failures=(404, 409),
     ),
-    _get("/audit", reading.audit, shapes.AuditPage, roles=("audit", "approve"), parameters=(_LIMIT, _BEFORE)),
-    _get("/audit/events", admin.audit_events, shapes.EventPage, roles=("audit",), parameters=(_AFTER,)),
-    _get("/audit/checkpoint", admin.checkpoint, shapes.CheckpointAnswer, roles=("audit", "approve")),
-    _get(
+    _read_operation(
+        "/audit", reading.audit, shapes.AuditPage, roles=("audit", "approve"), parameters=(_LIMIT, _BEFORE)
+    ),
+    _read_operation(
+        "/audit/events", admin.audit_events, shapes.EventPage, roles=("audit",), parameters=(_AFTER,)
+    ),
+    _read_operation(
+        "/audit/checkpoint", admin.checkpoint, shapes.CheckpointAnswer, roles=("audit", "approve")
+    ),
+    _read_operation(
         "/events",
         streams.stream,
         EVENT_STREAM,
         parameters=(_AFTER, RequestParameter("request"), RequestParameter("Last-Event-ID", place="header")),
     ),
-    _get("/whitelist", admin.allowed, shapes.AllowedEntries, roles=("audit",)),
+    _read_operation("/whitelist", admin.list_whitelist, shapes.AllowedEntries, roles=("audit",)),
     Operation(
         "POST", "/whitelist", admin.allow, roles=("admin",), takes=shapes.AllowBody, gives={201: AllowedEntry}
     ),
@@ -120,7 +130,7 @@ OPERATIONS: tuple[Operation, ...] = (
         takes=shapes.ManyBody,
         gives={200: shapes.ManyAnswer},
     ),
-    _get("/delegations", admin.delegations, shapes.DelegationList, roles=("approve",)),
+    _read_operation("/delegations", admin.delegations, shapes.DelegationList, roles=("approve",)),
     Operation(
         "POST",
         "/delegations",
@@ -132,13 +142,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "DELETE",
         "/delegations/{number}",
-        admin.come_back,
+        admin.end_delegation,
         roles=("approve",),
         gives={200: shapes.RowAnswer},
         parameters=(RequestParameter("number", int, "path"),),
         failures=(404,),
     ),
-    _get("/callbacks", admin.dead_letters, shapes.DeadLetters, roles=("audit",)),
+    _read_operation("/callbacks", admin.dead_letters, shapes.DeadLetters, roles=("audit",)),
     Operation(
         "POST",
         "/callbacks/{number}/retry",
@@ -148,9 +158,9 @@ OPERATIONS: tuple[Operation, ...] = (
         parameters=(RequestParameter("number", int, "path"),),
         failures=(404,),
     ),
-    _get("/keys", admin.keys, shapes.JsonWebKeys, roles=None),
-    _get("/health", reading.health, shapes.HealthAnswer, roles=None),
-    _get("/metrics", reading.metrics, Media("text/plain"), roles=None),
+    _read_operation("/keys", admin.keys, shapes.JsonWebKeys, roles=None),
+    _read_operation("/health", reading.health, shapes.HealthAnswer, roles=None),
+    _read_operation("/metrics", reading.metrics, Media("text/plain"), roles=None),
     Operation("GET", "/openapi.json", describe, roles=None),
 )
 ROUTES = Routes(OPERATIONS)
@@ -164,4 +174,4 @@ def _document() -> bytes:
         "description": "An action waits until a person approves or denies it, or time runs out.",
     }
     refused = (400, 401, 403, 405, 408, 413, 429, 431, 503)
-    return encode(document(info, OPERATIONS, shapes.ErrorBody, failures=refused))
+    return encode(build_document(info, OPERATIONS, shapes.ErrorBody, failures=refused))

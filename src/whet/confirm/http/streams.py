@@ -17,8 +17,8 @@ from whet.confirm.http.wire import HttpRefusal, Send
 from whet.confirm.hub import wake
 from whet.confirm.records import AuditEvent, Caller
 from whet.confirm.service import ConfirmService
-from whet.contract.texts import typed_number
-from whet.web.line import line_of
+from whet.contract.texts import parse_typed_number
+from whet.web.line import connection_of
 
 _TOKENS = frozenset({"token_revoked", "token_expires"})
 _HEADERS = [
@@ -34,16 +34,16 @@ async def stream(call: Exchange) -> None:
     client disconnects, the token is revoked or the service stops."""
     service, guard, scope, send = call.service, call.backend.guard, call.scope, call.send
     after_id = _start(call)
-    is_wanted_event = _wanted(call.who, call.query.get("request", ""))
+    is_wanted_event = _make_event_filter(call.who, call.query.get("request", ""))
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     await _write(send, b"retry: 1000\n: events after %d\n\n" % after_id)
-    line = line_of(scope)
+    line = connection_of(scope)
     wakeup = StreamWakeup(service)
     line.listen(wakeup.ring)
     heartbeat = call.backend.pulse.join(scope, send, wakeup.ring)
     try:
         while not (service.hub.is_closed or line.is_cut or heartbeat.is_refused):
-            events = service.log.newer(after_id)
+            events = service.log.read_after(after_id)
             if events:
                 after_id = events[-1].id
                 if any(event.kind in _TOKENS for event in events):
@@ -87,7 +87,7 @@ async def _write(send: Send, body: bytes) -> None:
 
 
 def _start(call: Exchange) -> int:
-    after = typed_number(call.header(b"last-event-id") or call.query.get("after", ""))
+    after = parse_typed_number(call.header(b"last-event-id") or call.query.get("after", ""))
     if after is not None:
         return after
     # events that another process wrote before now are not new
@@ -95,10 +95,10 @@ def _start(call: Exchange) -> int:
     return call.service.hub.last_id
 
 
-def _wanted(who: Caller, request_id: str) -> Callable[[AuditEvent], bool]:
-    owner = who.name if who.role == "submit" else ""
+def _make_event_filter(caller: Caller, request_id: str) -> Callable[[AuditEvent], bool]:
+    owner = caller.name if caller.role == "submit" else ""
 
-    def wanted(event: AuditEvent) -> bool:
+    def matches(event: AuditEvent) -> bool:
         return (not owner or event.owner == owner) and (not request_id or event.request_id == request_id)
 
-    return wanted
+    return matches

@@ -8,26 +8,26 @@ from typing import Any, cast
 
 from msgspec import UNSET
 
-from whet.confirm.addresses import AddressRefused, taken_apart
+from whet.confirm.addresses import AddressRefused, split_callback_url
 from whet.confirm.canonical import canonical
-from whet.confirm.http.answers import made_of
+from whet.confirm.http.answers import build_answer
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
 from whet.confirm.http.shapes import AllowedAnswer, PendingAnswer, SubmitBody
 from whet.confirm.http.wire import HttpRefusal
-from whet.confirm.service import beside
-from whet.confirm.submit import DEFAULT_TIMEOUT_S, WINDOW_S, Submission, Submitted
+from whet.confirm.service import run_off_loop
+from whet.confirm.submit import DEFAULT_TIMEOUT_S, WINDOW_S, Submission, SubmissionResult
 
 _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
 
 
-async def submit(call: Exchange, asked: SubmitBody) -> Answer:
+async def submit(call: Exchange, body: SubmitBody) -> Answer:
     """Submit an action. Raises HttpRefusal."""
     key = idempotency_key(call)
     body_hash = b""
     if key:
-        body_hash = await beside(call.size_bytes, _hash, call.fields)
-    submission = _submission(asked, call.fields, (key, body_hash), call.size_bytes)
+        body_hash = await run_off_loop(call.size_bytes, _hash, call.fields)
+    submission = _build_submission(body, call.fields, (key, body_hash), call.size_bytes)
     try:
         done = await call.service.submit(call.who, submission)
     except ValueError as error:
@@ -43,26 +43,26 @@ def idempotency_key(call: Exchange) -> str:
     return key
 
 
-def _submission(
-    asked: SubmitBody, fields: dict[str, Any], key: tuple[str, bytes], size_bytes: int
+def _build_submission(
+    body: SubmitBody, fields: dict[str, Any], key: tuple[str, bytes], size_bytes: int
 ) -> Submission:
-    action, description = asked.action.strip(), asked.description.strip()
+    action, description = body.action.strip(), body.description.strip()
     if not action or not description:
         raise HttpRefusal(400, "action and description are required")
-    details: object = asked.details or {}
+    details: object = body.details or {}
     if not isinstance(details, dict):
         raise HttpRefusal(400, "details must be an object")
-    if asked.callback_url:
-        _check_address(asked.callback_url)
+    if body.callback_url:
+        _check_address(body.callback_url)
     return Submission(
         action=action,
         description=description,
         details=cast("dict[str, Any]", details),
-        requester="agent" if asked.requester is None else asked.requester,
-        session_key=asked.session_key or "",
+        requester="agent" if body.requester is None else body.requester,
+        session_key=body.session_key or "",
         timeout_s=_timeout(fields),
-        callback_url=asked.callback_url or "",
-        accepts_edits=asked.accepts_edits is True,
+        callback_url=body.callback_url or "",
+        accepts_edits=body.accepts_edits is True,
         idempotency_key=key[0],
         body_hash=key[1],
         size_bytes=size_bytes,
@@ -71,7 +71,7 @@ def _submission(
 
 def _check_address(url: str) -> None:
     try:
-        taken_apart(url)
+        split_callback_url(url)
     except AddressRefused as error:
         raise HttpRefusal(400, "callback_url must be an http or https address") from error
 
@@ -93,7 +93,7 @@ def _hash(fields: dict[str, Any]) -> bytes:
         raise HttpRefusal(400, f"the body can't be encoded: {error}") from error
 
 
-def _answer(done: Submitted, page_url: str) -> Answer:
+def _answer(done: SubmissionResult, page_url: str) -> Answer:
     request = done.request
     replayed = [(b"idempotent-replay", b"true")] if done.is_replay else []
     if done.kind in ("limited", "too_many_pending"):
@@ -106,8 +106,8 @@ def _answer(done: Submitted, page_url: str) -> Answer:
         more = {"id": request.id, "action": request.action, "digest": request.digest, "status": "denied"}
         raise HttpRefusal(403, f"denied: {request.reason}", more=more, headers=replayed)
     if done.kind == "auto_approved":
-        return 200, made_of(AllowedAnswer, request, message=request.reason or "whitelisted"), replayed
-    pending = made_of(
+        return 200, build_answer(AllowedAnswer, request, message=request.reason or "whitelisted"), replayed
+    pending = build_answer(
         PendingAnswer,
         request,
         status="pending",

@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.contract.texts import from_values
-from whet.web.bodies import BodyTooLarge, read_bounded
+from whet.web.bodies import BodyTooLarge, read_with_limit
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -56,7 +56,7 @@ async def answer(send: Send, status: int, body: bytes, headers: Headers = ()) ->
 async def read_body(scope: Scope, receive: Receive) -> bytes:
     """Read the whole body. Raises HttpRefusal (413) if it is too large, or CallerGone."""
     try:
-        return await read_bounded(scope, receive, BODY_LIMIT_BYTES, DRAIN_LIMIT_BYTES)
+        return await read_with_limit(scope, receive, BODY_LIMIT_BYTES, DRAIN_LIMIT_BYTES)
     except BodyTooLarge as error:
         close = [(b"connection", b"close")]
         raise HttpRefusal(413, "the body is larger than 1 MiB", headers=close) from error
@@ -92,7 +92,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return fields
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("a key stands twice in one object")
@@ -110,7 +110,7 @@ def _constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_float, parse_constant=_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_members, parse_float=_float, parse_constant=_constant)
 
 
 def _is_deeper(value: object, limit: int) -> bool:
@@ -148,9 +148,9 @@ def read_as(fields: dict[str, Any], shape: type[T]) -> T:
     return result
 
 
-def _check_name(name: str, known: Sequence[str]) -> None:
+def _check_name(name: str, field_names: Sequence[str]) -> None:
     folded = name.strip().lower().replace("-", "_")
-    if folded in known or folded in [each.replace("_", "") for each in known]:
+    if folded in field_names or folded in [each.replace("_", "") for each in field_names]:
         raise HttpRefusal(400, f"{name[:60]!r} is no field; did you mean {folded}?")
 
 

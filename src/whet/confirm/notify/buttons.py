@@ -25,7 +25,7 @@ _MAC_BYTES = 16
 Verdict = Literal["approve", "deny"]
 
 
-class Pressed(msgspec.Struct, frozen=True):
+class ButtonPress(msgspec.Struct, frozen=True):
     """The parsed data of a press; trusted only after `Buttons.is_ours`."""
 
     verb: str
@@ -53,20 +53,20 @@ class Buttons:
             buttons.append(MessageButton(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "bad"))
         return buttons
 
-    def read(self, data: str) -> Pressed | None:
+    def read(self, data: str) -> ButtonPress | None:
         """Parse a press. Returns None if it can't be from one of our buttons."""
         parts = data.split(":")
         if len(data) > MOST_BYTES or len(parts) != 3 or not all(parts):
             return None
         verb, request_id, mac = parts
-        return Pressed(verb, request_id, mac) if verb == "a" or self._reason(verb) is not None else None
+        return ButtonPress(verb, request_id, mac) if verb == "a" or self._reason(verb) is not None else None
 
-    def is_ours(self, pressed: Pressed, digest: str) -> bool:
+    def is_ours(self, pressed: ButtonPress, digest: str) -> bool:
         """Return whether this service made the button, on this channel, for a request with this digest."""
         expected = self._mac(pressed.verb, pressed.request_id, digest)
         return hmac.compare_digest(expected.encode(), pressed.mac.encode("utf-8", "replace"))
 
-    def meaning(self, pressed: Pressed) -> tuple[Verdict, str]:
+    def verdict_of(self, pressed: ButtonPress) -> tuple[Verdict, str]:
         """Return the verdict and the deny reason."""
         if pressed.verb == "a":
             return "approve", ""

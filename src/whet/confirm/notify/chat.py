@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from whet.channels.markup import fenced
+from whet.channels.markup import code_block
 from whet.confirm.notify.buttons import Buttons
 from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, OnPress, RequestNotice
 from whet.contract.channels import (
@@ -64,9 +64,9 @@ class ChatNotices:
         )
         return f"{self._chat}/{ref}" if ref else ""
 
-    async def update(self, where: str, notice: RequestNotice) -> None:
+    async def update(self, message_ref: str, notice: RequestNotice) -> None:
         """Edit the message, including its buttons. Raises SendFailed."""
-        chat, _, ref = where.partition("/")
+        chat, _, ref = message_ref.partition("/")
         await self._channel.edit(ChatPlace(self.name, chat), ref, self._message(notice))
 
     async def listen(self, on_press: OnPress) -> None:
@@ -94,22 +94,22 @@ class ChatNotices:
 
     def _message(self, notice: RequestNotice) -> Outgoing:
         limits = self._channel.limits
-        card = card_of(notice, has_buttons=limits.has_buttons)
-        text = markdown_of(card)
+        card = build_card(notice, has_buttons=limits.has_buttons)
+        text = render_markdown(card)
         if len(text) > limits.message_chars and not limits.shows_cards:
             # An approval requires the whole text.
             notice = msgspec.structs.replace(
                 notice, was_cut=True, may_approve=False, description="", details=""
             )
-            card = card_of(notice, has_buttons=limits.has_buttons)
-            text = markdown_of(card)
+            card = build_card(notice, has_buttons=limits.has_buttons)
+            text = render_markdown(card)
         buttons = self._buttons.of(notice) if limits.has_buttons else []
         if notice.has_public_link and limits.has_buttons:
             buttons.append(MessageButton("Open the page", "", url=notice.link))
         return Outgoing(text, tuple(buttons), card=card)
 
 
-def card_of(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
+def build_card(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
     """Build a card from a notice. The link is in the text if no button opens it."""
     texts = (f"{notice.requester}: {notice.description}", notice.details)
     is_dangerous = notice.risk.startswith("Dangerous")
@@ -141,22 +141,22 @@ def _warning(notice: RequestNotice) -> str:
     return HIDDEN if notice.is_hidden else ""
 
 
-def markdown_of(card: MessageCard) -> str:
+def render_markdown(card: MessageCard) -> str:
     """Format a card as Markdown that none of its content can break out of."""
     ids = " · ".join(f"{name} `{value}`" for name, value in card.ids)
     parts = [
         f"**{card.title}**{f' · **{card.alarm}**' if card.alarm else ''}",
-        fenced(card.subject),
+        code_block(card.subject),
         *([card.deadline.format(f"**{card.at}**")] if card.deadline else []),
-        *map(_escaped, card.lines),
+        *map(_escape, card.lines),
         *([f"**{card.warning}**"] if card.warning else []),
         *([card.address] if card.address else []),
         ids,
         f"*{card.mark}*",
-        *map(fenced, card.quoted),
+        *map(code_block, card.quoted),
     ]
     return "\n".join(parts)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(f"\\{c}" if c in _MARKUP else c for c in text)

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from whet.confirm.records import ApprovalPlan
-from whet.confirm.requests import plan_of, rows_of, tell_unreadable
+from whet.confirm.requests import decode_plan, log_unreadable, select_rows
 from whet.contract.errors import StoreCorrupt
 
 LEASE_S = 60.0
@@ -21,10 +21,10 @@ LOG = "log"
 NEWS = ("submitted", "escalated")
 _COLUMNS = "id, event_id, kind, request_id, channel, status, attempts, run_after, error, ref, updated_at"
 _OPEN = "status IN ('queued', 'failed')"
-_TOLD = "kind IN ('submitted', 'escalated', 'amended', 'decided', 'expired', 'cancelled')"
+_IS_NEWS = "kind IN ('submitted', 'escalated', 'amended', 'decided', 'expired', 'cancelled')"
 _NEWS_CELLS = "e.id, e.kind, e.request_id, r.status, r.plan, r.escalated_at"
 _NEWS_FROM = ("events e JOIN requests r ON r.id = e.request_id", "e.id")
-_NEXT = f"e.id > ? AND e.{_TOLD} ORDER BY e.id LIMIT ?"
+_NEXT = f"e.id > ? AND e.{_IS_NEWS} ORDER BY e.id LIMIT ?"
 
 
 class NotifyDelivery(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class NotifyDelivery(msgspec.Struct, frozen=True):
 ChannelsOf = Callable[[str, ApprovalPlan, bool], Sequence[str]]
 
 
-class SpreadResult(msgspec.Struct, frozen=True):
+class QueueResult(msgspec.Struct, frozen=True):
     """The result of queueing: the last event covered, and the requests that no channel serves."""
 
     up_to: int
@@ -56,24 +56,26 @@ class SpreadResult(msgspec.Struct, frozen=True):
 def has_news(db: apsw.Connection, after_id: int) -> bool:
     """Return whether people must be notified about any event after `after_id`."""
     return (
-        db.execute(f"SELECT 1 FROM events WHERE id > ? AND {_TOLD} LIMIT 1", (after_id,)).fetchone()
+        db.execute(f"SELECT 1 FROM events WHERE id > ? AND {_IS_NEWS} LIMIT 1", (after_id,)).fetchone()
         is not None
     )
 
 
-def told_to(db: apsw.Connection) -> int:
+def last_queued_event(db: apsw.Connection) -> int:
     """Return the event up to which deliveries have been queued."""
     row = db.execute("SELECT value FROM facts WHERE name = 'told_to'").fetchone()
     return int(row[0]) if row else 0
 
 
-def untold(db: apsw.Connection) -> int:
+def count_pending_events(db: apsw.Connection) -> int:
     """Return the number of events for which deliveries are not yet queued."""
-    row = db.execute(f"SELECT count(*) FROM events WHERE id > ? AND {_TOLD}", (told_to(db),)).fetchone()
+    row = db.execute(
+        f"SELECT count(*) FROM events WHERE id > ? AND {_IS_NEWS}", (last_queued_event(db),)
+    ).fetchone()
     return int(row[0]) if row else 0
 
 
-def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsOf) -> SpreadResult:
+def queue_deliveries(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsOf) -> QueueResult:
     """Turn the next events that people must know about, at most `limit`, into one delivery per channel.
 
     `channels_of` returns the channels for a kind, a plan and whether the request was escalated. An outcome
@@ -82,20 +84,20 @@ def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsO
     records that the notice went to the log; the caller must log it.
     """
     newest = db.execute("SELECT max(id) FROM events").fetchone()
-    items = rows_of(db, _NEWS_CELLS, _NEWS_FROM, _NEXT, (told_to(db), limit))
+    items = select_rows(db, _NEWS_CELLS, _NEWS_FROM, _NEXT, (last_queued_event(db), limit))
     without_channel: list[str] = []
     for event_id, *news in items:
         if not news:
-            tell_unreadable(f"of event {event_id}", "a text of it can't be read")
+            log_unreadable(f"of event {event_id}", "a text of it can't be read")
             continue
         kind, request_id, status, plan, escalated_at = news
         if kind not in NEWS:
-            channels = _told(db, request_id)
+            channels = _notified_channels(db, request_id)
         elif status == "pending":
             try:
-                channels = channels_of(kind, plan_of(plan), escalated_at is not None)
+                channels = channels_of(kind, decode_plan(plan), escalated_at is not None)
             except StoreCorrupt as error:  # its channels are unknown; other requests' events continue
-                tell_unreadable(request_id, error.message)
+                log_unreadable(request_id, error.message)
                 continue
             if not channels:
                 add(db, (event_id, kind, request_id, LOG), now_s, status="sent")
@@ -106,10 +108,10 @@ def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsO
             add(db, (event_id, kind, request_id, channel), now_s)
     up_to = items[-1][0] if len(items) == limit else (newest[0] or 0) if newest else 0
     db.execute("INSERT OR REPLACE INTO facts VALUES ('told_to', ?)", (str(up_to),))
-    return SpreadResult(up_to, tuple(without_channel))
+    return QueueResult(up_to, tuple(without_channel))
 
 
-def _told(db: apsw.Connection, request_id: str) -> list[str]:
+def _notified_channels(db: apsw.Connection, request_id: str) -> list[str]:
     """Return the channels that were notified about a request, or are about to be."""
     rows = db.execute(
         "SELECT DISTINCT channel FROM deliveries WHERE request_id = ? AND channel <> ?", (request_id, LOG)
@@ -117,19 +119,17 @@ def _told(db: apsw.Connection, request_id: str) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
-def add(
-    db: apsw.Connection, what: tuple[int, str, str, str], now_s: float, *, status: str = "queued"
-) -> None:
+def add(db: apsw.Connection, key: tuple[int, str, str, str], now_s: float, *, status: str = "queued") -> None:
     """Queue (event id, kind, request id, channel). Repeating it has no effect."""
     db.execute(
         "INSERT OR IGNORE INTO deliveries"
         " (event_id, kind, request_id, channel, status, run_after, updated_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (*what, status, now_s, now_s),
+        (*key, status, now_s, now_s),
     )
 
 
-def take(db: apsw.Connection, channel: str, now_s: float) -> NotifyDelivery | None:
+def lease_next(db: apsw.Connection, channel: str, now_s: float) -> NotifyDelivery | None:
     """Lease the channel's oldest due row for `LEASE_S`."""
     row = db.execute(
         f"SELECT {_COLUMNS} FROM deliveries WHERE channel = ? AND {_OPEN} AND run_after <= ?"
@@ -153,7 +153,7 @@ def next_due(db: apsw.Connection, channel: str) -> float | None:
     return None if row is None or row[0] is None else float(row[0])
 
 
-def end(
+def close(
     db: apsw.Connection,
     delivery: NotifyDelivery,
     status: str,
@@ -169,7 +169,7 @@ def end(
     )
 
 
-def again(
+def schedule_retry(
     db: apsw.Connection, delivery: NotifyDelivery, run_after_s: float, now_s: float, error: str
 ) -> None:
     """Record a failure that will be retried."""
@@ -179,7 +179,7 @@ def again(
     )
 
 
-def nobody_was_told(db: apsw.Connection, event_id: int) -> bool:
+def has_no_delivery(db: apsw.Connection, event_id: int) -> bool:
     """Return whether no channel has delivered an event."""
     row = db.execute(
         "SELECT 1 FROM deliveries WHERE event_id = ? AND status = 'sent' LIMIT 1", (event_id,)
@@ -187,7 +187,7 @@ def nobody_was_told(db: apsw.Connection, event_id: int) -> bool:
     return row is None
 
 
-def where_sent(db: apsw.Connection, request_id: str, channel: str) -> list[str]:
+def message_refs(db: apsw.Connection, request_id: str, channel: str) -> list[str]:
     """Return the refs of the channel's messages about a request, which are edited when it changes."""
     rows = db.execute(
         "SELECT DISTINCT ref FROM deliveries WHERE request_id = ? AND channel = ? AND ref <> '' ORDER BY ref",
@@ -196,7 +196,7 @@ def where_sent(db: apsw.Connection, request_id: str, channel: str) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
-def of_request(db: apsw.Connection, request_id: str) -> list[NotifyDelivery]:
+def list_deliveries(db: apsw.Connection, request_id: str) -> list[NotifyDelivery]:
     """Return a request's deliveries, oldest first."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM deliveries WHERE request_id = ? ORDER BY id", (request_id,))
     return [NotifyDelivery(*row) for row in rows]

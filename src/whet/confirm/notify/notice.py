@@ -81,7 +81,7 @@ class NoticeChannel(Protocol):
         """Send the notice and return its reference for `update`. Raises SendFailed."""
         ...
 
-    async def update(self, where: str, notice: RequestNotice) -> None:
+    async def update(self, message_ref: str, notice: RequestNotice) -> None:
         """Replace the sent message with this notice. Raises SendFailed."""
         ...
 

@@ -25,16 +25,16 @@ from whet.confirm.notify.notice import NoticeChannel, RequestNotice
 from whet.confirm.notify.one_way import Log
 from whet.confirm.notify.presses import Presses
 from whet.confirm.notify.settings import ChannelsText, People, open_channels
-from whet.confirm.notify.telling import notice_of
+from whet.confirm.notify.telling import build_notice
 from whet.confirm.notify.user_groups import UserGroups
 from whet.confirm.quorum import groups_in
 from whet.confirm.records import ApprovalPlan, ConfirmRequest
-from whet.confirm.requests import tell_unreadable
-from whet.confirm.service import ConfirmService, beside
+from whet.confirm.requests import log_unreadable
+from whet.confirm.service import ConfirmService, run_off_loop
 from whet.contract.channels import SendFailed
 from whet.contract.errors import StoreCorrupt, StoreError
 from whet.vendors.http import CALL_TIMEOUT_S
-from whet.web.beat import in_step
+from whet.web.beat import aligned_delay
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 100
@@ -77,7 +77,7 @@ class ConfirmNotifier:
         self._breakers = {name: Breaker() for name in (*names, deliveries.LOG)}
         self._deaf: dict[str, str] = {}
         self._wakes = {name: asyncio.Event() for name in self._breakers}
-        self._seen = service.database.read_now(deliveries.told_to)
+        self._seen = service.database.read_now(deliveries.last_queued_event)
 
     async def run(self) -> None:
         """Work until cancelled, then close every connection."""
@@ -86,8 +86,8 @@ class ConfirmNotifier:
         channels: list[NoticeChannel] = [*(notifier.channel for notifier in self._seats), self._log]
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._spread())
-                if self._groups.is_able:
+                group.create_task(self._run_queueing())
+                if self._groups.has_client:
                     group.create_task(self._groups.run())
                 for channel in channels:
                     group.create_task(self._send(channel))
@@ -118,12 +118,12 @@ class ConfirmNotifier:
 
     # --- from the audit log to deliveries
 
-    async def _spread(self) -> None:
+    async def _run_queueing(self) -> None:
         while True:
             future = self._service.hub.next_event(is_background=True)
             try:
-                if not await self._spread_once():
-                    await asyncio.wait((future,), timeout=in_step(_POLL_S))
+                if not await self._queue_once():
+                    await asyncio.wait((future,), timeout=aligned_delay(_POLL_S))
                     await asyncio.sleep(_GATHER_S if self._seats else _UNHURRIED_S)
             except StoreError as error:
                 _LOG.error("notices can't be stored: %s", error.message)
@@ -131,7 +131,7 @@ class ConfirmNotifier:
             finally:
                 self._service.hub.forget(future)
 
-    async def _spread_once(self) -> bool:
+    async def _queue_once(self) -> bool:
         """Queue deliveries for the next events. Return whether there may be more at once."""
         service = self._service
         newest = service.hub.last_id
@@ -141,16 +141,16 @@ class ConfirmNotifier:
             self._seen = max(self._seen, newest)
             return False
         result = await service.change(
-            lambda tx: deliveries.spread(tx.connection, tx.now_s, _BATCH, self._channels_of)
+            lambda tx: deliveries.queue_deliveries(tx.connection, tx.now_s, _BATCH, self._channels_of)
         )
         self._seen = result.up_to
         if self._seats:
             for wake in self._wakes.values():
                 wake.set()
-        await self._tell_log(result.unheard)
+        await self._log_unserved(result.unheard)
         return result.up_to < newest
 
-    async def _tell_log(self, request_ids: Sequence[str]) -> None:
+    async def _log_unserved(self, request_ids: Sequence[str]) -> None:
         """Log the requests that no channel serves."""
         for request_id in request_ids[:_MOST_LOGGED]:
             content = await self._read(request_id, "submitted", lambda _: True)
@@ -186,7 +186,7 @@ class ConfirmNotifier:
         due_s = self._service.database.read_now(lambda db: deliveries.next_due(db, name))
         if due_s is None or due_s > self._service.timeline.now_s():
             return None
-        return await self._service.change(lambda tx: deliveries.take(tx.connection, name, tx.now_s))
+        return await self._service.change(lambda tx: deliveries.lease_next(tx.connection, name, tx.now_s))
 
     async def _rest(self, name: str, pause_s: float) -> None:
         """Wait for new deliveries, the next retry or the breaker, but at most until the next poll."""
@@ -196,7 +196,7 @@ class ConfirmNotifier:
             return
         wake.clear()
         due_s = self._service.database.read_now(lambda db: deliveries.next_due(db, name))
-        wait_s = in_step(_POLL_S) if due_s is None else due_s - self._service.timeline.now_s()
+        wait_s = aligned_delay(_POLL_S) if due_s is None else due_s - self._service.timeline.now_s()
         try:
             async with asyncio.timeout(min(max(wait_s, 0.001), _POLL_S)):
                 await wake.wait()
@@ -206,19 +206,19 @@ class ConfirmNotifier:
     async def _deliver(self, channel: NoticeChannel, delivery: NotifyDelivery) -> None:
         service = self._service
         refs = service.database.read_now(
-            lambda db: deliveries.where_sent(db, delivery.request_id, channel.name)
+            lambda db: deliveries.message_refs(db, delivery.request_id, channel.name)
         )
         content = await self._read(
             delivery.request_id, delivery.kind, lambda request: _is_news(delivery, request, refs, channel)
         )
         if content is None:
-            await service.change(lambda tx: deliveries.end(tx.connection, delivery, "dropped", tx.now_s))
+            await service.change(lambda tx: deliveries.close(tx.connection, delivery, "dropped", tx.now_s))
             return
         request, notice = content
         breaker = self._breakers[channel.name]
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S * 2 + 5):
-                ref = await _hand_over(channel, notice, delivery, refs)
+                ref = await _send_or_update(channel, notice, delivery, refs)
         except (SendFailed, TimeoutError) as error:
             failure = error if isinstance(error, SendFailed) else SendFailed("it did not come back in time")
             # A single rejected message does not mean that the channel is broken; a rejected token does.
@@ -226,7 +226,7 @@ class ConfirmNotifier:
             await self._failed(channel, delivery, failure, request)
             return
         breaker.succeeded()
-        await service.change(lambda tx: _sent(tx, delivery, request, ref))
+        await service.change(lambda tx: _record_sent(tx, delivery, request, ref))
 
     async def _read(
         self, request_id: str, kind: str, is_news: Callable[[ConfirmRequest], bool]
@@ -239,9 +239,9 @@ class ConfirmNotifier:
             request = self._service.get(request_id)
             if request is None or not is_news(request):
                 return None
-            return request, await beside(request.length, self.notice, request, kind)
+            return request, await run_off_loop(request.length, self.notice, request, kind)
         except StoreCorrupt as error:
-            tell_unreadable(request_id, error.message)
+            log_unreadable(request_id, error.message)
             return None
 
     def notice(self, request: ConfirmRequest, kind: str) -> RequestNotice:
@@ -249,13 +249,13 @@ class ConfirmNotifier:
         service = self._service
         link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
         redacted = service.policy_file.policy.redact
-        return notice_of(
+        return build_notice(
             request,
             service.votes(request.id),
             link=link,
             redacted=redacted,
             kind=kind,
-            reading=sight.reading(service, request),
+            reading=sight.assess_risk(service, request),
         )
 
     async def _failed(
@@ -266,10 +266,10 @@ class ConfirmNotifier:
         gives_up = failure.is_final or (may_end and delivery.attempts >= _MOST_TRIES)
         wait_s = failure.retry_after_s or retry_delay_s(delivery.attempts, random.random())
 
-        def note(tx: Tx) -> None:
+        def record(tx: Tx) -> None:
             db = tx.connection
             if gives_up:
-                deliveries.end(db, delivery, "dead", tx.now_s, error=failure.reason)
+                deliveries.close(db, delivery, "dead", tx.now_s, error=failure.reason)
                 data: dict[str, object] = {
                     "channel": channel.name,
                     "kind": delivery.kind,
@@ -277,10 +277,10 @@ class ConfirmNotifier:
                 }
                 tx.record("notify_failed", request.id, "system:notify", request.principal, data)
             else:
-                deliveries.again(db, delivery, tx.now_s + wait_s, tx.now_s, failure.reason)
+                deliveries.schedule_retry(db, delivery, tx.now_s + wait_s, tx.now_s, failure.reason)
             _fall_back(db, delivery, request, tx.now_s)
 
-        await self._service.change(note)
+        await self._service.change(record)
         self._wakes[deliveries.LOG].set()
 
     # --- from people back
@@ -295,26 +295,26 @@ class ConfirmNotifier:
 
 
 def _is_news(
-    delivery: NotifyDelivery, request: ConfirmRequest, places: Sequence[str], channel: NoticeChannel
+    delivery: NotifyDelivery, request: ConfirmRequest, refs: Sequence[str], channel: NoticeChannel
 ) -> bool:
     if delivery.kind in deliveries.NEWS:
         return request.is_pending
     # An outcome goes to the channels that announced the request.
-    return channel.can_update and bool(places)
+    return channel.can_update and bool(refs)
 
 
-async def _hand_over(
-    channel: NoticeChannel, notice: RequestNotice, delivery: NotifyDelivery, places: Sequence[str]
+async def _send_or_update(
+    channel: NoticeChannel, notice: RequestNotice, delivery: NotifyDelivery, refs: Sequence[str]
 ) -> str:
     if delivery.kind in deliveries.NEWS:
         return await channel.send(notice)
-    for message_ref in places:
+    for message_ref in refs:
         await channel.update(message_ref, notice)
     return ""
 
 
-def _sent(tx: Tx, delivery: NotifyDelivery, request: ConfirmRequest, ref: str) -> None:
-    deliveries.end(tx.connection, delivery, "sent", tx.now_s, ref=ref)
+def _record_sent(tx: Tx, delivery: NotifyDelivery, request: ConfirmRequest, ref: str) -> None:
+    deliveries.close(tx.connection, delivery, "sent", tx.now_s, ref=ref)
     if delivery.kind in deliveries.NEWS and delivery.channel != deliveries.LOG:
         data: dict[str, object] = {
             "channel": delivery.channel,
@@ -327,5 +327,5 @@ def _sent(tx: Tx, delivery: NotifyDelivery, request: ConfirmRequest, ref: str) -
 def _fall_back(db: apsw.Connection, delivery: NotifyDelivery, request: ConfirmRequest, now_s: float) -> None:
     """Queue a request that no channel has delivered for the log, once."""
     is_news = delivery.channel != deliveries.LOG and delivery.kind in deliveries.NEWS and request.is_pending
-    if is_news and deliveries.nobody_was_told(db, delivery.event_id):
+    if is_news and deliveries.has_no_delivery(db, delivery.event_id):
         deliveries.add(db, (delivery.event_id, delivery.kind, request.id, deliveries.LOG), now_s)

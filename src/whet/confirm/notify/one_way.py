@@ -20,7 +20,7 @@ from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
 from whet.lanes import LaneTimeout, PluginLane
 from whet.vendors.http import CALL_TIMEOUT_S, VendorHttp, refused
-from whet.vendors.signing import signed, webhook_key
+from whet.vendors.signing import sign_headers, webhook_key
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class OneWay:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def update(self, where: str, notice: RequestNotice) -> None:
+    async def update(self, message_ref: str, notice: RequestNotice) -> None:
         """Do nothing: a sent message can't be changed."""
 
     async def listen(self, on_press: OnPress) -> None:
@@ -48,8 +48,8 @@ class Log(OneWay):
 
     async def send(self, notice: RequestNotice) -> str:
         """Write one record."""
-        text = plain.body(notice).replace("\n", " / ")
-        _LOG.warning("no channel reached a person: %s / %s", plain.title(notice), text)
+        text = plain.format_body(notice).replace("\n", " / ")
+        _LOG.warning("no channel reached a person: %s / %s", plain.format_title(notice), text)
         return ""
 
 
@@ -67,10 +67,10 @@ class Apprise(OneWay):
 
     async def send(self, notice: RequestNotice) -> str:
         """Send to all URLs. Raises SendFailed if one of them failed; Apprise does not report which."""
-        body = plain.body(notice)
+        body = plain.format_body(notice)
 
         def notify() -> Any:
-            return self._sender.notify(title=plain.title(notice)[:200], body=body, body_format="text")
+            return self._sender.notify(title=plain.format_title(notice)[:200], body=body, body_format="text")
 
         try:
             outcome = await self._lane.run(notify, CALL_TIMEOUT_S * 2)
@@ -116,7 +116,7 @@ class WebhookNotifier(OneWay):
         await self._post(notice)
         return notice.request_id
 
-    async def update(self, where: str, notice: RequestNotice) -> None:
+    async def update(self, message_ref: str, notice: RequestNotice) -> None:
         """Post the outcome."""
         await self._post(notice)
 
@@ -131,7 +131,7 @@ class WebhookNotifier(OneWay):
         )
         # The id is the same for the same notice, so that a receiver can drop repetitions.
         message_id = f"msg_{notice.request_id}_{notice.state}_{notice.digest[:8]}"
-        headers = {"content-type": "application/json", **signed(self._key, message_id, at_s, body)}
+        headers = {"content-type": "application/json", **sign_headers(self._key, message_id, at_s, body)}
         answer = await self._http.raw("POST", "", body, headers, CALL_TIMEOUT_S)
         if not 200 <= answer.status < 300:
             raise refused("the webhook", answer, "")

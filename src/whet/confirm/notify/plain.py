@@ -5,12 +5,12 @@ from __future__ import annotations
 from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_lines
 
 
-def title(notice: RequestNotice) -> str:
+def format_title(notice: RequestNotice) -> str:
     """Return one line of the service, with the action's name last."""
     return f"{notice.headline}: {notice.action}"
 
 
-def body(notice: RequestNotice) -> str:
+def format_body(notice: RequestNotice) -> str:
     """Return the service's lines first, then the agent's below a mark, each prefixed with a bar."""
     lines = [
         f"Request: {notice.request_id}",

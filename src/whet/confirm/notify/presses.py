@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whet.confirm.decide import DecisionInput
-from whet.confirm.names import SHAPE
+from whet.confirm.names import REQUEST_ID
 from whet.confirm.notify.settings import ConfiguredNotifier, People
 from whet.confirm.notify.telling import clock_time
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
-from whet.confirm.requests import details_of
+from whet.confirm.requests import decode_details
 from whet.confirm.service import ConfirmService
-from whet.confirm.shown import hidden, one_line
+from whet.confirm.shown import hidden_parts, one_line
 from whet.contract.channels import Incoming
 
 _BY_NAME = (
@@ -23,10 +23,12 @@ _BY_NAME = (
 class Presses:
     """Handles presses. A person may decide in chats as long as they have a valid approve token."""
 
-    def __init__(self, service: ConfirmService, people: People, seats: Sequence[ConfiguredNotifier]) -> None:
+    def __init__(
+        self, service: ConfirmService, people: People, notifiers: Sequence[ConfiguredNotifier]
+    ) -> None:
         self._service = service
         self._people = people
-        self._seats = seats
+        self._seats = notifiers
 
     async def __call__(self, press: Incoming) -> str:
         """Handle a press and describe the outcome, which is durable by then."""
@@ -36,30 +38,30 @@ class Presses:
             (candidate for notifier in chats if (candidate := notifier.buttons.read(press.text))), None
         )
         request = None
-        if pressed is not None and SHAPE.fullmatch(pressed.request_id):
+        if pressed is not None and REQUEST_ID.fullmatch(pressed.request_id):
             request = self._service.get(pressed.request_id)
         if pressed is None or request is None:
             return "This button belongs to no request that is known here."
-        caller = self._who(kind, press.place.user)
+        caller = self._find_caller(kind, press.place.user)
         if caller is None:
             return await self._refuse(kind, press, request)
         buttons = next((s.buttons for s in chats if s.buttons.is_ours(pressed, request.digest)), None)
         if buttons is None:
-            return await self._not_bound(kind, press, request, caller)
-        verdict, reason = buttons.meaning(pressed)
-        if verdict == "approve" and self._hides(request):
+            return await self._refuse_stale_button(kind, press, request, caller)
+        verdict, reason = buttons.verdict_of(pressed)
+        if verdict == "approve" and self._has_hidden_parts(request):
             return "A part of this is hidden in messages: see it on the page to approve it."
         # The digest that the button was made for, not the current one: the decision compares the two.
         ballot = DecisionInput(request.id, verdict, reason, request.digest)
         return _reply(await self._service.decide(ballot, caller))
 
-    def _hides(self, request: ConfirmRequest) -> bool:
+    def _has_hidden_parts(self, request: ConfirmRequest) -> bool:
         """Return whether no message can show the whole request. An older button may still exist."""
-        details = details_of(request.details_json)
+        details = decode_details(request.details_json)
         texts = (request.description, request.action, request.requester)
-        return bool(hidden(details, texts, self._service.policy_file.policy.redact))
+        return bool(hidden_parts(details, texts, self._service.policy_file.policy.redact))
 
-    def _who(self, kind: str, user: str) -> Caller | None:
+    def _find_caller(self, kind: str, user: str) -> Caller | None:
         name = self._people.name(kind, user)
         if name is None:
             return None
@@ -76,10 +78,12 @@ class Presses:
             "of people, or has no approve token in use."
         )
 
-    async def _not_bound(self, kind: str, press: Incoming, request: ConfirmRequest, who: Caller) -> str:
+    async def _refuse_stale_button(
+        self, kind: str, press: Incoming, request: ConfirmRequest, caller: Caller
+    ) -> str:
         if not request.is_pending:
-            return _ended(request)
-        await self._note(kind, press, request, f"button of {who.name} does not fit the request")
+            return _describe_end(request)
+        await self._note(kind, press, request, f"button of {caller.name} does not fit the request")
         return "This button is for another version of the request. See the newest message or the page."
 
     async def _note(self, kind: str, press: Incoming, request: ConfirmRequest, why: str) -> None:
@@ -91,15 +95,15 @@ class Presses:
 def _reply(outcome: RequestOutcome) -> str:
     request = outcome.request
     if outcome.kind == "decided" and request is not None:
-        return _ended(request)
+        return _describe_end(request)
     if outcome.kind == "voted":
         return f"Your vote counts. {outcome.message[:1].upper()}{outcome.message[1:]}."
     if outcome.kind in ("late", "already_decided") and request is not None:
-        return f"Too late. {_ended(request)}"
+        return f"Too late. {_describe_end(request)}"
     return f"Not decided: {outcome.message}."
 
 
-def _ended(request: ConfirmRequest) -> str:
+def _describe_end(request: ConfirmRequest) -> str:
     """Describe how a request ended, in at most 200 characters, which is Telegram's limit."""
     action = one_line(request.action, 60)[0]
     at = f" at {clock_time(request.resolved_at)}" if request.resolved_at else ""

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from whet.channels.loading import account_of, open_channel, secret_of
+from whet.channels.loading import account_of, open_channel, read_secret
 from whet.channels.tables import Ids, convert_tables, ids_of
 from whet.config.paths import read_small
 from whet.confirm.notify.buttons import DENY_REASONS, Buttons
@@ -149,7 +149,7 @@ def _one_way(entry: NotifyChannelText, name: str, secrets: Mapping[str, str]) ->
     except msgspec.ValidationError as error:
         raise ConfigError(f"channel {name}: {error}") from error
     if entry.kind == "apprise":
-        return Apprise(name, secret_of(name, settings.urls_env, secrets).split())
+        return Apprise(name, read_secret(name, settings.urls_env, secrets).split())
     if not settings.url.startswith(("https://", "http://")):
         raise ConfigError(f"channel {name} has no url", hint="an address that starts with https://")
-    return WebhookNotifier(name, settings.url, secret_of(name, settings.secret_env, secrets))
+    return WebhookNotifier(name, settings.url, read_secret(name, settings.secret_env, secrets))

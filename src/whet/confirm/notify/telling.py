@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from whet.confirm.notify.notice import RequestNotice, State
 from whet.confirm.quorum import describe
 from whet.confirm.records import ConfirmRequest, Vote
-from whet.confirm.requests import details_of
+from whet.confirm.requests import decode_details
 from whet.confirm.risk import RiskReading
-from whet.confirm.shown import fit, hidden, look_closely, one_line, pretty, redact
+from whet.confirm.shown import fit_text, format_json, hidden_parts, one_line, redact, unclear_warning
 
 ACTION_LIMIT, REQUESTER_LIMIT, DESCRIPTION_LIMIT, DETAILS_LIMIT, REASON_LIMIT = 150, 80, 700, 1_500, 300
 RISK_LIMIT = 300
@@ -23,7 +23,7 @@ _HEADLINES: dict[State, str] = {
 }
 
 
-def notice_of(
+def build_notice(
     request: ConfirmRequest,
     votes: Sequence[Vote],
     *,
@@ -36,7 +36,7 @@ def notice_of(
     body, cut_details, is_hidden = _details(request, redacted)
     action, cut_action = one_line(request.action, ACTION_LIMIT)
     requester, cut_requester = one_line(request.requester, REQUESTER_LIMIT)
-    description, cut_description = fit(request.description, DESCRIPTION_LIMIT)
+    description, cut_description = fit_text(request.description, DESCRIPTION_LIMIT)
     was_cut = cut_action or cut_requester or cut_description or cut_details
     state: State = "approved" if request.status == "auto_approved" else request.status
     plan = request.plan
@@ -61,7 +61,7 @@ def notice_of(
         may_approve=not (was_cut or is_hidden or needs_page),
         is_hidden=is_hidden,
         risk=one_line(reading.line, RISK_LIMIT)[0] if reading else "",
-        warning=look_closely(request) if state == "pending" else "",
+        warning=unclear_warning(request) if state == "pending" else "",
     )
 
 
@@ -70,10 +70,10 @@ def _details(request: ConfirmRequest, redacted: Sequence[str]) -> tuple[str, boo
     # too long for any message, so don't spend time parsing it
     if len(request.details_json) > 20 * DETAILS_LIMIT:
         return f"[{len(request.details_json):,} characters: see the page]", True, False
-    details = details_of(request.details_json)
-    body, was_cut = fit(pretty(redact(details, redacted)) if details else "", DETAILS_LIMIT)
+    details = decode_details(request.details_json)
+    body, was_cut = fit_text(format_json(redact(details, redacted)) if details else "", DETAILS_LIMIT)
     texts = request.description, request.action, request.requester
-    return body, was_cut, bool(hidden(details, texts, redacted))
+    return body, was_cut, bool(hidden_parts(details, texts, redacted))
 
 
 def clock_time(at_s: float) -> str:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from whet.channels.loading import secret_of
+from whet.channels.loading import read_secret
 from whet.confirm import stand_ins
 from whet.confirm.notify.settings import ChannelsText, People
 from whet.confirm.service import ConfirmService
@@ -22,7 +22,7 @@ from whet.vendors.slack_web import BASE_URL, SlackAnswer
 
 PREFIX = "slack:"
 _EVERY_S = 300.0
-_LOOK_S = 2.0
+_POLL_S = 2.0
 _HOLDS_S = 3600.0
 _LOG = logging.getLogger(__name__)
 
@@ -38,14 +38,14 @@ class UserGroups:
         self._http: VendorHttp | None = None
         entry = next((channel for channel in channels.channel if channel.kind == "slack"), None)
         if entry is not None:
-            token = secret_of(
+            token = read_secret(
                 entry.name or "slack", entry.settings.get("token_env", "SLACK_BOT_TOKEN"), secrets
             )
             headers = {"authorization": f"Bearer {token}"}
             self._http = VendorHttp("Slack", entry.settings.get("base_url") or BASE_URL, headers)
 
     @property
-    def is_able(self) -> bool:
+    def has_client(self) -> bool:
         """Whether there is a channel of kind slack to fetch with."""
         return self._http is not None
 
@@ -59,7 +59,7 @@ class UserGroups:
                     fetched, next_s = groups, loop.time() + _EVERY_S
                     for group in sorted(groups):
                         await self._ask(group)
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
         finally:
             if self._http is not None:
                 await self._http.aclose()
@@ -71,14 +71,14 @@ class UserGroups:
 
     async def _ask(self, group: str) -> None:
         try:
-            ids = await self._members(group.removeprefix(PREFIX))
+            ids = await self._fetch_members(group.removeprefix(PREFIX))
             names = [name for user_id in ids if (name := self._people.name("slack", user_id)) is not None]
             until_s = self._service.timeline.now_s() + _HOLDS_S
             await self._service.change(lambda tx: stand_ins.set_members(tx, group, names, until_s))
         except (SendFailed, StoreError) as error:
             _LOG.warning("the members of %s are not known: %s", group, error)
 
-    async def _members(self, group: str) -> list[str]:
+    async def _fetch_members(self, group: str) -> list[str]:
         if self._http is None:
             raise SendFailed("the channels file has no channel of kind slack", is_final=True)
         answer = await self._http.call("GET", f"/usergroups.users.list?usergroup={quote(group, safe='')}")

@@ -33,7 +33,7 @@ from whet.confirm.web.several import SeveralPages
 from whet.contract.errors import StoreError
 from whet.web.assets import Assets
 from whet.web.guard import SiteAddress, SiteGuard
-from whet.web.login import SiteLogin, Words
+from whet.web.login import LoginTexts, SiteLogin
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions
 
@@ -41,7 +41,7 @@ SAME_USER = (
     "This service does not run apart from its agents (whet confirm install): a program that runs as the same"
     " user, outside a sandbox, could decide in your name."
 )
-_WORDS = Words(
+_WORDS = LoginTexts(
     unknown="This token is not known, was revoked, or has run out.",
     refused="This token can only submit. Deciding needs one that approves.",
     undone="Nothing was decided",
@@ -62,7 +62,7 @@ class PageTerms(msgspec.Struct, frozen=True):
 
 
 def make_page(
-    service: ConfirmService, notifier: ConfirmNotifier, where: SiteAddress, terms: PageTerms
+    service: ConfirmService, notifier: ConfirmNotifier, address: SiteAddress, terms: PageTerms
 ) -> ASGIApp:
     """Build the application."""
     assets = Assets(files("whet.confirm.web") / "static")
@@ -71,13 +71,13 @@ def make_page(
     label = "" if provider is None or is_open else provider.settings.label
 
     filters = {
-        "duration": view.duration,
+        "duration": view.format_duration,
         "provider": _always(label),
         "same_user": _always("" if terms.is_separate else SAME_USER),
     }
     pages = SiteTemplates("whet.confirm.web", assets, filters)
     accounts = TokenAccounts(service, is_open=is_open)
-    sessions = Sessions(accounts, SessionRows(service), SystemClock(), where, f"whet_confirm_{terms.port}")
+    sessions = Sessions(accounts, SessionRows(service), SystemClock(), address, f"whet_confirm_{terms.port}")
     login = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
     request_pages = RequestPages(service, pages, accounts, notifier)
     audit_pages = AuditPages(service, pages, AuditWatch(service))
@@ -87,19 +87,19 @@ def make_page(
     routes = [
         Route("/", login.inside(request_pages.home)),
         Route("/r/{id}", login.inside(request_pages.record)),
-        Route("/r/{id}/decide", login.posted(request_pages.decide), methods=["POST"]),
-        Route("/r/{id}/reveal", login.posted(request_pages.reveal), methods=["POST"]),
-        Route("/r/{id}/amend", login.posted(request_pages.amend), methods=["POST"]),
+        Route("/r/{id}/decide", login.accept_form(request_pages.decide), methods=["POST"]),
+        Route("/r/{id}/reveal", login.accept_form(request_pages.reveal), methods=["POST"]),
+        Route("/r/{id}/amend", login.accept_form(request_pages.amend), methods=["POST"]),
         Route("/passkeys", login.inside(keyring.show), methods=["GET"]),
-        Route("/passkeys", login.posted(keyring.enrol), methods=["POST"]),
+        Route("/passkeys", login.accept_form(keyring.enrol), methods=["POST"]),
         Route("/several", login.inside(several.show), methods=["GET"]),
-        Route("/several", login.posted(several.decide), methods=["POST"]),
+        Route("/several", login.accept_form(several.decide), methods=["POST"]),
         Route("/history", login.inside(audit_pages.history)),
         Route("/log", login.inside(audit_pages.log), methods=["GET"]),
-        Route("/log", login.posted(audit_pages.log), methods=["POST"]),
+        Route("/log", login.accept_form(audit_pages.log), methods=["POST"]),
         Route("/live", live.serve),
         Route("/login", login.login, methods=["GET", "POST"]),
-        Route("/logout", login.posted(login.logout), methods=["POST"]),
+        Route("/logout", login.accept_form(login.logout), methods=["POST"]),
         Route("/static/{name}", assets.serve),
     ]
 
@@ -113,12 +113,12 @@ def make_page(
             status, "There is no such page." if status == 404 else "That can't be done here."
         )
 
-    async def unstored(request: Http, error: Exception) -> Response:
+    async def store_failure(request: Http, error: Exception) -> Response:
         reason = error.message if isinstance(error, StoreError) else "the database failed"
         return login.problem(503, f"{_WORDS.undone}: {reason}.")
 
-    site = Starlette(routes=routes, exception_handlers={HTTPException: not_found, StoreError: unstored})
-    return SiteGuard(site, where)
+    site = Starlette(routes=routes, exception_handlers={HTTPException: not_found, StoreError: store_failure})
+    return SiteGuard(site, address)
 
 
 def _always(text: str) -> Callable[[str], str]:

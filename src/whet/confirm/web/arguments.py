@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whet.confirm.shown import MOST_SHOWN, pretty, redact
+from whet.confirm.shown import MOST_SHOWN, format_json, redact
 from whet.visible import visible
 
 DiffKind = Literal["added", "removed", "same", "place"]
@@ -66,7 +66,7 @@ class ArgumentRow(msgspec.Struct, frozen=True):
     removed: int = 0
 
 
-class Sight(msgspec.Struct, frozen=True):
+class Disclosure(msgspec.Struct, frozen=True):
     """How much is shown: everything (`is_whole`), or all except secrets, values named in `redacted`, and
     overlong text."""
 
@@ -88,9 +88,9 @@ class Sight(msgspec.Struct, frozen=True):
         )
 
 
-def rows(details: Mapping[str, Any], sight: Sight) -> list[ArgumentRow]:
+def build_rows(details: Mapping[str, Any], disclosure: Disclosure) -> list[ArgumentRow]:
     """Return the arguments, the most important first: changes, then commands and paths, then the others."""
-    visible_details = sight.details(details)
+    visible_details = disclosure.details(details)
     result: list[ArgumentRow] = []
     used: set[str] = set()
     for before, after in _PAIRS:
@@ -99,54 +99,56 @@ def rows(details: Mapping[str, Any], sight: Sight) -> list[ArgumentRow]:
             continue
         # With all unchanged lines: the agent only claims that they stay as they are, and they may be
         # executed.
-        if lines := changes(old, new, sight, around=_MOST_DIFF_LINES):
+        if lines := diff_lines(old, new, disclosure, around=_MOST_DIFF_LINES):
             result.append(_diff_row(f"{before} → {after}", lines))
             used |= {before, after}
     for name in _PATCHES:
         value = visible_details.get(name)
         if isinstance(value, str) and ("\n+" in value or "\n-" in value):
-            result.append(_diff_row(name, _patch(value, sight)))
+            result.append(_diff_row(name, _parse_patch(value, disclosure)))
             used.add(name)
     order = sorted(
         (n for n in visible_details if n not in used),
         key=lambda n: (_rank(n), list(visible_details).index(n)),
     )
-    return result + [_row(name, visible_details[name], sight) for name in order]
+    return result + [_build_row(name, visible_details[name], disclosure) for name in order]
 
 
-def changes(old: str, new: str, sight: Sight, *, around: int = 3) -> tuple[ArgumentDiffLine, ...]:
+def diff_lines(
+    old: str, new: str, disclosure: Disclosure, *, around: int = 3
+) -> tuple[ArgumentDiffLine, ...]:
     """Return the differing lines, with `around` lines of context."""
-    before, after = sight.of(old).split("\n"), sight.of(new).split("\n")
+    before, after = disclosure.of(old).split("\n"), disclosure.of(new).split("\n")
     if len(before) + len(after) > _MOST_DIFF_LINES:
         # Comparing is quadratic at worst, so a very long change is shown whole, old then new.
         removed = [ArgumentDiffLine("removed", "-", line) for line in before]
         return (*removed, *(ArgumentDiffLine("added", "+", line) for line in after))
     lines = list(difflib.unified_diff(before, after, lineterm="", n=around))[2:]
-    return tuple(_marked(line) for line in lines)
+    return tuple(_parse_diff_line(line) for line in lines)
 
 
-def document(details: Mapping[str, Any], sight: Sight) -> str:
+def format_document(details: Mapping[str, Any], disclosure: Disclosure) -> str:
     """Return all details as indented JSON."""
-    return sight.of(pretty(sight.details(details)))
+    return disclosure.of(format_json(disclosure.details(details)))
 
 
 def _rank(name: str) -> int:
     return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
-def _row(name: str, value: object, sight: Sight) -> ArgumentRow:
-    text = value if isinstance(value, str) else _written(value)
-    visible_text = sight.of(text)
+def _build_row(name: str, value: object, disclosure: Disclosure) -> ArgumentRow:
+    text = value if isinstance(value, str) else _format_value(value)
+    visible_text = disclosure.of(text)
     lines = visible_text.count("\n") + 1
     is_long = len(visible_text) > _SHORT_CHARS or lines > _SHORT_LINES
     is_block = lines > 1 or len(visible_text) > 70 or name in ("command", "cmd", "sql", "query", "code")
     size = f"{lines:,} lines, {len(text):,} characters" if is_long else ""
-    return ArgumentRow(sight.of(name), visible_text, is_block=is_block, is_folded=is_long, size=size)
+    return ArgumentRow(disclosure.of(name), visible_text, is_block=is_block, is_folded=is_long, size=size)
 
 
-def _written(value: object) -> str:
+def _format_value(value: object) -> str:
     flat = json.dumps(value, ensure_ascii=False)
-    return flat if len(flat) <= 70 else pretty(value)
+    return flat if len(flat) <= 70 else format_json(value)
 
 
 def _diff_row(name: str, lines: tuple[ArgumentDiffLine, ...]) -> ArgumentRow:
@@ -162,15 +164,15 @@ def _diff_row(name: str, lines: tuple[ArgumentDiffLine, ...]) -> ArgumentRow:
     )
 
 
-def _patch(text: str, sight: Sight) -> tuple[ArgumentDiffLine, ...]:
+def _parse_patch(text: str, disclosure: Disclosure) -> tuple[ArgumentDiffLine, ...]:
     lines: list[ArgumentDiffLine] = []
-    for line in sight.of(text).split("\n"):
+    for line in disclosure.of(text).split("\n"):
         is_head = line.startswith(("+++", "---", "diff ", "index "))
-        lines.append(ArgumentDiffLine("place", " ", line) if is_head else _marked(line))
+        lines.append(ArgumentDiffLine("place", " ", line) if is_head else _parse_diff_line(line))
     return tuple(lines)
 
 
-def _marked(line: str) -> ArgumentDiffLine:
+def _parse_diff_line(line: str) -> ArgumentDiffLine:
     kind = _MARKS.get(line[:1], "same")
     if kind == "place":
         return ArgumentDiffLine("place", " ", line)

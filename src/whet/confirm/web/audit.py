@@ -13,7 +13,7 @@ QUICK_EVENTS = 20_000  # a fraction of a second of one core; a longer check woul
 _FRESH_S = 10.0
 
 
-class Verified(msgspec.Struct, frozen=True):
+class LogVerification(msgspec.Struct, frozen=True):
     """The result of the last check and its time in Unix seconds."""
 
     report: AuditReport
@@ -25,10 +25,10 @@ class AuditWatch:
 
     def __init__(self, service: ConfirmService) -> None:
         self._service = service
-        self._known: Verified | None = None
+        self._known: LogVerification | None = None
         self._lock = asyncio.Lock()
 
-    async def look(self, *, is_asked: bool = False) -> Verified | None:
+    async def look(self, *, is_asked: bool = False) -> LogVerification | None:
         """Return the newest check, made now if the log is short or `is_asked`, or None if it was never
         checked."""
         async with self._lock:
@@ -38,5 +38,5 @@ class AuditWatch:
                 key = self._service.key  # the private key too: only it can check data that is not signed yet
                 keys = {**self._service.public_keys, key.id: key}
                 report = await self._service.database.read_long(lambda db: verify(db, keys))
-                self._known = Verified(report, now_s)
+                self._known = LogVerification(report, now_s)
             return self._known

@@ -38,12 +38,12 @@ class PasskeyPages:
         if caller is None or caller.is_open or not caller.may("approve"):
             return await self._answer(request, visit, "Only people who approve have passkeys.", 403)
         text, code = form.get("passkey", "")[:MOST_PROOF_CHARS], form.get("code", "")[:32]
-        site, csrf = site_of(request), visit.session.csrf
-        problem = await asyncio.to_thread(_missing)
+        site, csrf = request_origin(request), visit.session.csrf
+        problem = await asyncio.to_thread(_import_problem)
         if not problem:
             problem = await self._service.change(
                 lambda tx: (
-                    _unproved(tx, caller.name, code) or passkeys.enrol(tx, caller.name, text, csrf, site)
+                    _proof_problem(tx, caller.name, code) or passkeys.enrol(tx, caller.name, text, csrf, site)
                 )
             )
         if problem:
@@ -52,20 +52,20 @@ class PasskeyPages:
 
     async def _answer(self, request: Http, visit: Visit, problem: str = "", status: int = 200) -> Response:
         name = visit.account.name
-        passkey_ids = self._service.database.read_now(lambda db: passkeys.of(db, name))
-        has_code = self._service.database.read_now(lambda db: name in factors.names(db))
-        problem = problem or await asyncio.to_thread(_missing)
+        passkey_ids = self._service.database.read_now(lambda db: passkeys.passkey_ids(db, name))
+        has_code = self._service.database.read_now(lambda db: name in factors.enrolled_names(db))
+        problem = problem or await asyncio.to_thread(_import_problem)
         url = request.url
         site = PasskeyOrigin(f"{url.scheme}://{url.netloc}")
         options = ""
         if not problem or status != 200:
-            enrolment = passkeys.enrolling_options(name, visit.session.csrf, site, passkey_ids)
+            enrolment = passkeys.enrolment_options(name, visit.session.csrf, site, passkey_ids)
             options = msgspec.json.encode(enrolment).decode()
         values = {"known": passkey_ids, "has_code": has_code, "options": options, "problem": problem}
         return self._pages.answer("passkeys.html", status, visit=visit, **values)
 
 
-def site_of(request: Http) -> PasskeyOrigin:
+def request_origin(request: Http) -> PasskeyOrigin:
     """Return the origin that a passkey may sign for: the page's own, otherwise an empty one.
 
     A passkey for this machine is valid on every port, so another program's page could ask it for a
@@ -78,19 +78,19 @@ def site_of(request: Http) -> PasskeyOrigin:
     return site
 
 
-def _missing() -> str:
+def _import_problem() -> str:
     try:
-        passkeys.load()
+        passkeys.import_webauthn()
     except ConfigError as error:
         return f"{error.message}: {error.hint}"
     return ""
 
 
-def _unproved(tx: Tx, name: str, code: str) -> str:
+def _proof_problem(tx: Tx, name: str, code: str) -> str:
     """Return why a token alone may not add a passkey, or an empty string if it may. This stops a stolen
     token."""
-    if name in factors.names(tx.connection):
+    if name in factors.enrolled_names(tx.connection):
         return factors.use(tx, name, code, "").problem
-    if passkeys.of(tx.connection, name):
+    if passkeys.passkey_ids(tx.connection, name):
         return "a further passkey takes a second factor: whet confirm token enrol"
     return ""

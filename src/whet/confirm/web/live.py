@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from whet.confirm.records import AuditEvent
 from whet.confirm.service import ConfirmService
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 from whet.web.sessions import Sessions
 
 _BEAT_S = 15.0
@@ -33,13 +33,13 @@ class RequestStream:
     async def serve(self, request: Http) -> Response:
         """Answer GET /live?after=N with every event after number N. Last-Event-ID takes precedence over
         `after`."""
-        if await self._sessions.visit(request) is None:
+        if await self._sessions.find_visit(request) is None:
             return Response(status_code=403)
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
         if self._open >= _MOST_STREAMS:
             return Response(status_code=503, headers={"retry-after": "5"})
-        requested_id = typed_number(
+        requested_id = parse_typed_number(
             request.headers.get("last-event-id") or request.query_params.get("after", "")
         )
         newest = self._service.hub.last_id
@@ -62,17 +62,17 @@ class RequestStream:
                         await asyncio.wait((future,), timeout=_BEAT_S)
                         events = self._service.log.history(after_id=after)
                     # A session that ended meanwhile gets no more events, even if they arrive all the time.
-                    if await self._sessions.visit(request) is None:
+                    if await self._sessions.find_visit(request) is None:
                         return
                     after = events[-1].id if events else after
-                    yield _written(events) if events else b": still here\n\n"
+                    yield _format_events(events) if events else b": still here\n\n"
                 finally:
                     hub.forget(future)
         finally:
             self._open -= 1
 
 
-def _written(events: list[AuditEvent]) -> bytes:
+def _format_events(events: list[AuditEvent]) -> bytes:
     """Combine several events into one, so that the page reloads once."""
     loud = [event for event in events if event.kind not in _QUIET]
     data = msgspec.json.encode(

@@ -12,7 +12,7 @@ from whet.confirm.records import STATUSES, ConfirmRequest
 from whet.confirm.service import ConfirmService
 from whet.confirm.web import view
 from whet.confirm.web.audit import AuditWatch
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
@@ -35,7 +35,7 @@ class AuditPages:
         query = params.get("q", "").strip()[:_MOST_QUERY]
         status = params.get("status", "")
         status = status if status in STATUSES else ""
-        before_seq = typed_number(params.get("before", "")) or 0
+        before_seq = parse_typed_number(params.get("before", "")) or 0
         now_s = self._service.timeline.now_s()
         matches = await self._service.database.read_long(
             lambda db: search(db, query, requests.RequestFilter(status, "", before_seq, _PAGE + 1), now_s)
@@ -44,7 +44,7 @@ class AuditPages:
             "history.html",
             visit=visit,
             count=self._service.count_pending(),
-            cards=[view.card(match, now_s) for match in matches[:_PAGE]],
+            cards=[view.request_card(match, now_s) for match in matches[:_PAGE]],
             q=query,
             wanted=status,
             statuses=STATUSES,
@@ -64,30 +64,30 @@ class AuditPages:
             state=state,
             key_id=self._service.key.id,
             verified=verified.report if verified else None,
-            verified_at=view.moment(verified.at_s) if verified else "",
-            checkpoint_at=view.moment(state.checkpoint_at),
-            events=[(event.id, view.happened(event), event.request_id) for event in reversed(newest)],
+            verified_at=view.format_moment(verified.at_s) if verified else "",
+            checkpoint_at=view.format_moment(state.checkpoint_at),
+            events=[(event.id, view.describe_event(event), event.request_id) for event in reversed(newest)],
         )
 
 
 def search(
-    db: apsw.Connection, query: str, wanted: requests.RequestFilter, now_s: float
+    db: apsw.Connection, query: str, criteria: requests.RequestFilter, now_s: float
 ) -> list[ConfirmRequest]:
     """Return the requests whose fields contain every word of `query`, ignoring case."""
     words = query.casefold().split()[:8]
     if not words:
-        return [*requests.select(db, wanted, now_s)]
+        return [*requests.select(db, criteria, now_s)]
     matches: list[ConfirmRequest] = []
-    step = msgspec.structs.replace(wanted, limit=_STEP)
-    while len(matches) < wanted.limit:
+    step = msgspec.structs.replace(criteria, limit=_STEP)
+    while len(matches) < criteria.limit:
         page = [*requests.select(db, step, now_s)]
-        matches += [request for request in page if _has(request, words)]
+        matches += [request for request in page if _contains_words(request, words)]
         if len(page) < _STEP:
             break
         step = msgspec.structs.replace(step, before_seq=page[-1].seq)
-    return matches[: wanted.limit]
+    return matches[: criteria.limit]
 
 
-def _has(request: ConfirmRequest, words: list[str]) -> bool:
+def _contains_words(request: ConfirmRequest, words: list[str]) -> bool:
     text = "\n".join(getattr(request, name) for name in _FIELDS).casefold()
     return all(word in text for word in words)

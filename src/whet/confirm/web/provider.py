@@ -27,7 +27,7 @@ _MOST = 1000
 _COOKIE = "whet_confirm_oidc"
 
 
-class _Gone(NamedTuple):
+class _PendingLogin(NamedTuple):
     attempt: SignInAttempt
     browser: bytes
     target: str
@@ -44,7 +44,7 @@ class ProviderPages:
         self._provider = provider
         self._sessions = sessions
         self._pages = pages
-        self._gone: dict[str, _Gone] = {}
+        self._gone: dict[str, _PendingLogin] = {}
 
     async def start(self, request: Http) -> Response:
         """Send a person to the provider."""
@@ -58,7 +58,7 @@ class ProviderPages:
         target = safe_path(request.query_params.get("next", "/"))
         if len(self._gone) >= _MOST:  # many attempts by one person don't lock others out
             del self._gone[next(iter(self._gone))]
-        self._gone[attempt.state] = _Gone(attempt, _hash(number), target, now_s + _VALID_S)
+        self._gone[attempt.state] = _PendingLogin(attempt, _hash(number), target, now_s + _VALID_S)
         response = RedirectResponse(attempt.url, 303, {"cache-control": "no-store"})
         # Lax, unlike the session's: it must be sent when the provider redirects the person back.
         response.set_cookie(
@@ -88,7 +88,7 @@ class ProviderPages:
             await self._service.record("login_failed", data={"where": "provider", "why": error.message[:200]})
             return self._problem(f"You are not signed in: {error.message}.")
         valid_s = self._provider.settings.session_hours * 3600
-        problem = await self._service.change(lambda tx: people.enter(tx, person, valid_s))
+        problem = await self._service.change(lambda tx: people.record_login(tx, person, valid_s))
         if problem:
             return self._problem(f"You are not signed in: {problem}.")
         # Browsers don't send a strict cookie with a redirect from another site, so our own page reloads.

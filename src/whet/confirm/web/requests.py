@@ -13,17 +13,17 @@ from whet.confirm import passkeys, sight
 from whet.confirm.decide import DecisionInput
 from whet.confirm.http.wire import HttpRefusal, parse_object
 from whet.confirm.keys import base64url
-from whet.confirm.names import SHAPE
+from whet.confirm.names import REQUEST_ID
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.passkeys import MOST_PROOF_CHARS
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.requests import RequestFilter, viewed_at
-from whet.confirm.service import ConfirmService, beside
-from whet.confirm.stand_ins import seated
+from whet.confirm.service import ConfirmService, run_off_loop
+from whet.confirm.stand_ins import apply_stand_ins
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
-from whet.confirm.web.keyring import site_of
+from whet.confirm.web.keyring import request_origin
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
@@ -71,7 +71,7 @@ class RequestPages:
             return self._problem(400, visit, "Nothing was decided: the form is not complete.")
         if not caller.may("approve"):
             return self._problem(403, visit, "Nothing was decided: you may look, not decide.")
-        if verdict == "approve" and view.is_unseen(self._service, confirmation, caller):
+        if verdict == "approve" and view.has_unseen_parts(self._service, confirmation, caller):
             text = "Not decided. A part of this was not shown to you: have it shown first."
             return await self._answer(visit, confirmation, status=409, problem=text)
         plan = confirmation.plan
@@ -84,10 +84,10 @@ class RequestPages:
             and digest == confirmation.digest
             and form.get("sure") != "yes"
         ):
-            return await self._sure(visit, confirmation, reason)
+            return await self._ask_again(visit, confirmation, reason)
         passkey = form.get("passkey", "")[:MOST_PROOF_CHARS]
         if passkey:
-            await asyncio.to_thread(passkeys.load)
+            await asyncio.to_thread(passkeys.import_webauthn)
         ballot = DecisionInput(
             confirmation.id,
             verdict,
@@ -96,11 +96,11 @@ class RequestPages:
             via_web=True,
             code=form.get("code", "")[:32],
             passkey=passkey,
-            origin=site_of(request).origin,
+            origin=request_origin(request).origin,
         )
         outcome = await self._service.decide(ballot, caller)
         if outcome.kind in ("code", "passkey"):
-            return await self._sure(visit, outcome.request or confirmation, reason, outcome.message)
+            return await self._ask_again(visit, outcome.request or confirmation, reason, outcome.message)
         return await self._after(outcome, confirmation, visit)
 
     async def reveal(self, request: Http, visit: Visit) -> Response:
@@ -111,24 +111,26 @@ class RequestPages:
         await sight.reveal(self._service, confirmation.id, caller)
         return RedirectResponse(f"/r/{confirmation.id}", 303)
 
-    async def _sure(self, visit: Visit, found: ConfirmRequest, reason: str, problem: str = "") -> Response:
+    async def _ask_again(
+        self, visit: Visit, confirmation: ConfirmRequest, reason: str, problem: str = ""
+    ) -> Response:
         """Ask for a second confirmation, with the second factor if required; ask again after a wrong code."""
-        detail = await self._detail(found, self._accounts.who(visit))
+        detail = await self._build_detail(confirmation, self._accounts.who(visit))
         values: dict[str, object] = {
             "detail": detail,
             "reason": reason,
             "problem": problem[:1].upper() + problem[1:],
-            "asking": self._asking(found, visit) if found.plan.needs_passkey else "",
+            "asking": self._asking(confirmation, visit) if confirmation.plan.needs_passkey else "",
         }
         return self._page("sure.html", visit, values, 403 if problem else 200)
 
-    def _asking(self, found: ConfirmRequest, visit: Visit) -> str:
+    def _asking(self, confirmation: ConfirmRequest, visit: Visit) -> str:
         """Return the options for the browser's authenticator as JSON, or an empty string if the person has no
         passkey."""
         passkey_ids = self._service.database.read_now(
-            lambda db: passkeys.of(db, self._accounts.who(visit).name)
+            lambda db: passkeys.passkey_ids(db, self._accounts.who(visit).name)
         )
-        challenge = base64url(passkeys.challenge_of("approve", found.digest))
+        challenge = base64url(passkeys.vote_challenge("approve", confirmation.digest))
         options = {
             "challenge": challenge,
             "allowCredentials": [{"type": "public-key", "id": passkey_id} for passkey_id in passkey_ids],
@@ -151,11 +153,11 @@ class RequestPages:
             return self._problem(409, visit, "Nothing was changed: the request is not what you looked at.")
         return await self._after(outcome, confirmation, visit)
 
-    async def _after(self, outcome: RequestOutcome, found: ConfirmRequest, visit: Visit) -> Response:
+    async def _after(self, outcome: RequestOutcome, confirmation: ConfirmRequest, visit: Visit) -> Response:
         if outcome.kind in ("decided", "voted", "amended"):
-            return RedirectResponse(f"/r/{found.id}?done={outcome.kind}", 303)
+            return RedirectResponse(f"/r/{confirmation.id}?done={outcome.kind}", 303)
         status = _STATUS.get(outcome.kind, 409)
-        fresh = outcome.request or found
+        fresh = outcome.request or confirmation
         message = outcome.message[:1].upper() + outcome.message[1:]
         return await self._answer(visit, fresh, status=status, problem=f"Not decided. {message}.")
 
@@ -168,33 +170,35 @@ class RequestPages:
         is_home = chosen is None
         selected = chosen or (pending[0] if pending else None)
         values: dict[str, object] = {
-            "cards": [view.card(found, now_s) for found in pending],
+            "cards": [view.request_card(found, now_s) for found in pending],
             "count": self._service.count_pending(),
-            "detail": await self._detail(selected, self._accounts.who(visit)) if selected else None,
+            "detail": await self._build_detail(selected, self._accounts.who(visit)) if selected else None,
             "is_home": is_home,
             "problem": problem,
             "channels": self._notifier.states(),
         }
         return self._page("desk.html", visit, values, status)
 
-    async def _detail(self, request: ConfirmRequest, who: Caller) -> dict[str, Any]:
+    async def _build_detail(self, request: ConfirmRequest, caller: Caller) -> dict[str, Any]:
         service = self._service
-        seen_at = service.database.read_now(lambda db: viewed_at(db, request.id, who.name))
+        seen_at = service.database.read_now(lambda db: viewed_at(db, request.id, caller.name))
         now_s, base_policy = service.timeline.now_s(), service.policy_file.policy
-        policy = service.database.read_now(lambda db: seated(db, base_policy, now_s, request.principal))
+        policy = service.database.read_now(
+            lambda db: apply_stand_ins(db, base_policy, now_s, request.principal)
+        )
         viewer = view.Viewer(
-            who,
+            caller,
             policy,
             now_s,
             seen_at,
-            sight.revealed(service, request.id, who),
+            sight.last_revealed_digest(service, request.id, caller),
         )
-        delivery_rows = service.database.read_now(lambda db: deliveries.of_request(db, request.id))
+        delivery_rows = service.database.read_now(lambda db: deliveries.list_deliveries(db, request.id))
         events = service.log.history(request_id=request.id)
-        reading = sight.reading(service, request)
+        reading = sight.assess_risk(service, request)
         votes = service.votes(request.id)
-        return await beside(
-            request.length, view.detail, request, viewer, votes, delivery_rows, events, reading
+        return await run_off_loop(
+            request.length, view.request_detail, request, viewer, votes, delivery_rows, events, reading
         )
 
     def _page(self, template: str, visit: Visit, values: dict[str, object], status: int) -> Response:
@@ -207,4 +211,4 @@ class RequestPages:
 
     def _find(self, request: Http) -> ConfirmRequest | None:
         request_id = request.path_params["id"]
-        return self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
+        return self._service.get(request_id) if REQUEST_ID.fullmatch(request_id) else None

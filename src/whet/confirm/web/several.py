@@ -9,11 +9,11 @@ from starlette.requests import Request as Http
 from starlette.responses import Response
 
 from whet.confirm.decide import DecisionInput
-from whet.confirm.names import SHAPE
+from whet.confirm.names import REQUEST_ID
 from whet.confirm.records import Caller, ConfirmRequest
 from whet.confirm.requests import RequestFilter, viewed_at
 from whet.confirm.service import ConfirmService
-from whet.confirm.stand_ins import seated
+from whet.confirm.stand_ins import apply_stand_ins
 from whet.confirm.web import view
 from whet.confirm.web.accounts import TokenAccounts
 from whet.contract.errors import StoreCorrupt
@@ -51,7 +51,7 @@ class SeveralPages:
         results: list[dict[str, str]] = []
         for request_id, digest in ticked.items():
             try:
-                confirmation = self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
+                confirmation = self._service.get(request_id) if REQUEST_ID.fullmatch(request_id) else None
             except StoreCorrupt as error:  # the other ticked requests are still decided
                 results.append(
                     {"id": request_id, "action": request_id, "message": f"Not decided: {error.message}."}
@@ -62,36 +62,43 @@ class SeveralPages:
                     confirmation.id, verdict, reason, digest or "-", via_web=True, is_one_of_many=True
                 ), caller)  # fmt: skip
                 results.append({"id": confirmation.id, "action": action, "message": message})
-        return self._answer(visit, said=results)
+        return self._answer(visit, results=results)
 
-    async def _one(self, found: ConfirmRequest, ballot: DecisionInput, who: Caller) -> tuple[str, str]:
-        action = view.card(found, 0.0)["action"]
-        if ballot.verdict == "approve" and view.is_unseen(self._service, found, who):
+    async def _one(
+        self, confirmation: ConfirmRequest, ballot: DecisionInput, caller: Caller
+    ) -> tuple[str, str]:
+        action = view.request_card(confirmation, 0.0)["action"]
+        if ballot.verdict == "approve" and view.has_unseen_parts(self._service, confirmation, caller):
             return action, "Not decided: a part of it was not shown to you."
-        outcome = await self._service.decide(ballot, who)
+        outcome = await self._service.decide(ballot, caller)
         if outcome.kind in ("decided", "voted"):
             return action, outcome.message[:1].upper() + outcome.message[1:] + "."
         return action, f"Not decided: {outcome.message}."
 
     def _answer(
-        self, visit: Visit, status: int = 200, problem: str = "", said: list[dict[str, str]] | None = None
+        self, visit: Visit, status: int = 200, problem: str = "", results: list[dict[str, str]] | None = None
     ) -> Response:
         now_s, caller = self._service.timeline.now_s(), self._accounts.who(visit)
         pending = self._service.list(RequestFilter("pending", limit=200))
         pending.sort(key=lambda one: one.expires_at)
         rows = [self._row(one, caller, now_s) for one in pending]
-        values = {"rows": rows, "problem": problem, "said": said or []}
+        values = {"rows": rows, "problem": problem, "said": results or []}
         return self._pages.answer("several.html", status, visit=visit, **values)
 
-    def _row(self, found: ConfirmRequest, who: Caller, now_s: float) -> dict[str, Any]:
-        service, plan = self._service, found.plan
+    def _row(self, confirmation: ConfirmRequest, caller: Caller, now_s: float) -> dict[str, Any]:
+        service, plan = self._service, confirmation.plan
         policy = service.policy_file.policy
-        policy = service.database.read_now(lambda db: seated(db, policy, now_s, found.principal))
-        barrier = view.barrier(found, view.Viewer(who, policy, now_s))
-        if not barrier and (found.is_high_risk or plan.needs_factor or plan.needs_passkey):
+        policy = service.database.read_now(
+            lambda db: apply_stand_ins(db, policy, now_s, confirmation.principal)
+        )
+        barrier = view.barrier(confirmation, view.Viewer(caller, policy, now_s))
+        if not barrier and (confirmation.is_high_risk or plan.needs_factor or plan.needs_passkey):
             barrier = "Decide on this one by itself."
-        if not barrier and view.is_unseen(self._service, found, who):
+        if not barrier and view.has_unseen_parts(self._service, confirmation, caller):
             barrier = "A part of it was not shown to you yet."
-        if not barrier and service.database.read_now(lambda db: viewed_at(db, found.id, who.name)) is None:
+        if (
+            not barrier
+            and service.database.read_now(lambda db: viewed_at(db, confirmation.id, caller.name)) is None
+        ):
             barrier = "Look at it first."
-        return view.card(found, now_s) | {"barrier": barrier, "digest": found.digest}
+        return view.request_card(confirmation, now_s) | {"barrier": barrier, "digest": confirmation.digest}

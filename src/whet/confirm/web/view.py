@@ -13,12 +13,12 @@ from whet.confirm.notify.deliveries import LOG, NotifyDelivery
 from whet.confirm.policy import ConfirmPolicy
 from whet.confirm.quorum import counts_for, describe
 from whet.confirm.records import BY_TIMEOUT, AuditEvent, Caller, ConfirmRequest, Vote
-from whet.confirm.requests import details_of
+from whet.confirm.requests import decode_details
 from whet.confirm.risk import RiskReading
 from whet.confirm.service import ConfirmService
-from whet.confirm.shown import MOST_TEXT, editable, hidden, look_closely, one_line
-from whet.confirm.sight import revealed
-from whet.confirm.web.arguments import ArgumentDiffLine, Sight, changes, document, rows
+from whet.confirm.shown import MOST_TEXT, format_editable, hidden_parts, one_line, unclear_warning
+from whet.confirm.sight import last_revealed_digest
+from whet.confirm.web.arguments import ArgumentDiffLine, Disclosure, build_rows, diff_lines, format_document
 from whet.contract.texts import NOT_JSON, from_json
 from whet.visible import visible
 
@@ -73,7 +73,7 @@ class Viewer(msgspec.Struct, frozen=True):
     """The digest of the version whose hidden parts this person has revealed."""
 
 
-def card(request: ConfirmRequest, now_s: float) -> dict[str, Any]:
+def request_card(request: ConfirmRequest, now_s: float) -> dict[str, Any]:
     """Return a request for a list. Times whose names end in `_s` are Unix seconds."""
     by = request.resolved_by
     return dict(
@@ -90,37 +90,39 @@ def card(request: ConfirmRequest, now_s: float) -> dict[str, Any]:
         expires_s=request.expires_at,
         timeout_s=max(request.expires_at - request.created_at, 1.0),
         left_s=max(request.expires_at - now_s, 0.0),
-        resolved=moment(request.resolved_at),
+        resolved=format_moment(request.resolved_at),
         resolved_by="" if by == BY_TIMEOUT else one_line(by, 60)[0],
-        created=moment(request.created_at),
+        created=format_moment(request.created_at),
     )
 
 
-def detail(
+def request_detail(
     request: ConfirmRequest,
     viewer: Viewer,
     votes: Sequence[Vote],
-    told: Sequence[NotifyDelivery],
+    deliveries: Sequence[NotifyDelivery],
     events: Sequence[AuditEvent],
     reading: RiskReading | None = None,
 ) -> dict[str, Any]:
     """Return everything on a request's own page."""
-    details = details_of(request.details_json)
-    disclosure = Sight(viewer.policy.redact, is_whole=viewer.revealed == request.digest)
-    unseen = [] if disclosure.is_whole else unseen_of(request, viewer.policy)
+    details = decode_details(request.details_json)
+    disclosure = Disclosure(viewer.policy.redact, is_whole=viewer.revealed == request.digest)
+    unseen = [] if disclosure.is_whole else unseen_parts(request, viewer.policy)
     plan = request.plan
     edits: tuple[ArgumentDiffLine, ...] = ()
     if request.original_json and request.original_json != request.details_json:
-        edits = changes(
-            document(details_of(request.original_json), disclosure), document(details, disclosure), disclosure
+        edits = diff_lines(
+            format_document(decode_details(request.original_json), disclosure),
+            format_document(details, disclosure),
+            disclosure,
         )
     return dict(
-        card=card(request, viewer.now_s),
+        card=request_card(request, viewer.now_s),
         description=disclosure.of(request.description, MOST_TEXT),
-        rows=rows(details, disclosure),
-        json_text=document(details, disclosure),
-        edit_text="" if unseen else editable(details),
-        warning=look_closely(request),
+        rows=build_rows(details, disclosure),
+        json_text=format_document(details, disclosure),
+        edit_text="" if unseen else format_editable(details),
+        warning=unclear_warning(request),
         unseen=unseen,
         reading=reading,
         digest=request.digest,
@@ -143,23 +145,23 @@ def detail(
         reason=visible(request.reason, 2_000),
         outcome=_outcome(request),
         execution=_execution(request),
-        told=[_told(delivery) for delivery in told],
-        events=[happened(event) for event in events],
+        told=[_describe_delivery(delivery) for delivery in deliveries],
+        events=[describe_event(event) for event in events],
     )
 
 
-def unseen_of(request: ConfirmRequest, policy: ConfirmPolicy) -> list[str]:
+def unseen_parts(request: ConfirmRequest, policy: ConfirmPolicy) -> list[str]:
     """Describe the parts of a request that are hidden at first."""
-    details = details_of(request.details_json)
+    details = decode_details(request.details_json)
     texts = request.description, request.action, request.requester, request.session_key
-    return hidden(details, texts, policy.redact)
+    return hidden_parts(details, texts, policy.redact)
 
 
-def is_unseen(service: ConfirmService, request: ConfirmRequest, who: Caller) -> bool:
+def has_unseen_parts(service: ConfirmService, request: ConfirmRequest, caller: Caller) -> bool:
     """Return whether parts are hidden that this person has not revealed."""
-    if revealed(service, request.id, who) == request.digest:
+    if last_revealed_digest(service, request.id, caller) == request.digest:
         return False
-    return bool(unseen_of(request, service.policy_file.policy))
+    return bool(unseen_parts(request, service.policy_file.policy))
 
 
 def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
@@ -182,12 +184,12 @@ def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
     return ""
 
 
-def moment(at_s: float | None) -> str:
+def format_moment(at_s: float | None) -> str:
     """Format Unix seconds as UTC, or return an empty string if not set."""
     return "" if at_s is None else datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration briefly: 4:05, 2 h 10 min, 3 d."""
     total_s = int(seconds)
     if total_s < 3600:
@@ -200,12 +202,12 @@ def duration(seconds: float) -> str:
 def _ballot(vote: Vote) -> dict[str, Any]:
     word = "approved" if vote.verdict == "approve" else "denied"
     name, reason = one_line(vote.principal, 60)[0], visible(vote.reason, 500)
-    return dict(name=name, verdict=word, at=moment(vote.at), reason=reason)
+    return dict(name=name, verdict=word, at=format_moment(vote.at), reason=reason)
 
 
-def _told(row: NotifyDelivery) -> dict[str, Any]:
+def _describe_delivery(row: NotifyDelivery) -> dict[str, Any]:
     """Describe how far a channel is with a delivery."""
-    values: dict[str, Any] = dict(channel=row.channel, kind=row.kind, at=moment(row.updated_at))
+    values: dict[str, Any] = dict(channel=row.channel, kind=row.kind, at=format_moment(row.updated_at))
     if row.channel == LOG:
         word = "no channel reached a person; only the log has it"
         return values | dict(status="dead", word=word, error="", attempts=1)
@@ -213,7 +215,7 @@ def _told(row: NotifyDelivery) -> dict[str, Any]:
     return values | dict(status=row.status, word=word, error=visible(row.error, 300), attempts=row.attempts)
 
 
-def happened(event: AuditEvent) -> dict[str, Any]:
+def describe_event(event: AuditEvent) -> dict[str, Any]:
     """Describe an event as a line for a person."""
     word = _EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
     try:
@@ -226,7 +228,7 @@ def happened(event: AuditEvent) -> dict[str, Any]:
         if data.get(name)
     ]
     text = f"{word} ({visible(', '.join(extra), 300)})" if extra else word
-    return dict(at=moment(event.at), word=text, who=one_line(event.principal, 60)[0])
+    return dict(at=format_moment(event.at), word=text, who=one_line(event.principal, 60)[0])
 
 
 def _outcome(request: ConfirmRequest) -> str:
@@ -234,14 +236,16 @@ def _outcome(request: ConfirmRequest) -> str:
         return ""
     word = _STATUS_WORDS[request.status]
     if request.status == "expired":
-        return f"Expired at {moment(request.resolved_at)}: nobody decided, which is a denial."
-    return f"{word} by {one_line(request.resolved_by, 60)[0]} at {moment(request.resolved_at)}."
+        return f"Expired at {format_moment(request.resolved_at)}: nobody decided, which is a denial."
+    return f"{word} by {one_line(request.resolved_by, 60)[0]} at {format_moment(request.resolved_at)}."
 
 
 def _execution(request: ConfirmRequest) -> str:
     if request.executed_at is not None:
         note = f": {visible(request.execution_note, 500)}" if request.execution_note else ""
-        return f"Reported as {request.execution} at {moment(request.executed_at)}{note}"
+        return f"Reported as {request.execution} at {format_moment(request.executed_at)}{note}"
     if request.consumed_at is not None:
-        return f"Approval used by {one_line(request.consumed_by, 60)[0]} at {moment(request.consumed_at)}"
+        return (
+            f"Approval used by {one_line(request.consumed_by, 60)[0]} at {format_moment(request.consumed_at)}"
+        )
     return "Approval not used yet" if request.status in ("approved", "auto_approved") else ""

@@ -27,7 +27,7 @@ from whet.serve.wire import ApiError
 from whet.store.database import StateDatabase
 from whet.web.assets import Assets
 from whet.web.guard import SiteAddress
-from whet.web.login import SiteLogin, Words
+from whet.web.login import LoginTexts, SiteLogin
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Account, LoginSession, Sessions, TooManyAttempts
 
@@ -47,7 +47,7 @@ _FILTERS = {
     "points": shown.points,
     "share": shown.share_of,
 }
-_WORDS = Words(
+_WORDS = LoginTexts(
     unknown="This token is not known, or was revoked.",
     refused="This token may converse only. The dashboard needs one of role owner.",
 )
@@ -56,12 +56,12 @@ _WORDS = Words(
 class Dashboard:
     """The dashboard of a running API."""
 
-    def __init__(self, site: Site, where: SiteAddress, port: int) -> None:
+    def __init__(self, site: Site, address: SiteAddress, port: int) -> None:
         services = site.services
         assets = Assets(files(_PACKAGE) / "static")
         self.pages: SiteTemplates = SiteTemplates(_PACKAGE, assets, _FILTERS)
         sessions = Sessions(
-            OwnerAccounts(site.door), Logins(services.database), services.clock, where, f"whet_{port}"
+            OwnerAccounts(site.door), Logins(services.database), services.clock, address, f"whet_{port}"
         )
         self.door: SiteLogin = SiteLogin(sessions, self.pages, _WORDS)
         frame = Frame(services, site.turns, self.pages)
@@ -76,7 +76,7 @@ class Dashboard:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        inside, posted = self.door.inside, self.door.posted
+        inside, posted = self.door.inside, self.door.accept_form
         home, history, learning, proof = self._home, self._past, self._learning, self._proof
         pages = {
             "/": home.home,
@@ -130,8 +130,8 @@ _WAIT_S = 60
 class OwnerAccounts:
     """Login with an owner's token. Revoking the token ends its logins at once."""
 
-    def __init__(self, door: ApiAuth) -> None:
-        self._door = door
+    def __init__(self, auth: ApiAuth) -> None:
+        self._door = auth
 
     async def sign_in(self, token: str, client: str) -> Account | None:
         """Return the account of a token, or None if it is unknown. The account has no key if the token is not

@@ -69,13 +69,13 @@ def days_back(today: date, days: int) -> list[str]:
     return [(today - timedelta(days=days_ago)).isoformat() for days_ago in range(days - 1, -1, -1)]
 
 
-def stacked(
+def draw_bars(
     title: str,
     days: Sequence[str],
     series: Sequence[tuple[str, str, Sequence[float]]],
     write: Callable[[float], str],
     *,
-    said: Sequence[str] = (),
+    tooltips: Sequence[str] = (),
 ) -> Chart:
     """Draw stacked bars. `series` are (class, name, a value for each day), the lowest first.
 
@@ -93,16 +93,22 @@ def stacked(
                 y -= height
                 x = _LEFT + index * slot + slot * 0.14
                 bars.append(Bar(round(x, 2), round(y, 2), round(slot * 0.72, 2), round(height, 2), kind))
-    said = said or [
+    tooltips = tooltips or [
         f"{day}: " + ", ".join(f"{write(values[index])} {name}" for _, name, values in series)
         for index, day in enumerate(days)
     ]
     return _chart(
-        title, days, top, write, bars=bars, said=said, series=[(kind, name) for kind, name, _ in series]
+        title,
+        days,
+        top,
+        write,
+        bars=bars,
+        tooltips=tooltips,
+        series=[(kind, name) for kind, name, _ in series],
     )
 
 
-def line(title: str, days: Sequence[str], values: Sequence[float | None], name: str) -> Chart:
+def draw_line(title: str, days: Sequence[str], values: Sequence[float | None], name: str) -> Chart:
     """Draw shares between 0 and 1 as a line; days without a value are left out."""
     slot, scale = _slot(len(days)), HEIGHT - _TOP - _BOTTOM
     coordinates = [
@@ -123,7 +129,7 @@ def line(title: str, days: Sequence[str], values: Sequence[float | None], name: 
         lambda share: f"{share:.0%}",
         path=path,
         dots=dots,
-        said=tooltips,
+        tooltips=tooltips,
         series=[("hit", name)],
     )
 
@@ -146,7 +152,7 @@ def _chart(  # noqa: PLR0913 - one value for each part of a drawing
     top: float,
     write: Callable[[float], str],
     *,
-    said: Sequence[str],
+    tooltips: Sequence[str],
     series: Sequence[tuple[str, str]],
     bars: Sequence[Bar] = (),
     path: str = "",
@@ -161,7 +167,9 @@ def _chart(  # noqa: PLR0913 - one value for each part of a drawing
         for index, day in enumerate(days)
         if (len(days) - 1 - index) % every == 0
     ]
-    spots = [Spot(round(_LEFT + index * slot, 2), round(slot, 2), text) for index, text in enumerate(said)]
+    spots = [
+        Spot(round(_LEFT + index * slot, 2), round(slot, 2), text) for index, text in enumerate(tooltips)
+    ]
     return Chart(
         title,
         WIDTH,

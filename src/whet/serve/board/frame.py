@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import HTMLResponse
 
 from whet.app.services import Services
-from whet.contract.texts import typed_number
+from whet.contract.texts import parse_typed_number
 from whet.serve.questions import PendingQuestion
 from whet.serve.turns import Turns
 from whet.store import ledger, news
@@ -32,7 +32,7 @@ class Frame:
 
     def head(self) -> Head:
         """Return the counts for the head."""
-        counts = self.services.database.read_now(lambda db: ledger.counts(db, ""))
+        counts = self.services.database.read_now(lambda db: ledger.count_by_state(db, ""))
         inbox = sum(counts.get(state, 0) for state in news.WAITING)
         return Head(len(self.turns.questions.pending()), inbox, len(self.turns.running))
 
@@ -51,6 +51,6 @@ class Frame:
         return self._pages.answer(template, status, visit=visit, head=self.head(), now=now, **values)
 
 
-def asked_number(text: str) -> int:
+def number_or_zero(text: str) -> int:
     """Read a number from a request's query; 0 if it is not a number."""
-    return typed_number(text) or 0
+    return parse_typed_number(text) or 0

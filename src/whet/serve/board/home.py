@@ -14,10 +14,10 @@ from whet.clock import iso
 from whet.contract.errors import WhetError
 from whet.serve.board import charts, shown
 from whet.serve.board.frame import Frame
-from whet.serve.questions import Given
+from whet.serve.questions import QuestionReply
 from whet.serve.wire import ApiError, as_api_error
 from whet.store import costs, forks, news, reviews, sessions
-from whet.store.costs import Decided, Spending
+from whet.store.costs import DecisionCount, Spending
 from whet.store.forks import TreeRow
 from whet.store.reviews import DaySpending
 from whet.web.sessions import Visit
@@ -43,7 +43,7 @@ class HomePages:
             answer, _, scope = form.get("answer", "").strip().partition(":")
             if not scope.isdecimal():  # an answer in words may contain a colon
                 answer, scope = form.get("answer", "").strip(), "0"
-            reply = Given(
+            reply = QuestionReply(
                 reason=form.get("reason", "").strip(),
                 scope=int(scope[:3]),
                 draft=None if draft is None else draft.replace("\r\n", "\n"),
@@ -62,14 +62,16 @@ class HomePages:
         since = self._since(_LONG_DAYS)
 
         def read(db: apsw.Connection) -> dict[str, list[Spending]]:
-            return {group: costs.spent_by(db, group, since) for group in ("day", "model", "source", "kind")}
+            return {
+                group: costs.sum_spending(db, group, since) for group in ("day", "model", "source", "kind")
+            }
 
         spending = await self._frame.services.database.read(read)
         return self._frame.page(
             "costs.html",
             visit,
             here="costs",
-            charts=self._charts(spending["day"], _LONG_DAYS),
+            charts=self._make_charts(spending["day"], _LONG_DAYS),
             groups=[(group, spending[group]) for group in ("model", "source", "kind")],
             total=_total(spending["day"]),
             days=_LONG_DAYS,
@@ -78,8 +80,8 @@ class HomePages:
     async def confirmations(self, request: Request, visit: Visit) -> Response:
         """Show who decided on calls, and the address of the confirmation service."""
         since = self._since(_LONG_DAYS)
-        decisions: list[Decided] = await self._frame.services.database.read(
-            lambda db: costs.decided_by(db, since)
+        decisions: list[DecisionCount] = await self._frame.services.database.read(
+            lambda db: costs.count_decisions(db, since)
         )
         settings = self._frame.services.settings
         return self._frame.page(
@@ -102,9 +104,9 @@ class HomePages:
         def read(db: apsw.Connection) -> tuple[list[Spending], list[TreeRow], DaySpending, str]:
             running = [sessions.get(db, session_id) for session_id in running_ids]
             latest = [row for row in sessions.list_sessions(db, 8) if row.id not in running_ids]
-            listed = forks.as_trees(db, [*running, *latest][:8])
-            line = news.read(db).line_with("the inbox", "what was learned")
-            return costs.spent_by(db, "day", since), listed, reviews.spent_since(db, today), line
+            listed = forks.order_as_trees(db, [*running, *latest][:8])
+            line = news.count_unread(db).line_with("the inbox", "what was learned")
+            return costs.sum_spending(db, "day", since), listed, reviews.spent_since(db, today), line
 
         days, latest, spent, inbox_line = await frame.services.database.read(read)
         return frame.page(
@@ -117,17 +119,17 @@ class HomePages:
             questions=frame.turns.questions.pending(),
             latest=latest,
             running=set(running_ids),
-            charts=self._charts(days, _DAYS),
+            charts=self._make_charts(days, _DAYS),
             today=next((day for day in days if day.label == today), None),
             spent=spent,
         )
 
-    def _charts(self, found: list[Spending], days: int) -> list[charts.Chart]:
+    def _make_charts(self, rows: list[Spending], days: int) -> list[charts.Chart]:
         labels = charts.days_back(self._frame.services.clock.now().date(), days)
-        by_day = {row.label: row for row in found}
+        by_day = {row.label: row for row in rows}
 
-        def values(read: str) -> list[float]:
-            return [float(getattr(by_day[day], read)) if day in by_day else 0.0 for day in labels]
+        def values(field: str) -> list[float]:
+            return [float(getattr(by_day[day], field)) if day in by_day else 0.0 for day in labels]
 
         cached = values("cache_read_tokens")
         fresh = [total - part for total, part in zip(values("prompt_tokens"), cached, strict=True)]
@@ -136,7 +138,7 @@ class HomePages:
             for day in labels
         ]
         drawn = [
-            charts.stacked(
+            charts.draw_bars(
                 "Tokens",
                 labels,
                 [
@@ -146,10 +148,12 @@ class HomePages:
                 ],
                 shown.count,
             ),
-            charts.line("Prompt cache", labels, hits, "of the prompts from the cache"),
+            charts.draw_line("Prompt cache", labels, hits, "of the prompts from the cache"),
         ]
-        if any(row.cost_usd for row in found):
-            drawn.append(charts.stacked("Cost", labels, [("cost", "spent", values("cost_usd"))], shown.cost))
+        if any(row.cost_usd for row in rows):
+            drawn.append(
+                charts.draw_bars("Cost", labels, [("cost", "spent", values("cost_usd"))], shown.cost)
+            )
         return drawn
 
     def _since(self, days: int) -> str:

@@ -12,12 +12,12 @@ from starlette.responses import RedirectResponse, Response
 
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory.effects import LEAST_SESSIONS, Effect, of_desk
+from whet.memory.effects import LEAST_SESSIONS, Effect, measure_effects
 from whet.memory.notes import NoteEntry
 from whet.memory.reader import entry_id
 from whet.memory.requests import summary
 from whet.serve.board import shown
-from whet.serve.board.frame import Frame, asked_number
+from whet.serve.board.frame import Frame, number_or_zero
 from whet.store import ledger, news
 from whet.store.ledger import Kind, LedgerFilter, LedgerRow, State
 from whet.web.sessions import Visit
@@ -55,7 +55,7 @@ class LearningPages:
     async def ledger(self, request: Request, visit: Visit) -> Response:
         """List changes, newest first."""
         params = request.query_params
-        limit = min(asked_number(params.get("n", "")) or _PAGE, _MOST)
+        limit = min(number_or_zero(params.get("n", "")) or _PAGE, _MOST)
         filters: LedgerFilter = {"profile": ""}
         kind, state = params.get("kind", ""), params.get("state", "")
         for listed_kind in _KINDS:
@@ -80,14 +80,14 @@ class LearningPages:
     async def inbox(self, request: Request, visit: Visit) -> Response:
         """Show the waiting changes and the refused ones in full, and mark them as reported to the owner."""
         rows = await self._rows(200, {"profile": "", "states": news.WAITING})
-        refused: list[LedgerRow] = await self._frame.services.database.read(news.refusals)
-        changes = await self._frame.services.database.append(news.tell)
+        refused: list[LedgerRow] = await self._frame.services.database.read(news.list_refusals)
+        changes = await self._frame.services.database.append(news.take_unread)
         return self._frame.page(
             "inbox.html",
             visit,
             here="inbox",
-            rows=[_whole(row) for row in rows],
-            refused=[_whole(row) for row in refused],
+            rows=[_change_values(row) for row in rows],
+            refused=[_change_values(row) for row in refused],
             told=changes.line_with("below", "/learning"),
             who=WHO,
             problem="",
@@ -100,7 +100,7 @@ class LearningPages:
     async def notes(self, request: Request, visit: Visit) -> Response:
         """Show the notes files as new sessions read them, with the effect of each note."""
         files = await self._desk.reader.notes()
-        all_effects = await of_desk(self._desk, ("memory", "user"))
+        all_effects = await measure_effects(self._desk, ("memory", "user"))
         return self._frame.page(
             "notes.html",
             visit,
@@ -111,15 +111,15 @@ class LearningPages:
 
     async def timeline(self, request: Request, visit: Visit) -> Response:
         """Show the lessons by day: their evidence, and the outcomes of sessions since."""
-        limit = min(asked_number(request.query_params.get("n", "")) or _PAGE, _MOST)
+        limit = min(number_or_zero(request.query_params.get("n", "")) or _PAGE, _MOST)
         rows = await self._rows(limit + 1, {"profile": "", "states": _LEARNED})
         effects = {
             (effect.item.kind, effect.item.name): effect
-            for effect in await of_desk(self._desk, ("memory", "user", "skill"))
+            for effect in await measure_effects(self._desk, ("memory", "user", "skill"))
         }
         days: dict[str, list[LearnedMoment]] = {}
         for row in rows[:limit]:
-            moment = LearnedMoment(row, summary(row), effects.get(_counted_as(row)))
+            moment = LearnedMoment(row, summary(row), effects.get(_effect_key(row)))
             days.setdefault(row.at[:10], []).append(moment)
         return self._frame.page(
             "timeline.html",
@@ -162,7 +162,7 @@ class LearningPages:
     async def _change(self, visit: Visit, row_id: int, status: int = 200, problem: str = "") -> Response:
         row = await self._desk.change(row_id)
         return self._frame.page(
-            "change.html", visit, status, here="learning", one=_whole(row), who=WHO, problem=problem
+            "change.html", visit, status, here="learning", one=_change_values(row), who=WHO, problem=problem
         )
 
     async def _rows(self, limit: int, filters: LedgerFilter) -> list[LedgerRow]:
@@ -174,7 +174,7 @@ class LearningPages:
         return await self._frame.services.database.read(read)
 
 
-def _whole(row: LedgerRow) -> dict[str, object]:
+def _change_values(row: LedgerRow) -> dict[str, object]:
     waits = row.state in news.WAITING or (row.state == "refused" and row.kind == "memory")
     return {
         "row": row,
@@ -185,7 +185,7 @@ def _whole(row: LedgerRow) -> dict[str, object]:
     }
 
 
-def _counted_as(row: LedgerRow) -> tuple[str, str]:
+def _effect_key(row: LedgerRow) -> tuple[str, str]:
     """Return the kind and name under which sessions with this change are counted."""
     if row.kind == "skill":
         return "skill", row.item
@@ -193,7 +193,7 @@ def _counted_as(row: LedgerRow) -> tuple[str, str]:
 
 
 def _id(request: Request) -> int:
-    number = asked_number(request.path_params["id"])
+    number = number_or_zero(request.path_params["id"])
     if not number:
         raise NotFound("there is no such change", hint="/learning lists them")
     return number

@@ -34,7 +34,7 @@ class DashboardStream:
 
     async def serve(self, request: Request) -> Response:
         """Answer GET /live with an event for each change."""
-        if await self._sessions.visit(request) is None:
+        if await self._sessions.find_visit(request) is None:
             return Response(status_code=403)
         if self._open >= _MOST_STREAMS:
             return Response(status_code=503, headers={"retry-after": "5"})
@@ -48,7 +48,7 @@ class DashboardStream:
                     if await self._wait(news, gone):
                         news = self._news
                         yield b"event: change\ndata: {}\n\n"
-                    elif await self._sessions.visit(request) is None:
+                    elif await self._sessions.find_visit(request) is None:
                         return  # the login has ended meanwhile
                     else:
                         yield b": still here\n\n"

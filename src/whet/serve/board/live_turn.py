@@ -59,16 +59,16 @@ class LiveText:
         """The number of characters that will not change any more."""
         return self._size
 
-    def since(self, known: int) -> tuple[str, str]:
+    def since(self, start_char: int) -> tuple[str, str]:
         """Return the text completed after the first `known` characters, and the incomplete rest."""
         parts: list[str] = []
         start = self._size
         for piece in reversed(self._whole):
-            if start <= known:
+            if start <= start_char:
                 break
             start -= len(piece)
             parts.append(piece)
-        complete = "".join(reversed(parts))[max(0, known - start) :]
+        complete = "".join(reversed(parts))[max(0, start_char - start) :]
         growing = _GROWING.search(self._open)
         return complete, visible(self._open[: growing.start()] if growing else self._open, _MOST_SHOWN)
 
@@ -112,7 +112,7 @@ class LiveTurn:
             case StepFinished() | StreamRestarted():
                 self._next_step()
             case ToolStarted(call_id, name, arguments):
-                self.calls[call_id] = LiveCall(call_id, visible(name, 60), _about(arguments))
+                self.calls[call_id] = LiveCall(call_id, visible(name, 60), _call_subject(arguments))
             case ToolProgress(call_id, text) if call_id in self.calls:
                 call = self.calls[call_id]
                 call.tail = (call.tail + text)[-_TAIL_CHARS:]
@@ -131,7 +131,7 @@ class LiveTurn:
         self.is_thinking = False
 
 
-def _about(arguments: str) -> str:
+def _call_subject(arguments: str) -> str:
     try:
         fields = from_json(arguments or "{}", dict[str, object])
     except NOT_JSON:

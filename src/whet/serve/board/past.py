@@ -14,9 +14,9 @@ from whet.app import planning
 from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.receipts import TurnReceipt
 from whet.contract.texts import NOT_JSON, from_json, subject_of
-from whet.question import Row, row_of
+from whet.question import Row, parse_row
 from whet.serve.board import prose, shown
-from whet.serve.board.frame import Frame, asked_number
+from whet.serve.board.frame import Frame, number_or_zero
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.prose import ProseBlock
 from whet.serve.wire import ApiError
@@ -84,7 +84,7 @@ class HistoryPages:
 
         def read(db: apsw.Connection) -> tuple[list[TreeRow], str]:
             rows = sessions.list_sessions(db, _PAGE + 1, before=before, query=query)
-            return forks.as_trees(db, rows[:_PAGE]), rows[_PAGE - 1].last_active if rows[_PAGE:] else ""
+            return forks.order_as_trees(db, rows[:_PAGE]), rows[_PAGE - 1].last_active if rows[_PAGE:] else ""
 
         rows, more = await database.read(read)
         return self._frame.page(
@@ -92,7 +92,7 @@ class HistoryPages:
             visit,
             here="sessions",
             q=query,
-            hits=[(hit, _marked(hit.snippet)) for hit in hits],
+            hits=[(hit, _split_snippet(hit.snippet)) for hit in hits],
             rows=rows,
             more=more,
             running=set(self._frame.turns.running),
@@ -104,7 +104,7 @@ class HistoryPages:
         visit: Visit,
         *,
         problem: ApiError | None = None,
-        told: str = "",
+        notice: str = "",
         asks: int | None = None,
     ) -> Response:
         """Show a session: its newest messages, those from a given one on, or for replay those up to `at`.
@@ -116,24 +116,24 @@ class HistoryPages:
 
         def read(db: apsw.Connection) -> dict[str, Any]:
             row = sessions.get(db, session_id)
-            last = replay.last_seq(db, session_id)
+            last = replay.read_last_seq(db, session_id)
             span = _span(params, last)
-            values = replay.entries(db, session_id, span.first, span.limit)
-            turns = replay.turns(db, session_id, values[0].turn, values[-1].turn) if values else {}
+            values = replay.list_entries(db, session_id, span.first, span.limit)
+            turns = replay.list_turns(db, session_id, values[0].turn, values[-1].turn) if values else {}
             return {
                 "row": row,
                 "span": span,
-                "entries": _shown(values, turns, _receipts(db, session_id, values)),
+                "entries": _page_messages(values, turns, _read_receipts(db, session_id, values)),
                 "last": last,
-                "turn": replay.last_turn(db, session_id),
-                "helpers": helper_rows.seen(db, session_id),
-                "family": forks.family(db, session_id),
+                "turn": replay.read_last_turn(db, session_id),
+                "helpers": helper_rows.list_views(db, session_id),
+                "family": forks.list_family(db, session_id),
                 "reviews": reviews.list_reviews(db, 20, session_id=session_id),
-                "learned": _learned(db, session_id),
+                "learned": _read_changes(db, session_id),
             }
 
         values = await self._frame.services.database.read(read)
-        plan = await planning.state_of(self._frame.services, session_id)
+        plan = await planning.read_plan(self._frame.services, session_id)
         span: ShownSpan = values["span"]
         shown_to = values["entries"][-1].entry.seq if values["entries"] else span.first - 1
         frame, live = self._frame, self._live.of(session_id)
@@ -155,30 +155,34 @@ class HistoryPages:
             questions=frame.questions(session_id),
             problem=shown.text(problem.message) if problem else failed,
             most=_MOST_ENTRIES,
-            told=shown.text(told),
+            told=shown.text(notice),
             asks=asks,
             **values,
         )
 
 
-def _span(asked: QueryParams, last: int) -> ShownSpan:
+def _span(params: QueryParams, last: int) -> ShownSpan:
     """Return the span of messages that a request asks for; `last` is the newest message."""
-    at, first = (min(asked_number(asked.get(name, "")), _TOP) for name in ("at", "from"))
-    limit = min(asked_number(asked.get("n", "")) or _ENTRIES, _MOST_ENTRIES)
+    at, first = (min(number_or_zero(params.get(name, "")), _TOP) for name in ("at", "from"))
+    limit = min(number_or_zero(params.get("n", "")) or _ENTRIES, _MOST_ENTRIES)
     if at:  # the messages before the one that is replayed
         first = max(1, at - limit + 1)
         return ShownSpan(first, at - first + 1, at)
     return ShownSpan(first or max(1, last - limit + 1), limit)
 
 
-def _learned(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
+def _read_changes(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
     return ledger.select(db, 20, profile="", session_id=session_id)
 
 
-def _receipts(db: apsw.Connection, session_id: str, found: list[ReplayEntry]) -> dict[int, TurnReceipt]:
+def _read_receipts(
+    db: apsw.Connection, session_id: str, entries: list[ReplayEntry]
+) -> dict[int, TurnReceipt]:
     """Return the receipts of the turns whose answers are among the entries."""
     key = sessions.key_of(db, session_id)
-    receipts = {entry.turn: facts.receipt(db, key, entry.turn) for entry in found if _is_answer(entry)}
+    receipts = {
+        entry.turn: facts.build_receipt(db, key, entry.turn) for entry in entries if _is_answer(entry)
+    }
     return {turn: receipt for turn, receipt in receipts.items() if receipt is not None}
 
 
@@ -186,18 +190,18 @@ def _is_answer(entry: ReplayEntry) -> bool:
     return entry.message.role == "assistant" and not entry.message.tool_calls
 
 
-def _shown(
-    found: list[ReplayEntry], turns: dict[int, ReplayedTurn], receipts: dict[int, TurnReceipt]
+def _page_messages(
+    entries: list[ReplayEntry], turns: dict[int, ReplayedTurn], receipts: dict[int, TurnReceipt]
 ) -> list[ShownMessage]:
     messages: list[ShownMessage] = []
     open_calls: dict[str, tuple[PageCall, list[PageCall]]] = {}
     before = -1
-    for entry in found:
+    for entry in entries:
         message = entry.message
         content = message.content
         images = 0 if isinstance(content, str) else sum(isinstance(part, ImagePart) for part in content)
         text = shown.text(message.text)
-        called = [(call.id, _call(call)) for call in message.tool_calls]
+        called = [(call.id, _page_call(call)) for call in message.tool_calls]
         calls = [call for _, call in called]
         answered = open_calls.pop(message.tool_call_id, None) if message.role == "tool" else None
         if answered is not None:
@@ -206,7 +210,7 @@ def _shown(
             ShownMessage(
                 entry,
                 text,
-                tuple(prose.blocks(text)) if message.role == "assistant" else (),
+                tuple(prose.split_blocks(text)) if message.role == "assistant" else (),
                 calls,
                 images,
                 turns.get(entry.turn) if entry.turn != before else None,
@@ -219,7 +223,7 @@ def _shown(
     return messages
 
 
-def _call(call: ToolCall) -> PageCall:
+def _page_call(call: ToolCall) -> PageCall:
     """Format a call for reading: written content as diff lines, other arguments one a line, unreadable
     arguments unchanged."""
     name = shown.line(call.name, 60)
@@ -236,7 +240,7 @@ def _call(call: ToolCall) -> PageCall:
         elif key in ("content", "new_string", "old_string") and isinstance(value, str):
             sign = "-" if key == "old_string" else "+"
             lines = shown.text(value, _MOST_ARGUMENTS).removesuffix("\n").split("\n")
-            rows += [row_of(sign + line) for line in lines]
+            rows += [parse_row(sign + line) for line in lines]
         elif value != subject or len(subject) > _ABOUT_CHARS or "\n" in subject:
             other_lines.append(f"{key}: {_value(value)}")
     subject_line = shown.line(subject, _ABOUT_CHARS)
@@ -244,7 +248,7 @@ def _call(call: ToolCall) -> PageCall:
 
 
 def _diff_row(line: str) -> Row:
-    return Row("file", line) if line.startswith(("--- ", "+++ ")) else row_of(line)
+    return Row("file", line) if line.startswith(("--- ", "+++ ")) else parse_row(line)
 
 
 def _value(value: object) -> str:
@@ -253,7 +257,7 @@ def _value(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _marked(snippet: str) -> list[tuple[bool, str]]:
+def _split_snippet(snippet: str) -> list[tuple[bool, str]]:
     """Split a snippet at its search marks into (is a hit, text)."""
     pieces: list[tuple[bool, str]] = []
     for number, part in enumerate(snippet.split(search.MARK_OPEN)):

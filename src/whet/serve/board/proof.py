@@ -12,9 +12,9 @@ from starlette.responses import Response
 from whet.app.warm_templates import Listed, WarmTemplates
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.memory import skill_store
-from whet.memory.effects import LEAST_SESSIONS, Effect, of_desk
+from whet.memory.effects import LEAST_SESSIONS, Effect, measure_effects
 from whet.memory.requests import Refused
-from whet.review.order import read_order
+from whet.review.order import read_review_job
 from whet.serve.board.frame import Frame
 from whet.store import learned, ledger, reviews
 from whet.store.reviews import ReviewRow
@@ -32,13 +32,15 @@ class Proof:
     async def skills(self, request: Request, visit: Visit) -> Response:
         """List skills with their number of loads and the outcomes of sessions with them."""
         infos = await asyncio.to_thread(self._desk.library.all)
-        uses = await self._frame.services.database.read(lambda db: learned.use_counts(db, ""))
+        uses = await self._frame.services.database.read(lambda db: learned.count_uses(db, ""))
         effects = {
-            effect.item.name: effect for effect in await of_desk(self._desk, ("skill",)) if effect.current
+            effect.item.name: effect
+            for effect in await measure_effects(self._desk, ("skill",))
+            if effect.current
         }
         rows = [(info, uses.get(info.name, 0), effects.get(info.name)) for info in infos]
         return self._frame.page(
-            "skills.html", visit, here="skills", rows=rows, least=LEAST_SESSIONS, compared=_compared
+            "skills.html", visit, here="skills", rows=rows, least=LEAST_SESSIONS, compared=_has_comparison
         )
 
     async def skill(self, request: Request, visit: Visit) -> Response:
@@ -73,17 +75,19 @@ class Proof:
     async def reviews(self, request: Request, visit: Visit) -> Response:
         """List reviews with their reasons, outcomes and costs."""
         rows = await self._frame.services.database.read(lambda db: reviews.list_reviews(db, 100))
-        return self._frame.page("reviews.html", visit, here="reviews", rows=[_review(row) for row in rows])
+        return self._frame.page(
+            "reviews.html", visit, here="reviews", rows=[_review_values(row) for row in rows]
+        )
 
 
-def _compared(one: Effect) -> bool:
+def _has_comparison(effect: Effect) -> bool:
     """Whether there are enough sessions on both sides for a comparison."""
-    return min(one.shown.sessions, one.compared.sessions) >= LEAST_SESSIONS
+    return min(effect.shown.sessions, effect.compared.sessions) >= LEAST_SESSIONS
 
 
-def _review(row: ReviewRow) -> dict[str, Any]:
+def _review_values(row: ReviewRow) -> dict[str, Any]:
     try:
-        order = read_order(row.payload)
+        order = read_review_job(row.payload)
         why = ", ".join(order.reasons)
     except WhetError:
         why = ""

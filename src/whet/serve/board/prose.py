@@ -45,14 +45,14 @@ class ProseBlock(msgspec.Struct, frozen=True):
     rows: tuple[tuple[tuple[TextRun, ...], ...], ...] = ()
 
 
-def blocks(text: str) -> list[ProseBlock]:
+def split_blocks(text: str) -> list[ProseBlock]:
     """Split an answer into blocks. A very long answer becomes one block of text."""
     if len(text) > _MOST_CHARS:
         return [ProseBlock("text", (TextRun(text),))]
-    return _Prose(text.split("\n")).read()
+    return _BlockReader(text.split("\n")).read()
 
 
-def runs(text: str) -> tuple[TextRun, ...]:
+def split_runs(text: str) -> tuple[TextRun, ...]:
     """Split a text into runs: code between backticks, strong text between double asterisks, plain text."""
     if "`" not in text and "**" not in text:
         return (TextRun(text),) if text else ()
@@ -70,7 +70,7 @@ def runs(text: str) -> tuple[TextRun, ...]:
     return tuple(pieces)
 
 
-class _Prose:
+class _BlockReader:
     """Reads lines. Each method for a kind of block consumes a block at the current line and returns whether
     it did."""
 
@@ -96,7 +96,7 @@ class _Prose:
 
     def _flush(self) -> None:
         if self._plain:
-            self._made.append(ProseBlock("text", runs("\n".join(self._plain))))
+            self._made.append(ProseBlock("text", split_runs("\n".join(self._plain))))
             self._plain = []
 
     def _add(self, block: ProseBlock, lines: int) -> bool:
@@ -117,7 +117,9 @@ class _Prose:
 
     def _heading(self, line: str) -> bool:
         match = _HEADING.fullmatch(line)
-        return match is not None and self._add(ProseBlock("heading", runs(match[2]), level=len(match[1])), 1)
+        return match is not None and self._add(
+            ProseBlock("heading", split_runs(match[2]), level=len(match[1])), 1
+        )
 
     def _rule(self, line: str) -> bool:
         return _RULE.fullmatch(line) is not None and self._add(ProseBlock("rule"), 1)
@@ -133,7 +135,7 @@ class _Prose:
             count += 1
         mark = match[2] if match[2][0].isdigit() else "•"
         level = min(len(match[1]) // 2, 4)
-        return self._add(ProseBlock("item", runs("\n".join(text)), mark=mark, level=level), count)
+        return self._add(ProseBlock("item", split_runs("\n".join(text)), mark=mark, level=level), count)
 
     def _quote(self, line: str) -> bool:
         count = 0
@@ -142,7 +144,7 @@ class _Prose:
         if not count:
             return False
         lines = [row[1:].removeprefix(" ") for row in self._lines[self._at : self._at + count]]
-        return self._add(ProseBlock("quote", runs("\n".join(lines))), count)
+        return self._add(ProseBlock("quote", split_runs("\n".join(lines))), count)
 
     def _table(self, line: str) -> bool:
         rule = self._line(self._at + 1)
@@ -165,4 +167,4 @@ def _closes(line: str, fence: str) -> bool:
 
 def _cells(line: str) -> tuple[tuple[TextRun, ...], ...]:
     bare = line.strip().removeprefix("|").removesuffix("|")
-    return tuple(runs(cell.strip()) for cell in bare.split("|")[:12])
+    return tuple(split_runs(cell.strip()) for cell in bare.split("|")[:12])

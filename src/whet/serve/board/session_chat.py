@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from whet.app import planning
-from whet.app.received import MOST_IMAGE_BYTES, save_received
+from whet.app.received import MOST_IMAGE_BYTES, save_attachment
 from whet.app.rewinding import Outcome, Point, Rewinding
 from whet.app.slash import parse
 from whet.clock import iso
@@ -25,9 +25,9 @@ from whet.contract.errors import BadInput, ConfigError, NotFound, StoreError, Wh
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
 from whet.contract.messages import ImagePart, image_type
 from whet.contract.texts import plural
-from whet.rewind.states import shown as path_shown
+from whet.rewind.states import printable_path as path_shown
 from whet.serve.board import shown
-from whet.serve.board.frame import Frame, asked_number
+from whet.serve.board.frame import Frame, number_or_zero
 from whet.serve.board.live_turn import LiveTurn, LiveTurns
 from whet.serve.board.past import HistoryPages
 from whet.serve.turns import TurnInput
@@ -46,7 +46,7 @@ _QUIET = (TextDelta, ReasoningDelta, ToolProgress)
 _encode = msgspec.json.Encoder().encode
 
 
-class Said(msgspec.Struct, frozen=True):
+class ComposedMessage(msgspec.Struct, frozen=True):
     """The content of a composer's form."""
 
     text: str
@@ -58,19 +58,19 @@ class SessionChat:
     silent."""
 
     def __init__(
-        self, frame: Frame, past: HistoryPages, live: LiveTurns, signed_in: Sessions, beat_s: float
+        self, frame: Frame, history: HistoryPages, live: LiveTurns, logins: Sessions, beat_s: float
     ) -> None:
         self._frame = frame
-        self._past = past
+        self._past = history
         self._live = live
-        self._signed_in = signed_in
+        self._signed_in = logins
         self._beat_s = beat_s
         self._followers = 0
 
     async def begin(self, request: Request, visit: Visit) -> Response:
         """Create a session with the first message and go to its page."""
         form, frame = request.state.form, self._frame
-        text = _text_of(form.get("text", ""))
+        text = _form_text(form.get("text", ""))
         if not text and not request.state.files:
             raise ApiError(400, "Write what you want done first.")
         name, planned = parse(text) or ("", "")
@@ -78,7 +78,7 @@ class SessionChat:
         if plans and (not planned or planned.split("\n")[0] in ("go", "off", "steps")):
             raise ApiError(400, "Nothing is planned yet: write /plan and what you want done.")
         text = planned if plans else text
-        title = sessions.title_of(text)
+        title = sessions.make_title(text)
         session_id = await frame.turns.hosted.new_session(
             title=title, private="private" in form, source="web"
         )
@@ -86,12 +86,12 @@ class SessionChat:
             await self._plan(session_id, text)
         message = await self._said(text, request.state.files, frame.services.workspace)
         await frame.turns.begin(session_id, TurnInput(message.text, message.images))
-        return _gone_to(request, session_id)
+        return _redirect_to(request, session_id)
 
     async def say(self, request: Request, visit: Visit) -> Response:
         """Send a message: it starts a turn, or the running turn reads it before its next step."""
         session_id, turns = request.path_params["id"], self._frame.turns
-        text = _text_of(request.state.form.get("text", ""))
+        text = _form_text(request.state.form.get("text", ""))
         row = await self._row(session_id)
         if not text and not request.state.files:
             return await self._refused(request, visit, ApiError(400, "Nothing was written."))
@@ -103,25 +103,25 @@ class SessionChat:
             except ConfigError as error:
                 return await self._refused(request, visit, ApiError(400, error.message))
             if not done.sends:
-                return _gone_to(request, session_id)
+                return _redirect_to(request, session_id)
             text = done.sends
         message = await self._said(
             text, request.state.files, Path(row.workspace or self._frame.services.workspace)
         )
         await turns.begin(session_id, TurnInput(message.text, message.images, "steer"))
-        return _gone_to(request, session_id)
+        return _redirect_to(request, session_id)
 
-    async def _plan(self, session_id: str, rest: str) -> planning.PlanReply:
+    async def _plan(self, session_id: str, argument: str) -> planning.PlanReply:
         hosted = self._frame.turns.hosted
         if hosted.opened(session_id) is None:
             await hosted.session(session_id)
-        return await planning.command(self._frame.services, session_id, rest)
+        return await planning.run_command(self._frame.services, session_id, argument)
 
     async def plan(self, request: Request, visit: Visit) -> Response:
         """Approve a plan with the steps from the form, or end the planning."""
         session_id, form = request.path_params["id"], request.state.form
         row, steps = await self._row(session_id), form.get("steps", "").split("\n")
-        now = await planning.state_of(self._frame.services, session_id)
+        now = await planning.read_plan(self._frame.services, session_id)
         action = "off" if form.get("do") == "off" else "go"
         try:
             if row.kind != "chat":
@@ -136,7 +136,7 @@ class SessionChat:
             return await self._refused(request, visit, ApiError(400, error.message))
         if done.sends:
             await self._frame.turns.begin(session_id, TurnInput(done.sends, (), "steer"))
-        return _gone_to(request, session_id)
+        return _redirect_to(request, session_id)
 
     async def fork(self, request: Request, visit: Visit) -> Response:
         """Fork the session at a turn and go to the fork's page; the original stays unchanged."""
@@ -144,13 +144,13 @@ class SessionChat:
         row = await self._row(session_id)
         if row.kind != "chat":
             return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
-        turn, new_id = asked_number(request.state.form.get("turn", "")), services.clock.new_id()
+        turn, new_id = number_or_zero(request.state.form.get("turn", "")), services.clock.new_id()
         now = iso(services.clock.now())
         try:
             await services.database.write(lambda db: forks.fork(db, session_id, turn, new_id, now))
         except NotFound as error:
             return await self._refused(request, visit, ApiError(400, error.message))
-        return _gone_to(request, new_id)
+        return _redirect_to(request, new_id)
 
     async def rewind(self, request: Request, visit: Visit) -> Response:
         """Go back to before a turn, files and conversation (turn 0: undo the last rewind).
@@ -158,23 +158,26 @@ class SessionChat:
         The page lists the outcome for each file, or asks first about files that others changed since.
         """
         session_id, frame, form = request.path_params["id"], self._frame, request.state.form
-        row, turn = await self._row(session_id), asked_number(form.get("turn", ""))
+        row, turn = await self._row(session_id), number_or_zero(form.get("turn", ""))
         if row.kind != "chat":
             return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
-        if frame.turns.is_taken(session_id):
+        if frame.turns.is_busy(session_id):
             return await self._refused(request, visit, ApiError(409, "A turn is running; stop it first."))
         point, own_edits = Point(turn) if turn else None, form.get("own_edits", "")
         try:
             async with frame.turns.hosted.using(session_id) as session:
                 rewinding = Rewinding(frame.services.recordings, session.log, frame.services.workspace)
-                if not own_edits and (plan := await rewinding.preview(point, "both", force=False)).in_the_way:
+                if (
+                    not own_edits
+                    and (plan := await rewinding.preview(point, "both", force=False)).forceable_conflicts
+                ):
                     return await self._past.session(
-                        request, visit, told=_outcome(plan, is_plan=True), asks=turn
+                        request, visit, notice=_outcome_text(plan, is_plan=True), asks=turn
                     )
                 outcome = await rewinding.rewind(point, "both", force=own_edits == "replace")
         except (NotFound, StoreError) as error:
             return await self._refused(request, visit, ApiError(409, error.message))
-        return await self._past.session(request, visit, told=_outcome(outcome, is_plan=False))
+        return await self._past.session(request, visit, notice=_outcome_text(outcome, is_plan=False))
 
     async def stop(self, request: Request, visit: Visit) -> Response:
         """Stop the running turn; its stored effects stay."""
@@ -182,11 +185,11 @@ class SessionChat:
         if not await self._frame.turns.cancel(session_id):
             error = ApiError(409, "Nothing of this session runs in this server.")
             return await self._refused(request, visit, error)
-        return _gone_to(request, session_id)
+        return _redirect_to(request, session_id)
 
     async def follow(self, request: Request) -> Response:
         """Stream a session's changes: the text as it is written, and a note whenever something was stored."""
-        visit = await self._signed_in.visit(request)
+        visit = await self._signed_in.find_visit(request)
         if visit is None:
             return Response(status_code=403)
         if self._followers >= _MOST_FOLLOWERS:
@@ -205,7 +208,7 @@ class SessionChat:
                         yield piece
                     if await follower.wait(gone, self._beat_s):
                         continue
-                    if await self._signed_in.visit(request) is None:
+                    if await self._signed_in.find_visit(request) is None:
                         return  # the login has ended meanwhile
                     yield b": still here\n\n"
             finally:
@@ -222,7 +225,7 @@ class SessionChat:
             return JsonAnswer({"problem": error.message}, error.status)
         return await self._past.session(request, visit, problem=error)
 
-    async def _said(self, text: str, files: Sequence[Upload], workspace: Path) -> Said:
+    async def _said(self, text: str, files: Sequence[Upload], workspace: Path) -> ComposedMessage:
         """Return a message with its images and a line for each file, which is saved in the session's
         workspace."""
         lines: list[str] = []
@@ -233,7 +236,7 @@ class SessionChat:
                 images.append(ImagePart(kind, base64.b64encode(file.data).decode()))
                 continue
             try:
-                path = await asyncio.to_thread(save_received, workspace, file.name, file.data)
+                path = await asyncio.to_thread(save_attachment, workspace, file.name, file.data)
             except (WhetError, OSError) as error:
                 why = error.message if isinstance(error, WhetError) else str(error.strerror)
                 lines.append(f"[{visible(file.name, 80)!r} was sent and could not be kept: {why}]")
@@ -241,7 +244,7 @@ class SessionChat:
             lines.append(f"[file received: {path.relative_to(workspace)}, {len(file.data):,} bytes]")
         if len(files) > _MOST_FILES:
             lines.append(f"[{len(files) - _MOST_FILES} more files were left out]")
-        return Said("\n".join(filter(None, (text, *lines))), tuple(images))
+        return ComposedMessage("\n".join(filter(None, (text, *lines))), tuple(images))
 
 
 class Follower:
@@ -334,8 +337,12 @@ class Follower:
         session_id = self._session_id
 
         def read(db: apsw.Connection) -> tuple[object, ...]:
-            turn = replay.last_turn(db, session_id)
-            return replay.last_seq(db, session_id), turn.number if turn else 0, turn.ended if turn else ""
+            turn = replay.read_last_turn(db, session_id)
+            return (
+                replay.read_last_seq(db, session_id),
+                turn.number if turn else 0,
+                turn.ended if turn else "",
+            )
 
         question_ids = tuple(question.id for question in self._frame.questions(session_id))
         is_running = self._frame.turns.is_running(session_id)
@@ -360,7 +367,7 @@ def _units(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _text_of(text: str) -> str:
+def _form_text(text: str) -> str:
     """Return the text of a form with normalised newlines. Raises ApiError if it is too long."""
     text = text.replace("\r\n", "\n").strip("\n")
     if len(text) > _MOST_CHARS:
@@ -368,9 +375,9 @@ def _text_of(text: str) -> str:
     return text if text.strip() else ""
 
 
-def _outcome(found: Outcome, *, is_plan: bool) -> str:
+def _outcome_text(outcome: Outcome, *, is_plan: bool) -> str:
     """Return the outcome of a rewind, or of its plan, for each file."""
-    files = found.files
+    files = outcome.files
     done = [change.path for change in files.changes if change.path not in files.failed]
     did = "would restore" if is_plan else "restored"
     groups = [(f"{did} {plural(len(done), 'path')}", done)] if done else []
@@ -384,7 +391,7 @@ def _is_script(request: Request) -> bool:
     return request.headers.get("accept", "").startswith("application/json")
 
 
-def _gone_to(request: Request, session_id: str) -> Response:
+def _redirect_to(request: Request, session_id: str) -> Response:
     if _is_script(request):
         return JsonAnswer({"session": session_id}, 202)
     return RedirectResponse(f"/sessions/{session_id}#end", 303)

@@ -53,14 +53,14 @@ def price(usage: Usage) -> str:
     return cost(usage.cost_usd, is_estimate=bool(usage.estimated_tokens))
 
 
-def spent(found: Spending | None) -> str:
+def spent(spending: Spending | None) -> str:
     """Format the cost of some turns, as far as prices are known."""
-    if found is None or not found.turns:
+    if spending is None or not spending.turns:
         return "–"
-    if found.unpriced >= found.turns:
+    if spending.unpriced >= spending.turns:
         return "unknown"
-    text = cost(found.cost_usd, is_estimate=bool(found.estimated_tokens))
-    return f"{text} + unknown" if found.unpriced else text
+    text = cost(spending.cost_usd, is_estimate=bool(spending.estimated_tokens))
+    return f"{text} + unknown" if spending.unpriced else text
 
 
 def percent(share: float) -> str:
@@ -104,14 +104,14 @@ def age(iso: str, now: datetime) -> str:
     return iso[:10]
 
 
-def points(found: Interval) -> str:
+def points(interval: Interval) -> str:
     """Format a difference of rates with its interval, in percentage points."""
-    return f"{found.estimate * 100:+.0f} ({found.low * 100:+.0f} to {found.high * 100:+.0f})"
+    return f"{interval.estimate * 100:+.0f} ({interval.low * 100:+.0f} to {interval.high * 100:+.0f})"
 
 
-def share_of(found: Interval) -> str:
+def share_of(interval: Interval) -> str:
     """Format a rate with its interval."""
-    return f"{found.estimate:.0%} ({found.low:.0%} to {found.high:.0%})"
+    return f"{interval.estimate:.0%} ({interval.low:.0%} to {interval.high:.0%})"
 
 
 class ShownDiffLine(msgspec.Struct, frozen=True):
@@ -126,7 +126,7 @@ def diff(before: str, after: str) -> list[ShownDiffLine]:
     """Return the diff between two texts, with some lines of context."""
     old, new = visible(before, MOST_CHARS).splitlines(), visible(after, MOST_CHARS).splitlines()
     lines: list[ShownDiffLine] = []
-    for row in _unified(old, new):
+    for row in _unified_diff(old, new):
         if row.startswith("@@"):
             if lines:
                 lines.append(ShownDiffLine("gap", "⋯", ""))
@@ -141,5 +141,5 @@ def diff(before: str, after: str) -> list[ShownDiffLine]:
     return lines
 
 
-def _unified(old: Sequence[str], new: Sequence[str]) -> list[str]:
+def _unified_diff(old: Sequence[str], new: Sequence[str]) -> list[str]:
     return list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.serve.board import charts, shown
-from whet.serve.board.frame import Frame, asked_number
+from whet.serve.board.frame import Frame, number_or_zero
 from whet.store import sessions, spans
 from whet.store.spans import TurnSpan, TurnSpans, WindowMark
 from whet.web.sessions import Visit
@@ -56,13 +56,13 @@ class TimePages:
     async def session(self, request: Request, visit: Visit) -> Response:
         """Show the newest turns of a session as waterfalls, and its context window over time."""
         session_id = request.path_params["id"]
-        newest = min(asked_number(request.query_params.get("n", "")) or _TURNS, _MOST_TURNS)
+        newest = min(number_or_zero(request.query_params.get("n", "")) or _TURNS, _MOST_TURNS)
 
         def read(db: apsw.Connection) -> dict[str, Any]:
             return {
                 "row": sessions.get(db, session_id),
-                "turns": spans.of_turns(db, session_id, newest),
-                "marks": spans.window(db, session_id, _MOST_ROWS),
+                "turns": spans.list_turn_spans(db, session_id, newest),
+                "marks": spans.read_window(db, session_id, _MOST_ROWS),
             }
 
         values = await self._frame.services.database.read(read)
@@ -109,7 +109,7 @@ def waterfall(turn: TurnSpans) -> Waterfall:
     return Waterfall(turn, shown.duration(whole_ms / 1000), tuple(rows), omitted, sums)
 
 
-def window_chart(marks: list[WindowMark], held: int) -> charts.Chart | None:
+def window_chart(marks: list[WindowMark], window_tokens: int) -> charts.Chart | None:
     """Draw the tokens of each request and those left after each compaction. Returns None without data."""
     if not marks:
         return None
@@ -119,7 +119,7 @@ def window_chart(marks: list[WindowMark], held: int) -> charts.Chart | None:
     series = [("cached", "cached", cached), ("fresh", "new", fresh)]
     if any(mark.after is not None for mark in marks):
         series.append(("output", "left by a compaction", after))
-    title = "Context window" + (f", of {shown.count(held)} tokens" if held else "")
+    title = "Context window" + (f", of {shown.count(window_tokens)} tokens" if window_tokens else "")
     names = [f"{mark.seq}" for mark in marks]
     tooltips = [
         f"message {mark.seq}: compacted from {shown.count(mark.tokens)} to {shown.count(mark.after)} tokens"
@@ -127,4 +127,4 @@ def window_chart(marks: list[WindowMark], held: int) -> charts.Chart | None:
         else f"message {mark.seq}: {shown.count(mark.tokens)} tokens, {shown.count(mark.cached)} cached"
         for mark in marks
     ]
-    return charts.stacked(title, names, series, shown.count, said=tooltips)
+    return charts.draw_bars(title, names, series, shown.count, tooltips=tooltips)

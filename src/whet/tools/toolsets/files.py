@@ -31,18 +31,18 @@ class FileTools(Toolset, frozen=True):
 
     def plan_write(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
         """Return the change that a call of `write_file` would make."""
-        from whet.tools.files import replacement
+        from whet.tools.files import plan_replacement
 
-        return (replacement(ctx, given["path"], given["content"], self.allowed),)
+        return (plan_replacement(ctx, given["path"], given["content"], self.allowed),)
 
     def plan_patch(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
         """Return the changes that a call of `patch` would make."""
-        from whet.tools.patch import Replacement, planned
+        from whet.tools.patch import Replacement, plan_changes
 
         strings = Replacement(
             given.get("old_string", ""), given.get("new_string"), given.get("replace_all", False)
         )
-        return planned(ctx, given.get("path", ""), strings, given.get("diff", ""), self.allowed)
+        return plan_changes(ctx, given.get("path", ""), strings, given.get("diff", ""), self.allowed)
 
     @tool_method(effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
     def read_file(

@@ -27,11 +27,11 @@ class PlanningTools(Toolset, frozen=True):
         merge: bool = False,
     ) -> str:
         """Keep a list of work of 3 or more steps: replace it, merge by id, read it (no items)."""
-        from whet.tools.todo import written
+        from whet.tools.todo import format_list
 
         if items is None:
-            return written(self.lists.get(ctx.session_id))
-        return written(self.lists.update(ctx.session_id, items, merge=merge))
+            return format_list(self.lists.get(ctx.session_id))
+        return format_list(self.lists.update(ctx.session_id, items, merge=merge))
 
     @tool_method(effects={"read"}, repeatable=True, timeout_s=None)
     async def clarify(

@@ -55,7 +55,7 @@ class SkillTools(Toolset, frozen=True):
     ) -> ToolOutput:
         """Keep a procedure that worked as a skill; patch rather than edit."""
         from whet.memory.requests import SkillRequest
-        from whet.tools.learning import confirmed, output
+        from whet.tools.learning import change_skill, output
 
         service, origin = self.find_learning(ctx, "skill_manage")
         request = SkillRequest(
@@ -69,7 +69,7 @@ class SkillTools(Toolset, frozen=True):
             tuple(evidence or ()),
             base_hash,
         )
-        return output(await confirmed(ctx, service, request, origin))
+        return output(await change_skill(ctx, service, request, origin))
 
 
 class WarmTools(Toolset, frozen=True):

@@ -83,10 +83,10 @@ class ShellTools(Toolset, frozen=True):
     ) -> ToolOutput:
         """Run bash in the workspace, each call a new shell that keeps only cd; gives output and exit code."""
         from whet.tools.commands import run_command
-        from whet.tools.shell import job
+        from whet.tools.shell import command_spec
 
         source = os.environ if self.environment is None else self.environment
-        spec = job(ctx.workspace, command, workdir, (stdin, pty, background), (self.limits, source))
+        spec = command_spec(ctx.workspace, command, workdir, (stdin, pty, background), (self.limits, source))
         limit_s = self.limits.timeout_s if timeout_s is None else timeout_s
         return await run_command(ctx, self.shared, self.limits, spec, None if background else limit_s)
 
