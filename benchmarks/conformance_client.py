@@ -62,7 +62,7 @@ async def _use(home: Home, url: str) -> None:
     way = RemoteParts(home, {}, SystemClock(), Guardian())
     remote = Remote("it", McpServerSettings(url=url), way, print, lambda _catalogue: None)
     try:
-        for tool in (await remote.catalogue()).tools:
+        for tool in (await remote.fetch_catalogue()).tools:
             wanted = tool["inputSchema"].get("properties", {})
             arguments = {key: value for key, value in _ARGUMENTS.items() if key in wanted}
             print(await remote.call(tool["name"], arguments, None, CallPerson("s", _first)))

@@ -103,7 +103,7 @@ async def cpu_ms_at(count: int, turns: int) -> float:
         engine = Compressor(lambda messages, **given: "", clock)
         host = EngineHost(
             log,
-            EngineRunner.of(engine, Deadlines(), Compressor.recorded),
+            EngineRunner.wrap(engine, Deadlines(), Compressor.on_recorded),
             HostFacts(lambda: info, fixed_tokens=2_000),
         )
         await host.begin()

@@ -62,7 +62,7 @@ def measured(folder: Path, files: int, runs: int) -> dict[str, float]:
         end_step(made, begin_step(made, "s", turn, number)[0])
 
     def whole() -> None:
-        with made.alone():
+        with made.exclusive():
             made.look()
 
     found["first"] = cpu_ms(lambda: step(1, 1))

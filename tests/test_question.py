@@ -53,7 +53,7 @@ def test_nothing_hides_in_a_diff() -> None:
 def test_a_huge_change_is_whole_and_quick() -> None:
     old, new = ("".join(f"{word} {n}\n" for n in range(30_000)) for word in ("old", "new"))
     question = build_question(asked(change(old, new)))
-    assert len(question.body) == 60_002 and question.folded(40)[-1].text == "… 59,963 more lines"
+    assert len(question.body) == 60_002 and question.fold_rows(40)[-1].text == "… 59,963 more lines"
     assert question.body[1].text == "@@ -1,30000 +1,30000 @@"
     assert list_edits([change(old, new)])[0].diff.splitlines()[-1].startswith("… ")
 
@@ -69,7 +69,7 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         "2  for this session: patch(src/*)",
     ]
     plain = build_question(ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w"))
-    assert plain.plain() == "make\ntest\nin /w" and plain.title == "terminal wants to run:"
+    assert plain.to_text() == "make\ntest\nin /w" and plain.title == "terminal wants to run:"
 
 
 def test_the_hash_changes_with_all_that_would_happen() -> None:

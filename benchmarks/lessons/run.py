@@ -112,7 +112,7 @@ async def leaked_facts(world: World, people: int = 6) -> tuple[int, int]:
         await desk.hand_in(SkillRequest("create", f"own-{number}", content=text), _USER)
     leaks = 0
     for number, desk in enumerate([*desks, world.desk]):
-        read = (await desk.reader.prompt_part({"memory", "skill_view"})).text + await desk.skills.listed("")
+        read = (await desk.reader.prompt_part({"memory", "skill_view"})).text + await desk.skills.describe("")
         for other, words in enumerate(facts):
             if other != number:
                 leaks += sum(word in read for word in words)

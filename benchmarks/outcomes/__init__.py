@@ -42,10 +42,10 @@ def judged(case: OutcomeCase) -> list[tuple[str, str]]:
         seq += 2
         if step[0] == "say":
             turn += 1
-            judge.feed(UserWords(turn, step[1]))
+            judge.add(UserWords(turn, step[1]))
             continue
         name, arguments, result, code = _call(step)
-        judge.feed(
+        judge.add(
             StoredCall(
                 seq,
                 seq - 1,

@@ -104,7 +104,7 @@ class Bench:
     @property
     def is_stopped(self) -> bool:
         """Whether the wall stopped the command that was run last."""
-        return self._confinement.denied(f"c{self._calls}") is not None
+        return self._confinement.denial_of(f"c{self._calls}") is not None
 
     def close(self) -> None:
         """End the jails."""

@@ -43,7 +43,7 @@ class QuestionText(msgspec.Struct, frozen=True):
     body: tuple[Row, ...]
     notes: tuple[Row, ...]
 
-    def folded(self, most: int = FOLDED_ROWS) -> tuple[Row, ...]:
+    def fold_rows(self, most: int = FOLDED_ROWS) -> tuple[Row, ...]:
         """Return at most `most` rows of the body. If rows are left out, the last row says how many; a long
         row says how much of it is cut."""
         if len(self.body) <= most:
@@ -51,9 +51,9 @@ class QuestionText(msgspec.Struct, frozen=True):
         omitted = len(self.body) - most + 1
         return (*map(_clip_row, self.body[: most - 1]), Row("fold", f"… {omitted:,} more lines"))
 
-    def plain(self, most: int = 0) -> str:
+    def to_text(self, most: int = 0) -> str:
         """Return body and notes as text, in full or with at most `most` rows of the body."""
-        rows = self.folded(most) if most else self.body
+        rows = self.fold_rows(most) if most else self.body
         return "\n".join(row.text for row in (*rows, *self.notes))
 
 

@@ -197,12 +197,12 @@ async def rig(
     else:
         log = await Transcript.create(store, NewSession(id=clock.new_id(), workspace=str(folder)), clock)
     gate = ListGate()
-    seat = EngineRunner.of(engine or NoEngine(), deadlines, await_real_usage)
-    await seat.follow(provider.info, provider.info.window_tokens, HostFacts(lambda: provider.info))
+    seat = EngineRunner.wrap(engine or NoEngine(), deadlines, await_real_usage)
+    await seat.set_model(provider.info, provider.info.window_tokens, HostFacts(lambda: provider.info))
     tools += await list_engine_tools(seat, [one.name for one in tools])
 
     async def make_spare() -> EngineRunner | None:
-        return EngineRunner.of(spare, deadlines, await_real_usage) if spare else None
+        return EngineRunner.wrap(spare, deadlines, await_real_usage) if spare else None
 
     facts = HostFacts(lambda: session.link.info, str(folder), "cli", fixed_tokens=100)
     host = EngineHost(log, seat, facts, make_spare)

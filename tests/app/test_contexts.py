@@ -219,7 +219,7 @@ async def seats(
         session = await app.new_session()
         host = app.services.contexts.host(session.context)
         events = await turn(session, "hello")
-        return host.seat.engine, host.seat.origin, [e.text for e in events if isinstance(e, Notice)]
+        return host.runner.engine, host.runner.origin, [e.text for e in events if isinstance(e, Notice)]
 
 
 @pytest.mark.slow
@@ -244,7 +244,9 @@ def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
             assert (engine is prototype) is (origin == "shared")
         child_offer = EngineOffer("recording", "", "test", holding, broken)
         async with opened(server, tmp_path, child_offer) as app:
-            seat = await app.services.contexts.seat(app.services.models.provider.info, foreground=False)
+            seat = await app.services.contexts.start_engine(
+                app.services.models.provider.info, foreground=False
+            )
             assert seat.name == "compressor" and "recording is not used" in seat.notices[0]
 
     with PracticeServer(script=[ScriptedReply(text="Hi.") for _ in range(4)]) as server:

@@ -74,7 +74,7 @@ def _fork_and_go_on(api: Api) -> None:
     for turn in (9, 3):
         with pytest.raises(NotFound, match="no turn"):
             database.write_now(lambda db, turn=turn: forks.fork(db, old, turn, "x", "2099"))  # type: ignore[misc]
-    api.call(api.hosted.let_go(old))
+    api.call(api.hosted.release(old))
     assert database.write_now(gone) == 6
     assert _tree(database, "fork1") == [("fork1", 0, old, 1)]  # what it goes on from is gone
 

@@ -222,8 +222,8 @@ def test_two_calls_that_wait_for_one_helper_merge_its_edits_once(tmp_path: Path)
 
     async def waits_twice(app: App, session: Session) -> None:
         wish = HelperWish(steps([shell("echo new > new.txt")]), background=True, worktree=True)
-        row = await app.helpers.order(session.id, "c1", wish)
-        app.helpers.begin(row)
+        row = await app.helpers.add_helper(session.id, "c1", wish)
+        app.helpers.start_in_background(row)
         ended = await app.helpers.wait(row, 60)
         first, second = await asyncio.gather(
             *(app.helpers.merge_edits(ended, lambda row, plan: ToolOutput(repr(plan))) for _ in range(2))
@@ -244,8 +244,8 @@ def test_calls_that_wait_for_two_helpers_at_once_merge_both(tmp_path: Path) -> N
         for number in range(2):
             task = steps([shell(f"sed -i '{9 * number or 1}s/$/ by {number}/' a.txt")])
             wish = HelperWish(task, background=True, worktree=True)
-            rows.append(await app.helpers.order(session.id, f"c{number}", wish))
-            app.helpers.begin(rows[-1])
+            rows.append(await app.helpers.add_helper(session.id, f"c{number}", wish))
+            app.helpers.start_in_background(rows[-1])
         ended = [await app.helpers.wait(row, 60) for row in rows]
         await asyncio.gather(
             *(app.helpers.merge_edits(row, lambda row, plan: ToolOutput(repr(plan))) for row in ended)
@@ -413,7 +413,7 @@ def test_a_call_that_a_kill_cut_off_goes_on_with_the_same_helper(tmp_path: Path,
         await session.log.append_reply(record, Message(role="assistant", tool_calls=(asked,)), Usage(), "m")
         [open_call] = session.log.open_calls(record)
         await session.log.store_call_start(record, open_call, "rule")
-        await app.helpers.order(session.id, "1.1.0", HelperWish(task))
+        await app.helpers.add_helper(session.id, "1.1.0", HelperWish(task))
         if is_done:
             await app.helpers.delegate(looking(app, session, "1.1.0"), HelperWish(task))
         return session.id

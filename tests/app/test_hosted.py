@@ -126,7 +126,7 @@ def test_two_conversations_run_side_by_side(tmp_path: Path) -> None:
             assert sorted(many.running) == sorted([one, two])
             server.release()
             assert [text_of(await turn) for turn in turns] == ["One.", "Two."]
-            titles = [(await many.session(id_)).log.session.title for id_ in (one, two)]
+            titles = [(await many.open_session(id_)).log.session.title for id_ in (one, two)]
             assert titles == ["first thing", "second thing"]
 
     run(server, main)
@@ -151,7 +151,7 @@ def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tmp_path
                 await many.submit(id_, "no", emit=ignore, busy="refuse")
             server.release()
             assert text_of(await first) == "With both." and text_of(await queued) == "Later."
-            said = [row.text for row in (await many.session(id_)).log.messages if row.role == "user"]
+            said = [row.text for row in (await many.open_session(id_)).log.messages if row.role == "user"]
             assert said == ["begin", "after that"]
 
     run(server, main)
@@ -207,7 +207,7 @@ def test_cancel_ends_the_turn_and_drops_what_it_had_not_read(tmp_path: Path) -> 
             end = await turn
             assert end is not None and end.reason == "cancelled" and not many.is_running(id_)
             assert text_of(await many.submit(id_, "c", emit=ignore)) == "Fresh."
-            log = (await many.session(id_)).log
+            log = (await many.open_session(id_)).log
             assert [row.text for row in log.messages if row.role == "user"] == ["a", "c"]
 
     run(server, main)
@@ -268,11 +268,11 @@ def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
     async def main() -> None:
         async with hosted(server, tmp_path, max_open=2, max_turns=2) as many:
             ids = [await many.new_session() for _ in range(2)]
-            await many.session(ids[0])
+            await many.open_session(ids[0])
             third = await many.new_session()
-            await many.session(third)
+            await many.open_session(third)
             assert many.open_count == 2
-            await many.session(ids[1])
+            await many.open_session(ids[1])
             assert many.open_count == 2
 
     run(server, main)
@@ -286,7 +286,9 @@ def test_one_that_made_room_leaves_no_timer_behind(tmp_path: Path) -> None:
     async def main() -> None:
         async with hosted(server, tmp_path, idle_after_s=0.2, max_open=1, max_turns=1) as many:
             first = await many.new_session()
-            await many.session(await many.new_session())  # the first one makes room, its timer still to come
+            await many.open_session(
+                await many.new_session()
+            )  # the first one makes room, its timer still to come
             turn = asyncio.create_task(many.submit(first, "a", emit=ignore))
             await asyncio.to_thread(server.wait_for_stall)
             await asyncio.sleep(0.25)
@@ -327,7 +329,7 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
             await many.submit(his, "search", emit=ignore)
             await many.submit(again, "search", emit=ignore)
             results = [
-                next(row.text for row in (await many.session(id_)).log.messages if row.role == "tool")
+                next(row.text for row in (await many.open_session(id_)).log.messages if row.role == "tool")
                 for id_ in (his, again)
             ]
             assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]

@@ -70,7 +70,7 @@ def test_a_helper_asks_its_parents_person_and_nobody_there_is_a_denial(tmp_path:
             assert (row.parent_session_id, row.source) == (id_, "telegram")
             await many.submit(id_, "again", emit=ignore)
             assert len(ann.requests) == 1
-            result = (await many.session(id_)).log.messages[-2]
+            result = (await many.open_session(id_)).log.messages[-2]
             assert result.is_error and "Nobody was there to ask" in result.text
 
     run(server, main)
@@ -147,6 +147,6 @@ def test_the_model_asks_the_person_of_its_session(tmp_path: Path) -> None:
         async with hosted(server, tmp_path) as many:
             id_ = await many.new_session()
             await many.submit(id_, "choose", emit=ignore, person=Asked("once"))
-            assert "Which? once" in (await many.session(id_)).log.messages[-2].text
+            assert "Which? once" in (await many.open_session(id_)).log.messages[-2].text
 
     run(server, main)

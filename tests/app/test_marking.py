@@ -65,10 +65,10 @@ def test_the_marked_sentence_stands_beside_the_receipt_and_the_call_is_paid_for(
     assert stored.marked == ("All 12 tests pass.",) and not stored.unmarked
     assert "not borne out: “All 12 tests pass.”" in stored.line
     assert tokens > 0
-    first, *said = [json.loads(line) for line in request.parsed["messages"][1]["content"].splitlines()]
+    first, *said = [json.loads(line) for line in request.json_body["messages"][1]["content"].splitlines()]
     assert "a.txt +1" in first["receipt"][0]
     assert [one["sentence"] for one in said] == ["I wrote a.txt.", "All 12 tests pass.", "The plan is next."]
-    assert not request.parsed.get("tools")
+    assert not request.json_body.get("tools")
 
 
 def test_a_turn_that_did_nothing_is_not_judged(tmp_path: Path) -> None:

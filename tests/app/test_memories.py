@@ -42,7 +42,7 @@ def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> No
         agent.run("How do I fix the build?")
         notes = [message.note for message in agent._agent._session.log.messages if message.role == "user"]
         assert "node 22" in notes[0]  # what shared-notes knew, as data beside the message
-        assert "release-notes" in agent._wait(agent._agent._parts[0].learning.desk.skills.listed("release"))
+        assert "release-notes" in agent._wait(agent._agent._parts[0].learning.desk.skills.describe("release"))
     written, turn, end = lines(home)
     assert (written["event"], written["target"], written["content"]) == (
         "add",

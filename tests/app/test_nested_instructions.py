@@ -127,4 +127,4 @@ def test_only_tools_of_this_machine_that_name_places_have_instructions_behind_th
 
     for tags, is_wrapped in (((), False), (("path",), True), (("command",), True), (("path", "mcp"), False)):
         made = Tool(ToolSpec("t", "", {}), "t", frozenset(), run, tags=frozenset(tags))
-        assert (nested.around(made) is not made) is is_wrapped, tags
+        assert (nested.wrap(made) is not made) is is_wrapped, tags

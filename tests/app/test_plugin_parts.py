@@ -59,7 +59,7 @@ def test_hooks_tools_and_an_engine_take_part(home: Path, tmp_path: Path, setting
         assert "finance/invoices" in agent.run("Where is the invoice?").text
         assert "word_count" in agent._agent._session.tools and "finance" not in agent.run("Hello").text
         assert (
-            agent._agent._parts[0].services.contexts.host(agent._agent._session.context).seat.name
+            agent._agent._parts[0].services.contexts.host(agent._agent._session.context).runner.name
             == "last-words"
         )
 

@@ -35,7 +35,7 @@ class Spender:
         self.source = provider(server, waits=Waits(), max_output_tokens=100, max_retries=9)
 
     async def ask(self) -> Any:
-        link = self.wallet.capped(self.source.open("sys", [], "s"), "s", "turn")
+        link = self.wallet.cap_link(self.source.open("sys", [], "s"), "s", "turn")
         last: Any = None
         try:
             async for item in link.stream(PROMPT):

@@ -103,10 +103,8 @@ class Bench:
 
     def call(self, tool: str, session: str = "s1", **arguments: object) -> GateCall:
         spec = ToolSpec(tool, "", {})
-        effects, names = (
-            frozenset(EFFECTS.get(tool, {"execute"})),
-            find_named_files if tool == "patch" else None,
-        )
+        effects = frozenset(EFFECTS.get(tool, {"execute"}))
+        names = find_named_files if tool == "patch" else None
         made = Tool(spec, "t", effects, _never, tags=tags_of(tool), names=names)
         return GateCall(session, ToolCall("c1", tool, "{}"), made, dict(arguments), str(self.workspace))
 

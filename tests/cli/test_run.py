@@ -51,7 +51,7 @@ def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_g
         async with program(tmp_path, base_url) as app:
             wanted = read_tasks(path, app.services.workspace)
             session, wish = await app.new_session(), HelperWish(wanted.tasks[0].task, background=True)
-            await app.helpers.order(session.id, f"run {wanted.key} say", wish)
+            await app.helpers.add_helper(session.id, f"run {wanted.key} say", wish)
             host, _, _, *rest = claims.owner_name("t").split(" ")
             owner = " ".join((host, str(other.pid), claims.read_process_birth(other.pid), *rest))
             app.database.write_now(lambda db: db.execute("UPDATE helpers SET owner = ?", (owner,)))

@@ -46,7 +46,7 @@ def test_choices_and_limits_are_known() -> None:
     assert fields()["agent.max_steps"].minimum == 1
     with pytest.raises(ValueError, match="at least 1"):
         read_text(fields()["agent.max_steps"], "0")
-    assert "(empty)" in fields()["model.reasoning_effort"].allowed
+    assert "(empty)" in fields()["model.reasoning_effort"].allowed_text
 
 
 def test_lists_split_outside_parentheses_only() -> None:

@@ -83,7 +83,7 @@ class Desk:
                     # Not every change of a delivery is an event.
                     await asyncio.wait((future,), timeout=0.05)
                 finally:
-                    self.service.hub.forget(future)
+                    self.service.hub.cancel_wait(future)
 
     @contextlib.asynccontextmanager
     async def notifying(

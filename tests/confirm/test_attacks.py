@@ -87,7 +87,7 @@ def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str
         )  # fmt: skip
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
         due: list[Any] = []
-        callbacks._begin(due.append)  # pyright: ignore[reportPrivateUsage]
+        callbacks._start_due(due.append)  # pyright: ignore[reportPrivateUsage]
         (item,) = due
         sent = server.run(callbacks._post(cast("Any", None), item))  # pyright: ignore[reportPrivateUsage]
         assert sent == ("it is not what became of the request", True)

@@ -96,7 +96,7 @@ def test_a_webhook_goes_nowhere_else_because_its_receiver_says_so(tmp_path: Path
         server.client("approve", "alice").post(f"/confirm/{made['id']}/deny")
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
         due: list[Any] = []
-        callbacks._begin(due.append)  # pyright: ignore[reportPrivateUsage]
+        callbacks._start_due(due.append)  # pyright: ignore[reportPrivateUsage]
         (item,) = due
 
         async def send() -> tuple[str, bool]:

@@ -51,7 +51,7 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
         )
         due: list[Any] = []
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=False)
-        callbacks._begin(due.append)  # pyright: ignore[reportPrivateUsage]
+        callbacks._start_due(due.append)  # pyright: ignore[reportPrivateUsage]
         assert [item.message_id for item in due] == ["msg_x", "msg_y"]
 
 

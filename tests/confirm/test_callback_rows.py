@@ -60,7 +60,7 @@ def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_over: bo
         slots.take(1, ("a", "ann"))
         if not left_over:
             await asyncio.sleep(aligned_delay(_POLL_S))  # a whole step lies before the next look
-        pause = asyncio.ensure_future(slots.pause(left_over))
+        pause = asyncio.ensure_future(slots.wait(left_over))
         await asyncio.sleep(0)
         slots.free(1)
         for _ in range(10):
@@ -131,7 +131,7 @@ def test_a_webhook_is_tried_for_a_day_at_longer_and_longer_intervals(
             (now_s - age_s, attempts, now_s),
         )
         item = DueCallback(db.last_insert_rowid(), "msg_1", "r1", "u", "{}", now_s - age_s, attempts)
-        callbacks._note(db, now_s, item, (problem, is_final))
+        callbacks._record_result(db, now_s, item, (problem, is_final))
         found = db.execute(f"SELECT {columns} FROM callbacks").fetchone()
         revived = retry_dead_letter(db, item.id, now_s + 7), retry_dead_letter(db, item.id + 1, now_s)
         return found, revived, db.execute(f"SELECT {columns}, created_at FROM callbacks").fetchone()

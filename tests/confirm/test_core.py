@@ -172,7 +172,7 @@ def test_a_start_with_a_new_key_that_was_killed_is_settled_by_the_next(tmp_path)
     where = places(tmp_path)
     start(where)
     first = where.key.read_bytes()
-    SigningKey.new().write(where.new_key)  # before it sealed anything
+    SigningKey.generate().write(where.new_key)  # before it sealed anything
     start(where)
     assert where.key.read_bytes() == first and not where.new_key.exists()
     start(where, new_key=True)
@@ -191,7 +191,7 @@ def test_a_start_that_fails_forgets_no_mark_of_a_longer_log(tmp_path):
     start(where)
     shutil.copy(older, where.database)
     own = where.key.read_bytes()
-    SigningKey.new().write(where.key)
+    SigningKey.generate().write(where.key)
     with pytest.raises(ConfigError, match="not the one that sealed"):
         start(where, terms=StartTerms(why="restored"))
     where.key.write_bytes(own)

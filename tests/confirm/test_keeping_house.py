@@ -28,7 +28,7 @@ def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) 
         hands.pass_by(4000.0)
         upkeep = Upkeep(server.service)
         server.run(upkeep.tick())
-        assert upkeep.left_s() == pytest.approx(TICK_S)
+        assert upkeep.wait_s() == pytest.approx(TICK_S)
 
 
 def test_the_end_is_signed_and_exported(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_a_long_log_is_verified_when_somebody_asks(past: Past) -> None:
         past.service.database.write_now(
             lambda db: db.execute("UPDATE events SET id = ? WHERE id = (SELECT max(id) FROM events)", (last,))
         )
-        found = asyncio.run(AuditWatch(past.service).look(is_asked=is_asked))
+        found = asyncio.run(AuditWatch(past.service).latest_check(is_asked=is_asked))
         return found and found.report.is_good
 
     assert look(past.service.log.state().size) is True

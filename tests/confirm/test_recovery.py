@@ -116,8 +116,8 @@ def open_files() -> list[str]:
 def test_a_mark_is_of_one_database_and_says_the_newest_event(tmp_path: Path) -> None:
     path, mark = tmp_path / "latest.json", Watermark(tmp_path / "latest.json", tmp_path / "c.db")
     assert mark.read() is None
-    mark.note(AuditEvent(30_000, 1.0, "x", "", "", "", "{}", b"\xff" * 32))
-    mark.note(EVENT)
+    mark.write(AuditEvent(30_000, 1.0, "x", "", "", "", "{}", b"\xff" * 32))
+    mark.write(EVENT)
     assert mark.read() == LogMark(3, "0a", str(tmp_path / "c.db"))
     assert len(path.read_bytes()) == 512 and path.stat().st_mode & 0o777 == 0o600
     assert str(path) in open_files()

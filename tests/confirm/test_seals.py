@@ -169,12 +169,12 @@ def _recoded(db: sqlite3.Connection, code: Callable[[bytes], bytes], key_id: str
 OTHER = SigningKey(b"\7" * 32)
 FORGED: dict[str, Callable[[sqlite3.Connection, str, bytes], None]] = {
     "the old code kept": lambda db, _, old: _recoded(db, lambda _: old),
-    "another service's code": lambda db, _, __: _recoded(db, OTHER.code),
+    "another service's code": lambda db, _, __: _recoded(db, OTHER.make_code),
     "another service's code under its own name": lambda db, _, __: _recoded(
-        db, OTHER.code, f"code:{OTHER.id}"
+        db, OTHER.make_code, f"code:{OTHER.id}"
     ),
     "another service's signature": lambda db, _, __: _recoded(db, OTHER.sign, OTHER.id),
-    "a code that says it is a signature": lambda db, me, __: _recoded(db, OTHER.code, me),
+    "a code that says it is a signature": lambda db, me, __: _recoded(db, OTHER.make_code, me),
     "a signature that says it is a code": lambda db, _, __: _recoded(db, OTHER.sign),
     "a hash without a key": lambda db, _, __: _recoded(
         db, lambda m: hashlib.blake2b(m, digest_size=32).digest()
@@ -184,7 +184,7 @@ FORGED: dict[str, Callable[[sqlite3.Connection, str, bytes], None]] = {
     ),
     "no code at all": lambda db, _, __: _recoded(db, lambda _: b""),
     "nobody's name": lambda db, _, __: _recoded(db, lambda _: b"", "code:"),
-    "the name doubled": lambda db, me, __: _recoded(db, OTHER.code, f"code:code:{me}"),
+    "the name doubled": lambda db, me, __: _recoded(db, OTHER.make_code, f"code:code:{me}"),
     "the seal gone": lambda db, _, __: _gone(db),
 }
 
@@ -287,8 +287,8 @@ def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path: Path) -
     new = again.key.id
     again.database.close()
     with Running(tmp_path) as server:
-        other = SigningKey.new()
-        found = server.run(AuditWatch(server.service).look(is_asked=True))
+        other = SigningKey.generate()
+        found = server.run(AuditWatch(server.service).latest_check(is_asked=True))
         assert found.report.problems == () and found.report.checkpoints
         touch(server.places, "INSERT INTO facts VALUES (?, ?)", f"key:{other.id}", other.text)
         assert [one["kid"] for one in server.client().get("/keys").json()["keys"]] == [old, new]

@@ -120,8 +120,8 @@ def test_a_sight_shows_all_or_all_but_secrets() -> None:
         "path": "a",
     }
     assert json.loads(format_document(details, whole)) == details
-    assert part.line("a\nb") == "a⏎b" and len(part.of("x" * 300, 200)) < 300
-    assert whole.of("x" * 300, 200) == "x" * 300
+    assert part.show_line("a\nb") == "a⏎b" and len(part.show("x" * 300, 200)) < 300
+    assert whole.show("x" * 300, 200) == "x" * 300
 
 
 # Texts.
@@ -191,11 +191,11 @@ def test_characters_that_hide_or_look_like_others_are_named() -> None:
 
 def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> None:
     buttons = Buttons(b"k" * 32, "chat", ("too broad", "w" * 60, "not now", "fourth"))
-    made = buttons.of(notice(asked(id="r" * 22)))
+    made = buttons.make_buttons(notice(asked(id="r" * 22)))
     assert [one.label for one in made] == ["✓ Approve", "✗ Deny", "✗ too broad", f"✗ {'w' * 38}", "✗ not now"]
     assert [one.style for one in made] == ["good", "bad", "bad", "bad", "bad"]
     assert all(len(one.data) <= 64 for one in made)
-    pressed = [buttons.read(one.data) for one in made]
+    pressed = [buttons.parse_press(one.data) for one in made]
     meanings = [buttons.verdict_of(one) for one in pressed if one is not None]
     assert meanings == [
         ("approve", ""),
@@ -211,9 +211,9 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
     for other in (Buttons(b"l" * 32, "chat"), Buttons(b"k" * 32, "other")):
         assert not other.is_ours(first, "d1")
     assert not buttons.is_ours(ButtonPress("d", "r" * 22, first.mac), "d1")
-    hidden = buttons.of(notice(asked(plan=ApprovalPlan(needs_web=True))))
+    hidden = buttons.make_buttons(notice(asked(plan=ApprovalPlan(needs_web=True))))
     assert [one.label for one in hidden][:1] == ["✗ Deny"] and len(hidden) == 4
-    assert buttons.of(notice(asked(status="denied"))) == []
+    assert buttons.make_buttons(notice(asked(status="denied"))) == []
 
 
 @pytest.mark.parametrize(
@@ -235,13 +235,13 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
     ],
 )
 def test_what_no_button_of_ours_looks_like_is_no_press(data: str) -> None:
-    assert Buttons(b"k" * 32, "chat").read(data) is None
+    assert Buttons(b"k" * 32, "chat").parse_press(data) is None
 
 
 def test_the_longest_press_is_read_and_a_reason_that_is_gone_is_not() -> None:
-    assert Buttons(b"k", "chat").read(f"a:b:{'c' * 60}") == ButtonPress("a", "b", "c" * 60)
-    assert Buttons(b"k", "chat", ("one",)).read("d0:b:c") == ButtonPress("d0", "b", "c")
-    assert Buttons(b"k", "chat", ("one",)).read("d1:b:c") is None
+    assert Buttons(b"k", "chat").parse_press(f"a:b:{'c' * 60}") == ButtonPress("a", "b", "c" * 60)
+    assert Buttons(b"k", "chat", ("one",)).parse_press("d0:b:c") == ButtonPress("d0", "b", "c")
+    assert Buttons(b"k", "chat", ("one",)).parse_press("d1:b:c") is None
 
 
 # A channel that fails.
@@ -250,22 +250,22 @@ def test_the_longest_press_is_read_and_a_reason_that_is_gone_is_not() -> None:
 def test_a_channel_is_left_alone_after_four_failures_for_longer_each_time() -> None:
     breaker = Breaker()
     for _ in range(3):
-        breaker.failed(100.0, "down")
+        breaker.record_failure(100.0, "down")
     assert not breaker.is_open and breaker.wait_s(100.0) == 0.0 and breaker.reason == "down"
     waits: list[float] = []
     for _ in range(7):
-        breaker.failed(100.0, "still")
+        breaker.record_failure(100.0, "still")
         waits.append(breaker.wait_s(100.0))
         breaker.open_until_s = 0.0
     assert waits == [15.0, 30.0, 60.0, 120.0, 240.0, 300.0, 300.0] and breaker.is_open
-    breaker.succeeded()
+    breaker.record_success()
     assert (breaker.is_open, breaker.reason, breaker.wait_s(0.0)) == (False, "", 0.0)
-    breaker.failed(100.0, "slowly", 40.0)
+    breaker.record_failure(100.0, "slowly", 40.0)
     assert breaker.wait_s(110.0) == 30.0 and not breaker.is_open
-    breaker.failed(100.0, "slowly", 10.0)
+    breaker.record_failure(100.0, "slowly", 10.0)
     assert breaker.wait_s(110.0) == 30.0, "the longer wish holds"
     for _ in range(2):
-        breaker.failed(100.0, "slowly")
+        breaker.record_failure(100.0, "slowly")
     assert breaker.wait_s(100.0) == 40.0 and breaker.is_open
 
 

@@ -29,13 +29,13 @@ def test_a_witness_is_trusted_by_the_environments_certificate_and_by_no_other(
     async def tell() -> None:
         async with listening(take, trust=trust) as port:
             witness = RemoteWitnesses([f"https://localhost:{port}/"])
-            await witness.tell({"size": 1})
+            await witness.send({"size": 1})
             assert not told and "is away" in caplog.text
             monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-            await witness.tell({"size": 1})
+            await witness.send({"size": 1})
             assert not told and "the certificates can't be read" in caplog.text
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-            await witness.tell({"size": 1})
+            await witness.send({"size": 1})
             assert len(told) == 1
 
     asyncio.run(tell())

@@ -53,7 +53,7 @@ class Bench:
         self.log = log
         self.trace: list[str] = []
         self.engine = Giving(self.trace)
-        self.seat = EngineRunner.of(self.engine, Deadlines())
+        self.seat = EngineRunner.wrap(self.engine, Deadlines())
         info = ModelInfo("p", "m", window, 1_000)
         self.engines = SessionEngines(log, self.seat, HostFacts(lambda: info), None)
         self.live = LiveList(log, 0)
@@ -128,7 +128,7 @@ def test_a_list_that_grew_after_an_attempt_in_vain_is_the_end_of_automatic_compa
 ) -> None:
     async def main() -> None:
         async with bench(tmp_path, 1_000) as b:
-            b.brake.idle(100, 1_000)
+            b.brake.note_idle(100, 1_000)
             assert await b.compact(size)
             told = [text for text in b.seat.notices if "automatic compaction is off" in text]
             assert len(told) == (size > 100) and bool(b.brake.stopped) is (size > 100)

@@ -12,20 +12,20 @@ from whet.context.compaction_policy import CircuitBreaker, CompactionAnswer, Com
 def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:
     """Failures 8, 9."""
     brake = CircuitBreaker()
-    assert not brake.idle(10_000, 100_000) and brake.allows(10_000)
-    assert brake.idle(10_000, 100_000)
+    assert not brake.note_idle(10_000, 100_000) and brake.allows(10_000)
+    assert brake.note_idle(10_000, 100_000)
     assert brake.stopped and not brake.allows(14_999)
     assert brake.allows(15_000)
-    assert not brake.idle(15_000, 100_000) and not brake.allows(19_999)
+    assert not brake.note_idle(15_000, 100_000) and not brake.allows(19_999)
 
 
 def test_two_that_did_not_get_below_the_threshold_stop_it_for_good() -> None:
     """Failure 11."""
     brake = CircuitBreaker()
     for expected in (False, True):
-        brake.compacted()
+        brake.note_compaction()
         assert not brake.allows(90_000)  # the server's count comes first (failure 7)
-        assert brake.measured(90_000, 75_000) is expected
+        assert brake.note_count(90_000, 75_000) is expected
     assert not brake.allows(10**9)
     brake.reset()
     assert brake.allows(90_000)
@@ -33,19 +33,19 @@ def test_two_that_did_not_get_below_the_threshold_stop_it_for_good() -> None:
 
 def test_a_list_that_grows_begins_none_after_a_poor_one_though_one_before_found_nothing() -> None:
     brake = CircuitBreaker()
-    brake.idle(10_000, 100_000)
-    brake.compacted()
-    assert brake.measured(90_000, 75_000)
+    brake.note_idle(10_000, 100_000)
+    brake.note_compaction()
+    assert brake.note_count(90_000, 75_000)
     assert not brake.allows(10**9)
 
 
 def test_one_that_helped_forgets_the_strike_before() -> None:
     brake = CircuitBreaker()
-    brake.idle(10_000, 100_000)
-    brake.compacted()
-    assert not brake.measured(20_000, 75_000)
-    assert not brake.idle(80_000, 100_000)
-    assert brake.idle(80_000, 100_000), "the second one since then"
+    brake.note_idle(10_000, 100_000)
+    brake.note_compaction()
+    assert not brake.note_count(20_000, 75_000)
+    assert not brake.note_idle(80_000, 100_000)
+    assert brake.note_idle(80_000, 100_000), "the second one since then"
 
 
 def test_three_poor_ones_in_a_turn_are_enough_and_good_ones_are_not_counted() -> None:
@@ -53,8 +53,8 @@ def test_three_poor_ones_in_a_turn_are_enough_and_good_ones_are_not_counted() ->
     brake = CircuitBreaker()
     for left in (1, 60_000, 50_000, 1, 60_000, 60_000):
         assert brake.allows(1)
-        brake.compacted()
-        brake.measured(left, 75_000)
+        brake.note_compaction()
+        brake.note_count(left, 75_000)
     assert not brake.allows(1)
     brake.new_turn()
     assert brake.allows(1)
@@ -62,13 +62,13 @@ def test_three_poor_ones_in_a_turn_are_enough_and_good_ones_are_not_counted() ->
 
 def test_what_an_earlier_process_compacted_is_no_credit_for_a_turn() -> None:
     brake = CircuitBreaker()
-    assert not brake.recall([1, 75_000, 1, 75_000], 75_000) and brake.recall([75_000], 75_000)
+    assert not brake.restore([1, 75_000, 1, 75_000], 75_000) and brake.restore([75_000], 75_000)
     brake = CircuitBreaker()
-    assert not brake.recall([1, 1, 1], 75_000)
+    assert not brake.restore([1, 1, 1], 75_000)
     for _ in range(3):
         assert brake.allows(1)
-        brake.compacted()
-        brake.measured(60_000, 75_000)
+        brake.note_compaction()
+        brake.note_count(60_000, 75_000)
     assert not brake.allows(1)
 
 

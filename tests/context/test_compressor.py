@@ -235,7 +235,7 @@ def test_7_after_a_stored_compaction_the_hosts_estimate_counts_until_the_server_
     made.update_from_response({"prompt_tokens": 0, "total_tokens": 9})
     assert (made.last_prompt_tokens, made.last_total_tokens) == (6_100, 0), "who counts nothing says nothing"
     assert made.compress(talk.rows, 6_200) is not talk.rows
-    made.recorded(5_900)
+    made.on_recorded(5_900)
     assert (made.last_prompt_tokens, made.last_completion_tokens) == (-1, 0)
     assert made.get_status()["last_prompt_tokens"] == 0
     assert not made.should_compress(5_900 + 1_500) and made.should_compress(5_900 + 1_501)
@@ -246,7 +246,7 @@ def test_7_after_a_stored_compaction_the_hosts_estimate_counts_until_the_server_
 @pytest.mark.parametrize(("window", "growth"), [(8_000, 1_500), (64_000, 4_096), (200_000, 7_500)])
 def test_7_until_then_it_may_grow_by_4096_tokens_or_5_percent_and_by_a_quarter_at_most(window, growth):
     made = engine(window=window)
-    made.recorded(made.threshold_tokens)
+    made.on_recorded(made.threshold_tokens)
     assert not made.should_compress(made.threshold_tokens + growth)
     assert made.should_compress(made.threshold_tokens + growth + 1)
 

@@ -13,7 +13,7 @@ from whet.contract.context_engine import EngineOffer
 
 
 async def seat_of(*, is_quick: bool) -> EngineRunner:
-    seat = await EngineRunner.take(
+    seat = await EngineRunner.create(
         EngineOffer("x", "", fresh=NoEngine, is_quick=is_quick), Deadlines(), foreground=True
     )
     assert isinstance(seat, EngineRunner)
@@ -85,8 +85,8 @@ def test_a_hook_that_fails_is_noted_and_the_next_one_follows() -> None:
     async def main() -> None:
         seat = await seat_of(is_quick=True)
         done: list[int] = []
-        assert await seat.each([("one", lambda: done.append(1)), ("two", lambda: done.append(2))])
-        assert not await seat.each([("three", fail), ("four", lambda: done.append(4))])
+        assert await seat.run_hooks([("one", lambda: done.append(1)), ("two", lambda: done.append(2))])
+        assert not await seat.run_hooks([("three", fail), ("four", lambda: done.append(4))])
         seat.note("y" * 401)
         assert seat.notices.pop() == f"context engine {'y' * 400}"
         assert done == [1, 2, 4] and seat.notices == ["context engine x failed in three: ValueError: no disk"]
@@ -97,7 +97,7 @@ def test_a_hook_that_fails_is_noted_and_the_next_one_follows() -> None:
 
 def test_what_can_not_be_made_says_why() -> None:
     async def taken(offer: EngineOffer) -> EngineRunner | str:
-        return await EngineRunner.take(offer, Deadlines(), foreground=False)
+        return await EngineRunner.create(offer, Deadlines(), foreground=False)
 
     def fail() -> NoEngine:
         raise ValueError("no disk")

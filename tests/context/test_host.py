@@ -46,7 +46,7 @@ def host_of(one: Rig) -> EngineHost:
 def give_up(one: Rig) -> None:
     """Have automatic compaction stop, as after two attempts in vain."""
     for _ in range(2):
-        host_of(one)._brake.idle(100, 1_000)  # pyright: ignore[reportPrivateUsage]
+        host_of(one)._brake.note_idle(100, 1_000)  # pyright: ignore[reportPrivateUsage]
 
 
 async def stored_roles(one: Rig) -> str:
@@ -222,7 +222,7 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
             log = await Transcript.open(one.database, one.session.id, one.session.clock)
             fresh = Puppet(engine.act)
             fresh.threshold_percent = 0.0005
-            again = EngineHost(log, EngineRunner.of(fresh, Deadlines()), host._engines.facts)  # pyright: ignore[reportPrivateUsage]
+            again = EngineHost(log, EngineRunner.wrap(fresh, Deadlines()), host._engines.facts)  # pyright: ignore[reportPrivateUsage]
             await again.begin()
             said: list[Any] = []
             await again.view(log.messages, said.append)
@@ -386,7 +386,7 @@ def test_an_engine_whose_offer_asks_for_nothing_is_not_written_to_after_a_compac
     async def main() -> None:
         engine = RecordingEngine([])
         async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Ok.")], engine=engine) as one:
-            seat = host_of(one).seat
+            seat = host_of(one).runner
             seat.offer = msgspec.structs.replace(seat.offer, recorded=None)
             await one.turn(LONG)
             await one.turn("go on")
@@ -403,7 +403,7 @@ def test_what_is_put_before_a_sessions_messages_later_counts_in_every_request(tm
         async with rig(tmp_path, [ScriptedReply(text="Hi.")]) as one:
             host = host_of(one)
             before = (await host.status()).used_tokens
-            host.lengthen(700)
+            host.add_fixed_tokens(700)
             assert (await host.status()).used_tokens == before + 700
 
     asyncio.run(main())

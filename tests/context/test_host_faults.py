@@ -124,11 +124,11 @@ def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_path: 
             assert (await one.turn("go on")).text == "On."
             assert [event.engine for event in compactions(one)] == ["spare"]
             assert any("slow did not answer compress in 30 s" in text for text in notices(one))
-            assert host.seat.lane.stuck
+            assert host.runner.lane.stuck
             live = list(one.session.log.messages)
             assert (await one.turn("go on")).text == "And on."
             release.set()
-            await asyncio.to_thread(lambda: [None for _ in iter(lambda: host.seat.lane.stuck, False)])
+            await asyncio.to_thread(lambda: [None for _ in iter(lambda: host.runner.lane.stuck, False)])
             assert one.session.log.messages[: len(live)] == live or len(compactions(one)) == 2
             engine.act = lambda rows: rows
             assert (await one.turn("back?")).text == "Back."
@@ -235,11 +235,16 @@ def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
-            assert [tool.name for tool in host_of(one).seat.tools or []] == ["good", "bare", "plain", "listy"]
-            plain = (host_of(one).seat.tools or [])[2].spec
+            assert [tool.name for tool in host_of(one).runner.tools or []] == [
+                "good",
+                "bare",
+                "plain",
+                "listy",
+            ]
+            plain = (host_of(one).runner.tools or [])[2].spec
             assert (plain.description, plain.parameters) == ("plain", {"type": "object", "properties": {}})
             assert (await one.turn("hello")).reason == "answered"
             assert len([text for text in notices(one) if "is left out" in text]) == 5
-            assert all(tool.repeatable for tool in host_of(one).seat.tools or []), "after a crash too"
+            assert all(tool.repeatable for tool in host_of(one).runner.tools or []), "after a crash too"
 
     asyncio.run(main())

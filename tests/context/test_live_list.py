@@ -155,17 +155,17 @@ def test_a_server_that_counts_nothing_leaves_the_estimate_as_it_was(tmp_path: Pa
             live.follow([user("word " * 400)])
             live.outgoing()
             size = live.tokens()
-            assert live.answered(Usage()) == size and live.tokens() == size and not live.is_counted
+            assert live.note_usage(Usage()) == size and live.tokens() == size and not live.is_counted
             live.follow([user("word " * 400), user("came later " * 400)])
-            assert live.answered(Usage()) == live.sent_tokens() == size < live.tokens(), "of what went out"
-            assert live.answered(Usage(prompt_tokens=2 * size)) == 2 * size
+            assert live.note_usage(Usage()) == live.sent_tokens() == size < live.tokens(), "of what went out"
+            assert live.note_usage(Usage(prompt_tokens=2 * size)) == 2 * size
             assert (
                 live.is_counted and live.scale_tokens(0) == 2_000
             )  # estimates are twice as large from now on
-            live.answered(Usage(prompt_tokens=9 * size))
+            live.note_usage(Usage(prompt_tokens=9 * size))
             assert live.scale_tokens(0) == 4_000  # at most four times
             live.outgoing()
-            live.answered(Usage(prompt_tokens=1))
+            live.note_usage(Usage(prompt_tokens=1))
             assert live.is_counted and live.tokens() == 1 and live.scale_tokens(0) == 250
 
     asyncio.run(main())

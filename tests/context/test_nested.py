@@ -156,4 +156,4 @@ def test_without_places_or_of_another_machine_a_tool_stays_itself(work: Path) ->
     nested = NestedInstructions(work, list)
     for tags in ({"mcp", "path"}, {"web"}):
         made = Tool(plain.spec, "t", frozenset(), plain.run, tags=frozenset(tags))
-        assert nested.around(made) is made
+        assert nested.wrap(made) is made

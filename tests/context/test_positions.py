@@ -116,7 +116,7 @@ class House:
         except NotFound:
             log = await Transcript.create(database, NewSession(id="s", conversation_id="c"), self.clock)
         engine = makes(self.folder / "engine.db")
-        host = EngineHost(log, EngineRunner.of(engine, Deadlines()), HostFacts(lambda: INFO))
+        host = EngineHost(log, EngineRunner.wrap(engine, Deadlines()), HostFacts(lambda: INFO))
         await host.begin()
         for text in turns:
             turn = await log.begin_turn(Message(role="user", content=text))
@@ -134,7 +134,7 @@ class House:
         if ends:
             await host.aclose()
         else:
-            host.seat.lane.close()
+            host.runner.lane.close()
         database.close()
 
 
@@ -197,7 +197,7 @@ def test_an_engine_that_lags_behind_goes_on_where_it_was_and_one_that_was_ended_
             live.follow()
             for has_ended, cursor, taken in ((False, 0, 0), (False, 1, 1), (True, 1, 2)):
                 engine, fresh = (StoringEngine(tmp_path / "engine.db") for _ in range(2))
-                seats = [EngineRunner.of(one, Deadlines()) for one in (engine, fresh)]
+                seats = [EngineRunner.wrap(one, Deadlines()) for one in (engine, fresh)]
                 engine._ingest_cursor = cursor
                 await positions.remember(seats[0], live.rows.rows, **({"ended": True} if has_ended else {}))
                 await positions.restore(seats[1], live.rows.rows)
@@ -225,7 +225,7 @@ def test_an_engine_that_left_a_transaction_open_does_not_lock_itself_out(tmp_pat
         clock = FixedClock()
         database = StateDatabase.open(tmp_path / "state.db", clock)
         engine = StoringEngine(tmp_path / "engine.db")
-        seat = EngineRunner.of(engine, Deadlines())
+        seat = EngineRunner.wrap(engine, Deadlines())
         hosts: list[EngineHost] = []
         for name in ("s", "t"):
             log = await Transcript.create(database, NewSession(id=name, conversation_id="c"), clock)
@@ -255,7 +255,7 @@ def test_an_engine_is_told_nothing_of_the_list_of_a_session_that_was_ended_befor
         for name in ("s", "t"):
             log = await Transcript.create(database, NewSession(id=name, conversation_id="c"), clock)
             engine = StoringEngine(tmp_path / "engine.db")
-            host = EngineHost(log, EngineRunner.of(engine, Deadlines()), HostFacts(lambda: INFO))
+            host = EngineHost(log, EngineRunner.wrap(engine, Deadlines()), HostFacts(lambda: INFO))
             assert await host.begin(hosts[-1] if hosts else None, carry_over=bool(hosts))
             turn = await log.begin_turn(Message(role="user", content=f"in {name}"))
             await host.view(log.messages, lambda _event: None)

@@ -155,11 +155,11 @@ def test_the_note_and_images_are_in_the_view_as_text() -> None:
 
 def test_the_repaired_list_grows_in_place_and_begins_again_after_a_change() -> None:
     messages, wire = conversation(2), RepairedList()
-    first = list(wire.of(messages))
+    first = list(wire.update(messages))
     messages.append(Message("user", "more"))
-    grown = wire.of(messages)
+    grown = wire.update(messages)
     assert all(a is b for a, b in zip(first, grown, strict=False)) and len(grown) == len(first) + 1
-    assert next(iter(wire.of(messages[3:]))).role == "user"
+    assert next(iter(wire.update(messages[3:]))).role == "user"
 
 
 def test_estimates_are_near_what_servers_count() -> None:

@@ -33,13 +33,13 @@ class Bench:
         self.trace = trace
         self.info = SMALL
         self.made = 0
-        self.seat = EngineRunner.of(RecordingEngine(trace, "first "), Deadlines())
+        self.seat = EngineRunner.wrap(RecordingEngine(trace, "first "), Deadlines())
         spare = self.make_spare if has_spare else None
         self.engines = SessionEngines(log, self.seat, HostFacts(lambda: self.info, "/home", "cli"), spare)
 
     async def make_spare(self) -> EngineRunner | None:
         self.made += 1
-        return EngineRunner.of(RecordingEngine(self.trace, "spare "), Deadlines())
+        return EngineRunner.wrap(RecordingEngine(self.trace, "spare "), Deadlines())
 
     def told(self) -> list[str]:
         """What was called since the last time, without what was given."""
@@ -98,10 +98,10 @@ def test_a_model_chosen_before_the_first_request_is_another_one(tmp_path: Path) 
 def test_the_built_in_engine_is_made_once_and_told_of_the_session(tmp_path: Path) -> None:
     async def work(b: Bench) -> None:
         assert b.engines.active == [b.seat]
-        spare = await b.engines.stand_in()
+        spare = await b.engines.use_spare()
         assert spare is not None and b.engines.active == [b.seat, spare]
         assert b.told() == ["spare update_model", "spare on_session_start"]
-        assert await b.engines.stand_in() is spare and b.made == 1 and b.told() == []
+        assert await b.engines.use_spare() is spare and b.made == 1 and b.told() == []
         assert b.seat.notices == ["context engine recording failed; recording stands in"]
 
     on_bench(tmp_path, work)
@@ -109,7 +109,7 @@ def test_the_built_in_engine_is_made_once_and_told_of_the_session(tmp_path: Path
 
 def test_without_another_engine_nothing_stands_in(tmp_path: Path) -> None:
     async def work(b: Bench) -> None:
-        assert await b.engines.stand_in() is None and b.seat.notices == []
+        assert await b.engines.use_spare() is None and b.seat.notices == []
 
     on_bench(tmp_path, work, has_spare=False)
 
@@ -164,7 +164,7 @@ def test_what_an_engine_holds_open_is_closed_with_its_session_unless_it_may_be_s
 
 def test_an_engine_that_is_handed_over_is_not_ended_its_stand_in_is(tmp_path: Path) -> None:
     async def work(b: Bench) -> None:
-        await b.engines.stand_in()
+        await b.engines.use_spare()
         b.trace.clear()
         await b.engines.hand_over(lambda: [ROW])
         assert b.told() == ["spare on_session_end", "spare shutdown"]
@@ -202,7 +202,7 @@ def test_an_engine_is_called_within_the_scope_of_its_session(
     async def work(b: Bench) -> None:
         b.engines.facts = HostFacts(lambda: SMALL, scope=scope)
         await b.engines.begin([], None, None)
-        await b.engines.stand_in()
+        await b.engines.use_spare()
         for seat in b.engines.active:
             entered.clear()
             await seat.run("a hook", list)
@@ -215,21 +215,21 @@ def test_a_host_ends_its_session_once(tmp_path: Path) -> None:
     async def main() -> None:
         database, trace = StateDatabase.open(tmp_path / "state.db", FixedClock()), list[str]()
         log = await Transcript.create(database, NewSession(id="s"), FixedClock())
-        seat = EngineRunner.of(RecordingEngine(trace), Deadlines())
+        seat = EngineRunner.wrap(RecordingEngine(trace), Deadlines())
         host = EngineHost(log, seat, HostFacts(lambda: SMALL))
         await host.begin()
-        assert not host.closed and seat.live() == []
+        assert not host.is_closed and seat.live() == []
         for _ in range(2):
             await host.aclose()
-        assert host.closed and [line.split()[0] for line in trace[2:]] == ["on_session_end", "shutdown"]
+        assert host.is_closed and [line.split()[0] for line in trace[2:]] == ["on_session_end", "shutdown"]
         given = EngineHost(
-            log, EngineRunner.of(RecordingEngine(trace), Deadlines()), HostFacts(lambda: SMALL)
+            log, EngineRunner.wrap(RecordingEngine(trace), Deadlines()), HostFacts(lambda: SMALL)
         )
         await given.begin()
         await given.hand_over()
         begun = len(trace)
         await given.aclose()
-        assert given.closed and trace[begun:] == [], "it is another session's by now"
+        assert given.is_closed and trace[begun:] == [], "it is another session's by now"
         database.close()
 
     asyncio.run(main())

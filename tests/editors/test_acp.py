@@ -188,7 +188,7 @@ def test_a_session_of_another_process_is_listed_loaded_and_gone_on_with(desk: De
 
     session_id = asyncio.run(first())
     desk.run(second(session_id))
-    sent = desk.server.requests[-1].parsed["messages"]
+    sent = desk.server.requests[-1].json_body["messages"]
     assert [row["role"] for row in sent][1:] == ["user", "assistant", "tool", "assistant", "user"]
 
 
@@ -248,7 +248,7 @@ def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk:
             await desk.ask("nobody", "x")
 
     desk.run(story())
-    parts = desk.server.requests[-1].parsed["messages"][-1]["content"]
+    parts = desk.server.requests[-1].json_body["messages"][-1]["content"]
     text = "".join(part.get("text", "") for part in parts)
     assert (
         "[a.py](/src/a b.py)" in text

@@ -100,18 +100,18 @@ def test_a_model_is_chosen_for_one_session_by_option_and_by_command(desk: Desk) 
         assert chosen(set_to.config_options)["model"] == other
         desk.server.install([ScriptedReply("hello"), ScriptedReply("hello"), ScriptedReply("hello")])
         await desk.ask(made.session_id, "hello")
-        assert desk.server.requests[-1].parsed["model"] == other
+        assert desk.server.requests[-1].json_body["model"] == other
         loaded = await desk.connection.load_session(
             cwd=str(desk.work), session_id=made.session_id, mcp_servers=[]
         )
         assert chosen(loaded.config_options)["model"] == other
         await desk.ask(await desk.session(), "hello")
-        assert desk.server.requests[-1].parsed["model"] == "practice"
+        assert desk.server.requests[-1].json_body["model"] == "practice"
         await desk.ask(made.session_id, "/model practice")
         told = desk.editor.of(ConfigOptionUpdate, made.session_id)[-1]
         assert chosen(told.config_options)["model"] == "practice"
         await desk.ask(made.session_id, "hello")
-        assert desk.server.requests[-1].parsed["model"] == "practice"
+        assert desk.server.requests[-1].json_body["model"] == "practice"
 
     desk.run(story())
 

@@ -126,7 +126,7 @@ def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refused_unt
             assert await desk.ask(at, "and now") == "end_turn"
 
     desk.run(story())
-    rows = desk.server.requests[-1].parsed["messages"]
+    rows = desk.server.requests[-1].json_body["messages"]
     said = [str(row["content"]).split("\n")[0] for row in rows if row["role"] in ("user", "assistant")]
     assert said == ["hello", "slow", "now", "mine", "and I", "theirs", "and now"]
 

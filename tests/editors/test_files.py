@@ -14,7 +14,7 @@ from whet.practice.script import ScriptedReply
 
 def results(desk: Desk) -> list[str]:
     """What the tools said to the model, in order."""
-    rows = desk.server.requests[-1].parsed["messages"]
+    rows = desk.server.requests[-1].json_body["messages"]
     return [row["content"] for row in rows if row["role"] == "tool"]
 
 

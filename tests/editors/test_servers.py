@@ -50,7 +50,7 @@ def running(argument: str) -> int:
 
 def offered(desk: Desk) -> list[str]:
     """The names of the MCP tools that the model was last offered."""
-    names = [one["function"]["name"] for one in desk.server.requests[-1].parsed["tools"]]
+    names = [one["function"]["name"] for one in desk.server.requests[-1].json_body["tools"]]
     return [name for name in names if name.startswith("mcp__")]
 
 

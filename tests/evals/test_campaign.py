@@ -25,20 +25,20 @@ def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        campaign.go(1, stop_after_one)
+        campaign.run_missing(1, stop_after_one)
     assert campaign.missing == [("oracle", 1)]
     first = run_path(tmp_path, "oracle", 0).read_bytes()
-    campaign.go(1, lambda there, last: told.append(there))
+    campaign.run_missing(1, lambda there, last: told.append(there))
     assert told == [0, 1, 1, 2] and campaign.missing == []
     assert run_path(tmp_path, "oracle", 0).read_bytes() == first
-    assert [run.seed for run in campaign.runs()] == [0, 1]
+    assert [run.seed for run in campaign.read_runs()] == [0, 1]
 
 
 @pytest.mark.slow
 def test_runs_in_processes_are_stored_too(tmp_path: Path) -> None:
     campaign = EvalCampaign(tmp_path, [ARMS["oracle"]], 1, _SETTINGS)
-    campaign.go(2, lambda there, last: None)
-    assert len(campaign.runs()) == 1
+    campaign.run_missing(2, lambda there, last: None)
+    assert len(campaign.read_runs()) == 1
 
 
 def test_other_settings_are_refused_in_the_same_folder(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_wrong_setting_is_refused_and_usually_named() -> None:
     verdict = world.judge(command, plan)
     truth = FactStatement(plan.task.tool, "flag", world.truth((plan.task.tool, "flag"), plan.number, "ana"))
     assert verdict.text == f"refused: {truth.text}"
-    assert verdict.wrong == verdict.revealed == (truth.about,)
+    assert verdict.wrong == verdict.revealed == (truth.topic,)
     silent = FactWorld(0, Shape(reveal=0.0)).judge(command, plan)
     assert silent.revealed == () and truth.value not in silent.text
 

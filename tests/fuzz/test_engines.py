@@ -177,9 +177,12 @@ async def judge(database: StateDatabase, seed: int) -> int:
     count = 0
     for number, engine in enumerate(engines(rng)):
         log = await Transcript.create(database, NewSession(id=f"s{seed}-{number}"), FixedClock())
-        spare = EngineRunner.of(Compressor(answers(rng), FixedClock()), Deadlines(), Compressor.recorded)
+        spare = EngineRunner.wrap(Compressor(answers(rng), FixedClock()), Deadlines(), Compressor.on_recorded)
         host = EngineHost(
-            log, EngineRunner.of(engine, Deadlines(), await_real_usage), HostFacts(lambda: INFO), made(spare)
+            log,
+            EngineRunner.wrap(engine, Deadlines(), await_real_usage),
+            HostFacts(lambda: INFO),
+            made(spare),
         )
         events: list[Event] = []
         await host.begin()

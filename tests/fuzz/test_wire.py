@@ -55,7 +55,7 @@ def judge(seed: int, *, with_types: bool) -> None:
         context, cache = RepairedList(), shapes.cache(codec)
         before = b""
         for cut in cuts:
-            view = context.of(rows[:cut])
+            view = context.update(rows[:cut])
             whole = cache.body(view)
             where = f"seed {seed}, {name}, {cut} of {len(rows)} rows"
             try:

@@ -82,7 +82,7 @@ class Rig:
         self.board = boards[0]
         self.server = GatewayServer(hosted, seats, GatewayText(people=PEOPLE), print)
         deliveries = Quiet(
-            app.database, app.clock, self.server.parts.channels, self.server.parts.drafts.settled
+            app.database, app.clock, self.server.parts.channels, self.server.parts.drafts.end_if_shown
         )
         deliveries.woken = []
         self.woken = deliveries.woken

@@ -68,13 +68,13 @@ def test_what_cannot_be_run_is_crossed_off_and_open_work_is_told(run: Run) -> No
 def test_a_conversation_goes_on_in_its_session_until_its_person_has_another_memory(run: Run) -> None:
     async def test(rig: Rig) -> None:
         rows = await rig.rows(place("8"))
-        ben, owner = rig.parts.router.listed(place("8")), rig.parts.router.listed(place("7"))
+        ben, owner = rig.parts.router.find_in_file(place("8")), rig.parts.router.find_in_file(place("7"))
         assert ben is not None and owner is not None
         first = await rows.session_id(ben)
         assert await rows.session_id(ben) == first == rig.chat(place("8")).session_id
         row = rig.app.database.read_now(lambda db: sessions.get(db, first))
         second = await rows.begin_session(ben)
-        opened = rig.parts.hosted.opened
+        opened = rig.parts.hosted.find_open
         assert opened(first) is None and opened(second) is not None, "what was left is let go"
         assert (row.source, Path(row.workspace)) == ("one", rig.app.services.home.people / "ben" / "work")
         other = await rows.session_id(owner)
@@ -181,7 +181,7 @@ def test_the_last_goal_is_shown_and_stopped_by_the_owner(run: Run) -> None:
         (made,) = rig.app.database.read_now(lambda db: schedules.list_schedules(db))
         ways = "you are told how it ends. /goal shows it, /goal stop ends it."
         assert said == f"A worker begins with {made.name}; {ways}" and made.target == "one:c7"
-        ann = rig.parts.router.listed(place("7"))
+        ann = rig.parts.router.find_in_file(place("7"))
         assert ann is not None
         session_id = await (await rig.rows(place("7"))).session_id(ann)
         before = GoalRow("g0", session_id, "older", "", {}, 0.5, 3, "running", 1, begun="2026-11-20T09:00:00")
@@ -307,7 +307,7 @@ def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(run: R
 
 async def left_behind(rig: Rig) -> int:
     """Leave a turn that was begun and has no end, and give its conversation."""
-    rows, ben = await rig.rows(place()), rig.parts.router.listed(place())
+    rows, ben = await rig.rows(place()), rig.parts.router.find_in_file(place())
     assert ben is not None
     log = await Transcript.open(rig.app.database, await rows.session_id(ben), rig.app.clock)
     await log.begin_turn(Message(role="user", content="and then?"))

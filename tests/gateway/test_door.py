@@ -265,7 +265,9 @@ def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None
         while not said:
             await asyncio.sleep(0)
         assert said == ["Which colour?\n• red\n• blue"]
-        assert asking.typed(1, ("irc", "#x"), "blue", may=False) == ChatReply("") and await asked == "blue"
+        assert (
+            asking.take_reply(1, ("irc", "#x"), "blue", may=False) == ChatReply("") and await asked == "blue"
+        )
 
     asyncio.run(main())
 

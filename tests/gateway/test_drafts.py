@@ -46,7 +46,7 @@ def _slow(post: Post) -> Slow:
 
 
 async def _shown(post: Post, board: Slow, draft: MessageDraft) -> None:
-    draft.hear(TextDelta(LONG * 2))
+    draft.handle_event(TextDelta(LONG * 2))
     await post.until(lambda: len(board.said) == 1)
 
 
@@ -58,16 +58,16 @@ def test_the_outbox_waits_for_a_change_of_the_draft_that_is_on_its_way(tmp_path:
             draft = _begun(post, board, drafts, chat)
             await _shown(post, board, draft)
             board.holds_edits = asyncio.Event()
-            draft.hear(TextDelta(LONG))
+            draft.handle_event(TextDelta(LONG))
             await post.until(lambda: board.edits_begun == 1)
-            settled = asyncio.create_task(drafts.settled(chat))
+            settled = asyncio.create_task(drafts.end_if_shown(chat))
             for _ in range(20):
                 await asyncio.sleep(0)
             assert not settled.done() and board.edits == []
             board.holds_edits.set()
             await settled
             assert len(board.edits) == 1
-            draft.hear(TextDelta(LONG))
+            draft.handle_event(TextDelta(LONG))
             await asyncio.sleep(0.02)  # long enough for another change, if one were made
             assert len(board.edits) == 1
 
@@ -81,10 +81,10 @@ def test_a_platform_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
             draft = _begun(post, board, drafts, await post.put())
             await _shown(post, board, draft)
             board.pause_s = 60.0
-            draft.hear(TextDelta(LONG))
+            draft.handle_event(TextDelta(LONG))
             await post.until(lambda: board.edits_begun == 1)
             board.pause_s = 0.0
-            draft.hear(TextDelta(LONG))
+            draft.handle_event(TextDelta(LONG))
             await asyncio.sleep(0.02)  # long enough for another try, if one were made
             assert board.edits_begun == 1
 
@@ -97,10 +97,10 @@ def test_the_answer_before_does_not_end_a_draft_that_shows_nothing_yet(tmp_path:
             board, drafts = _slow(post), Drafts()
             chat = await post.put()
             draft = _begun(post, board, drafts, chat)
-            await drafts.settled(chat)
+            await drafts.end_if_shown(chat)
             await _shown(post, board, draft)
             await drafts.end(chat)
-            draft.hear(TextDelta(LONG))
+            draft.handle_event(TextDelta(LONG))
             await asyncio.sleep(0.02)
             assert board.edits == [] and len(board.said) == 1
 
@@ -117,7 +117,7 @@ def test_a_draft_waits_until_what_was_said_before_it_has_been_sent(tmp_path: Pat
             await post.until(lambda: board.is_held)
             other = Slow(post.clock)
             draft = _begun(post, other, drafts, chat)
-            draft.hear(TextDelta(LONG * 2))
+            draft.handle_event(TextDelta(LONG * 2))
             await asyncio.sleep(0.02)
             assert other.said == []
             board.holds.set()
@@ -156,13 +156,13 @@ def test_a_draft_goes_on_after_a_failure_that_passes_and_ends_with_one_that_stay
             draft = _begun(post, board, drafts, chat)
             await _shown(post, board, draft)
             board.edit_failures.append(AWAY)
-            draft.hear(TextDelta(LONG))
+            draft.handle_event(TextDelta(LONG))
             await post.until(lambda: len(board.edits) == 1)
             assert board.edits[0][1].startswith(LONG * 2)
             board.edit_failures.append(SendFailed("no such message", is_final=True, status=404))
-            draft.hear(TextDelta(LONG))
+            draft.handle_event(TextDelta(LONG))
             await post.until(lambda: not board.edit_failures)
-            draft.hear(TextDelta(LONG))
+            draft.handle_event(TextDelta(LONG))
             await asyncio.sleep(0.02)  # long enough for another change, if one were made
             assert len(board.edits) == 1
             await drafts.end(chat)
@@ -189,8 +189,8 @@ def test_a_draft_shows_what_was_said_since_the_last_call(tmp_path: Path) -> None
                 ToolFinished("c1", "look", 0.1),
                 TextDelta("c " * 200),
             ):
-                draft.hear(event)
-                seen.append(draft._now())
+                draft.handle_event(event)
+                seen.append(draft._draft_text())
             first = "x" * 39 + "y …"
             assert seen[:6] == ["", first, first, "", "a" * 40 + " …", ""]
             assert seen[6:8] == ["b" * 40 + " …"] * 2

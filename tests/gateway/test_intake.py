@@ -99,7 +99,9 @@ def test_a_press_decides_for_those_who_may_in_the_chat_of_the_question(run: Run)
 
         async def asked() -> tuple[str, asyncio.Task[str]]:
             buttons = [(outbox.MessageButton("Yes", "1"), "once")]
-            task = asyncio.create_task(asking.put(rows.desk(), ["May I?"], buttons, open_ended=False))
+            task = asyncio.create_task(
+                asking.ask(rows.question_route(), ["May I?"], buttons, open_ended=False)
+            )
             while not (found := rig.queued()):
                 await asyncio.sleep(0)
             return found[0].buttons[0].data, task
@@ -148,7 +150,7 @@ def test_the_button_under_a_notice_shows_what_may_be_missing_once(run: Run) -> N
 
 def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> None:
     async def test(rig: Rig) -> None:
-        rows, ben = await rig.rows(place("8")), rig.parts.router.listed(place("8"))
+        rows, ben = await rig.rows(place("8")), rig.parts.router.find_in_file(place("8"))
         assert ben is not None
         session_id = await rows.session_id(ben)
         send = rig.app.services.tools.by_name["send_file"]
@@ -194,7 +196,7 @@ def test_in_a_group_only_its_person_or_an_approver_answers_a_question_and_a_comm
             return {button.label: button.data for button in found[-1].buttons}
 
         def person(of: Conversation, name: str) -> ChatPerson:
-            return ChatPerson(asking, of.record.desk(), name, None)
+            return ChatPerson(asking, of.record.question_route(), name, None)
 
         edit = ApprovalRequest("s", "c", "terminal", "touch mine", ())
         hers = asyncio.create_task(person(anns, "ann").approve(edit))

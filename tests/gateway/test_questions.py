@@ -55,19 +55,27 @@ def request(**more: Any) -> ApprovalRequest:
 def test_a_button_belongs_to_its_question_and_conversation_until_that_is_decided() -> None:
     async def main() -> None:
         asking, chat = ChatQuestions(), Chat()
-        assert (asking.chat_of("x:1"), asking.shown("x:1"), asking.is_decided("x:1")) == (0, "", False)
+        assert (asking.chat_of("x:1"), asking.question_text("x:1"), asking.is_decided("x:1")) == (
+            0,
+            "",
+            False,
+        )
         asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
         await chat.asked()
         data = chat.data["Allow once"]
-        assert asking.chat_of(data) == 5 and asking.shown(data) == chat.said[0].text
+        assert asking.chat_of(data) == 5 and asking.question_text(data) == chat.said[0].text
         assert not asking.is_decided(data)
         assert asking.handle_press(6, data, may=True) == OVER == asking.handle_press(5, "x:1", may=True)
         assert asking.handle_press(5, data.partition(":")[0] + ":q", may=True) == OVER
         assert asking.handle_press(5, data, may=False) == "You may not decide this."
-        assert asking.typed(5, ROOM, "yes", may=False) is None and not asked.done(), "not theirs to decide"
-        assert asking.typed(6, ROOM, "please go on", may=True) is None, "a message to another conversation"
+        assert asking.take_reply(5, ROOM, "yes", may=False) is None and not asked.done(), (
+            "not theirs to decide"
+        )
+        assert asking.take_reply(6, ROOM, "please go on", may=True) is None, (
+            "a message to another conversation"
+        )
         assert asking.handle_press(5, data, may=True) == "Allowed once."
-        assert asking.is_decided(data) and asking.shown(data) == "" and asking.chat_of(data) == 5
+        assert asking.is_decided(data) and asking.question_text(data) == "" and asking.chat_of(data) == 5
         assert asking.handle_press(5, data, may=True) == OVER
         assert await asked == "once"
         assert (asking.chat_of(data), asking.is_decided(data)) == (0, False)
@@ -154,8 +162,8 @@ def test_words_of_the_conversation_decide_by_the_rule_for_typed_answers(
         asking, chat = ChatQuestions(), Chat()
         asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request(grant="rm")))
         await chat.asked()
-        assert asking.typed(5, ROOM, " ", may=True) is None
-        assert asking.typed(5, ROOM, text, may=True) == ChatReply(said, stops)
+        assert asking.take_reply(5, ROOM, " ", may=True) is None
+        assert asking.take_reply(5, ROOM, text, may=True) == ChatReply(said, stops)
         assert await asked == answer
 
     run(main)
@@ -166,7 +174,7 @@ def test_an_answer_that_is_not_offered_leaves_the_question_open() -> None:
         asking, chat = ChatQuestions(), Chat()
         asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
         await chat.asked()
-        assert asking.typed(5, ROOM, "always", may=True) == ChatReply(NOT_OFFERED)
+        assert asking.take_reply(5, ROOM, "always", may=True) == ChatReply(NOT_OFFERED)
         assert asking.decide(ROOM, "a", may=True) == NOT_OFFERED and not asked.done()
         assert asking.decide(ROOM, "n", may=True).startswith("Denied") and await asked == "no"
 
@@ -181,21 +189,21 @@ def test_words_ask_which_question_is_meant_and_a_name_answers_it() -> None:
         hers = asyncio.create_task(ChatPerson(asking, anns.route, "ann", None).approve(request()))
         his = asyncio.create_task(ChatPerson(asking, bens.route, "ben", None).approve(request()))
         await bens.asked()
-        reply = asking.typed(5, ROOM, "yes", may=True)
+        reply = asking.take_reply(5, ROOM, "yes", may=True)
         assert reply is not None and "2 questions" in reply.text and not hers.done() and not his.done()
         names = names_in(reply.text)
-        assert asking.typed(6, ROOM, f"{names['ben']} yes", may=False) == ChatReply(
+        assert asking.take_reply(6, ROOM, f"{names['ben']} yes", may=False) == ChatReply(
             "You may not decide this."
         )
         assert asking.split_name(ROOM, f"{names['ben']} once") == (names["ben"], "once")
         assert asking.split_name(OTHER_ROOM, f"{names['ben']} once") == ("", f"{names['ben']} once")
-        only = asking.typed(5, ROOM, names["ben"], may=True)
+        only = asking.take_reply(5, ROOM, names["ben"], may=True)
         assert only is not None and only.text.startswith("Answer with:") and not his.done()
-        said = asking.typed(5, ROOM, f"{names['ann']} yes", may=True)
+        said = asking.take_reply(5, ROOM, f"{names['ann']} yes", may=True)
         assert said == ChatReply("Allowed once: `rm x` (asked by ann)") and await hers == "once"
         assert not his.done()
-        assert asking.typed(5, ROOM, "thanks, that is all", may=True) is None and not his.done()
-        assert asking.typed(5, ROOM, "no", may=True) == ChatReply("Denied: `rm x` (asked by ben)")
+        assert asking.take_reply(5, ROOM, "thanks, that is all", may=True) is None and not his.done()
+        assert asking.take_reply(5, ROOM, "no", may=True) == ChatReply("Denied: `rm x` (asked by ben)")
         assert await his == "no"
 
     run(main)
@@ -209,8 +217,8 @@ def test_the_models_question_is_answered_by_its_person_or_by_somebody_who_may_ap
         await chat.asked()
         agree = chat.data["Agree"]
         assert asking.handle_press(5, agree, may=False, is_own=False) == "You may not decide this."
-        assert asking.typed(6, ROOM, "Agree", may=False) is None
-        assert asking.typed(6, ROOM, "Agree", may=True) is None and not asked.done()
+        assert asking.take_reply(6, ROOM, "Agree", may=False) is None
+        assert asking.take_reply(6, ROOM, "Agree", may=True) is None and not asked.done()
         assert (
             asking.handle_press(5, chat.data["no"], may=False, is_own=True) == "Noted: no."
             and await asked == "no"
@@ -234,12 +242,12 @@ def test_the_models_question_takes_a_button_or_the_next_message_of_its_conversat
         assert {button.label[2:] for button in message.buttons} == {visible("x" * 70, 58)}
         pressed = message.buttons[7].data
         assert asking.handle_press(5, pressed, may=False, is_own=True) == f"Noted: n7{'x' * 70}."
-        assert asking.typed(5, ROOM, "late", may=False) is None and await asked == "n7" + "x" * 70
+        assert asking.take_reply(5, ROOM, "late", may=False) is None and await asked == "n7" + "x" * 70
         asked = asyncio.create_task(person.clarify("And?", []))
         await chat.asked(2)
-        assert asking.typed(6, ROOM, "no", may=False) is None and not asked.done()
-        assert asking.typed(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
-        assert asking.typed(5, ROOM, "again", may=False) is None
+        assert asking.take_reply(6, ROOM, "no", may=False) is None and not asked.done()
+        assert asking.take_reply(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
+        assert asking.take_reply(5, ROOM, "again", may=False) is None
 
     run(main)
 
@@ -321,7 +329,7 @@ def test_a_question_in_several_messages_has_its_buttons_under_the_last() -> None
         asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
         await chat.asked()
         assert len(chat.said) > 2 and all(len(one.text) <= 280 for one in chat.said)
-        assert asking.shown(chat.data["Deny"]) == chat.said[-1].text
+        assert asking.question_text(chat.data["Deny"]) == chat.said[-1].text
         assert [bool(one.buttons) for one in chat.said] == [False] * (len(chat.said) - 1) + [True]
         asking.decide(ROOM, "1", may=True)
         assert await asked == "once"
@@ -331,7 +339,7 @@ def test_a_question_in_several_messages_has_its_buttons_under_the_last() -> None
         )
         await chat.asked()
         assert len(chat.said) > 2 and max(len(one.text) for one in chat.said) <= 280
-        assert asking.typed(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
+        assert asking.take_reply(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
 
     run(main)
 
@@ -402,7 +410,7 @@ def test_only_words_that_the_question_shows_are_a_yes(text: str, has_buttons: bo
         asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
         await chat.asked()
         texts = [chat.said[0].text, *(shown(chat) if has_buttons else ())]
-        asking.typed(5, ROOM, text, may=True)
+        asking.take_reply(5, ROOM, text, may=True)
         assert (await asked == "once") == is_yes
         assert (
             any(
@@ -421,7 +429,7 @@ def test_stop_cancels_the_turn_before_the_question_is_answered() -> None:
         asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
         await chat.asked()
         await asyncio.sleep(0)
-        reply = asking.typed(5, ROOM, "stop", may=True, stop=asked.cancel)
+        reply = asking.take_reply(5, ROOM, "stop", may=True, stop=asked.cancel)
         assert reply == ChatReply("Denied: `rm x` (asked by ann)", stops=True)
         await asyncio.wait({asked})
         assert asked.cancelled() and not asking.is_waiting(ROOM)

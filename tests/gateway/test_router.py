@@ -36,11 +36,11 @@ def place(user: str, *, channel: str = "one", group: bool = False) -> ChatPlace:
 
 def test_people_are_known_by_their_ids_on_each_platform() -> None:
     found = router()
-    assert found.listed(place("7")) == ChatUser("ann", "", approves=True)
-    assert found.listed(place("8")) == ChatUser("ben", "ben", approves=True)
-    assert found.listed(place("9")) == ChatUser("cat", "cat")
-    assert found.listed(place("ann", channel="two")) == ChatUser("ann", "", approves=True)
-    assert found.listed(place("7", channel="two")) is None and found.listed(place("1")) is None
+    assert found.find_in_file(place("7")) == ChatUser("ann", "", approves=True)
+    assert found.find_in_file(place("8")) == ChatUser("ben", "ben", approves=True)
+    assert found.find_in_file(place("9")) == ChatUser("cat", "cat")
+    assert found.find_in_file(place("ann", channel="two")) == ChatUser("ann", "", approves=True)
+    assert found.find_in_file(place("7", channel="two")) is None and found.find_in_file(place("1")) is None
     assert found.approvers("one") == [("one", "7"), ("one", "8"), ("two", "ann")]
     assert found.approvers("two") == [("two", "ann"), ("one", "7"), ("one", "8")]
 
@@ -112,7 +112,7 @@ def test_a_stranger_gets_a_code_alone_with_the_bot_and_a_memory_once_it_is_accep
         person = database.read_now(lambda db: found.person(db, stranger.place))
         assert person is not None and (person.name, person.approves) == ("44", False)
         assert person.profile.startswith("one-44-")
-        assert database.read_now(lambda db: found.person(db, place("7"))) == found.listed(place("7"))
+        assert database.read_now(lambda db: found.person(db, place("7"))) == found.find_in_file(place("7"))
 
 
 def test_a_code_is_two_groups_of_letters_that_are_read_out_without_doubt() -> None:

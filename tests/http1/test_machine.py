@@ -91,13 +91,13 @@ def test_without_either_a_silence_lasts_as_long_as_it_may():
 def test_the_watch_tells_news_once_and_takes_no_network_for_none():
     wall, address = [1_000.0], ["10.0.0.1"]
     watch = MachineWatch(wall_s=lambda: wall[0], monotonic_s=lambda: 0.0, source=lambda: address[0])
-    assert watch.look() == ""
+    assert watch.poll() == ""
     wall[0] += 60
-    assert (watch.look(), watch.look()) == ("resumed", "")
+    assert (watch.poll(), watch.poll()) == ("resumed", "")
     address[0] = ""
-    assert watch.look() == ""
+    assert watch.poll() == ""
     address[0] = "10.0.0.1"
-    assert (watch.look(), watch.look()) == ("network", "")
+    assert (watch.poll(), watch.poll()) == ("network", "")
     wall[0] -= 7_200  # a clock that is set back is no sleep
-    assert watch.look() == ""
+    assert watch.poll() == ""
     assert source_address(("127.0.0.1", 9)) == "127.0.0.1"

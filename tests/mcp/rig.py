@@ -94,7 +94,7 @@ async def bench(
 
     reach = RemoteParts(Home(home), secrets or {}, clock, Guardian(), pause, jail=jail)
     both = Servers(McpSettings(servers=dict(servers)), reach)
-    both.enter((), session)
+    both.attach_board((), session)
     try:
         async with asyncio.timeout(60):
             await both.learn()

@@ -45,7 +45,7 @@ def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
                     assert "tricks" in (await b.call("mcp__web__grow")).text
             assert "changed its tools (new: mcp__web__trick0" in b.told[0] and b.servers.is_stale
             later = Session()
-            b.servers.enter(frozen, later)
+            b.servers.attach_board(frozen, later)
             assert later.notices == []
             assert (await b.call("mcp__web__trick0")).text.endswith("done")
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:

@@ -42,7 +42,7 @@ def test_a_server_that_can_not_be_started_is_started_again_ever_later(home: Path
 
             async def start() -> str:
                 with pytest.raises(ServerFailed) as caught:
-                    await remote.catalogue()
+                    await remote.fetch_catalogue()
                 return caught.value.message
 
             assert remote.failures == 1 and b.waits == []

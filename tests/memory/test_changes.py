@@ -105,7 +105,7 @@ def test_a_new_file_and_a_patch_need_no_hash_but_heed_one() -> None:
     new = SkillRequest("write_file", "commit", file_path="scripts/x.sh", file_content="make check")
     assert skill_changes.plan(FILES, new).files == {"scripts/x.sh": b"make check\n"}
     patch = SkillRequest("patch", "commit", old_string="Then", new_string="Now")
-    assert skill_changes.plan(FILES, patch).learned == "Now commit."
+    assert skill_changes.plan(FILES, patch).added_text == "Now commit."
     for one in (new, patch):
         with pytest.raises(Refused, match="has changed since"):
             skill_changes.plan(FILES, msgspec.structs.replace(one, base_hash="0" * 12))
@@ -176,7 +176,7 @@ def test_a_patch_that_fits_nothing_shows_what_is_like_it_or_says_so() -> None:
 def test_what_a_change_claims_are_its_new_lines_without_the_front_matters_own() -> None:
     text = MAIN.replace("How we commit.", "New words.").replace("---\nFirst", "license: MIT\n---\nFirst")
     plan = skill_changes.plan(FILES, SkillRequest("edit", "commit", content=text + "Last.", base_hash=NOW))
-    assert plan.learned == " New words.\nLast."
+    assert plan.added_text == " New words.\nLast."
 
 
 def test_the_hash_follows_from_names_and_contents() -> None:

@@ -279,7 +279,7 @@ def test_what_is_indented_can_be_taken_back(world: World, content: str) -> None:
     back = asyncio.run(world.desk.undo(first, HAND)).id
     assert notes.parse_entries(memory_file(world).read_text("utf-8")) == []
     asyncio.run(world.desk.undo(back, HAND))
-    assert [entry.said for entry in notes.parse_entries(memory_file(world).read_text("utf-8"))] == [
+    assert [entry.statement for entry in notes.parse_entries(memory_file(world).read_text("utf-8"))] == [
         rows(world)[0].after
     ]
 
@@ -294,7 +294,7 @@ def test_a_persons_entry_comes_back_as_it_was_whatever_it_is(world: World, own: 
     asyncio.run(world.desk.undo(replaced, HAND))
     gone = asyncio.run(world.desk.hand_in(MemoryRequest("remove", old_text=own), HAND)).ledger_id
     asyncio.run(world.desk.undo(gone, HAND))
-    assert [entry.said for entry in notes.parse_entries(file.read_text("utf-8"))] == [
+    assert [entry.statement for entry in notes.parse_entries(file.read_text("utf-8"))] == [
         "Tests run with tox",
         own,
     ]
@@ -320,7 +320,7 @@ def test_a_fact_that_was_replaced_by_a_pitfall_comes_back_as_a_fact(world: World
     file.write_text(text, "utf-8")
     asyncio.run(world.desk.reader.notes())
     asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
-    found = [entry.said for entry in notes.parse_entries(file.read_text("utf-8"))]
+    found = [entry.statement for entry in notes.parse_entries(file.read_text("utf-8"))]
     assert found == ["a fact"]
 
 
@@ -358,7 +358,7 @@ def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
     assert "Ruth" in asyncio.run(one.reader.prompt_part(offered)).text
     for desk in (two, world.desk):
         assert "Ruth" not in asyncio.run(desk.reader.prompt_part(offered)).text
-        assert "Ruth" not in asyncio.run(desk.skills.listed("gift"))
+        assert "Ruth" not in asyncio.run(desk.skills.describe("gift"))
         assert not asyncio.run(desk.skills.view("gift", "", HAND)).ok
     row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]
     with pytest.raises(NotFound):

@@ -71,7 +71,7 @@ def test_of_a_file_that_is_being_written_both_texts_are_known(db: StateDatabase,
     assert copies.state(NOTES, ONE).written == copies.state(NOTES, THREE).written == ONE
     copies.record_intent(NOTES, b"three")
     assert copies.state(NOTES, THREE) == FileState(NOTES, THREE, ONE), "what should be there is no edit"
-    assert copies.waiting() == [NOTES], "it was not seen there yet"
+    assert copies.pending_paths() == [NOTES], "it was not seen there yet"
     copies.record_intent("memories/USER.md", b"one")
     assert copies.state("memories/USER.md", "").written == "", "before it, there was none"
     copies.record_seen("memories/USER.md", b"two")
@@ -82,14 +82,14 @@ def test_of_a_file_that_is_being_written_both_texts_are_known(db: StateDatabase,
 def test_what_waits_is_what_was_not_seen_as_it_should_be(db: StateDatabase, copies: KnownCopies) -> None:
     for path, content in ((NOTES, b"one"), (MAIN, b"two"), ("skills/old/SKILL.md", b"")):
         want(db, path, content)
-    assert copies.waiting() == [NOTES, MAIN]
+    assert copies.pending_paths() == [NOTES, MAIN]
     copies.record_seen(NOTES, b"one")
     copies.record_seen(MAIN, b"one")
     copies.record_seen("skills/gone/SKILL.md", b"one")
-    assert sorted(copies.waiting()) == [MAIN, "skills/gone/SKILL.md"]
+    assert sorted(copies.pending_paths()) == [MAIN, "skills/gone/SKILL.md"]
     copies.record_seen(MAIN, b"two")
     copies.record_seen("skills/gone/SKILL.md", None)
-    assert copies.waiting() == []
+    assert copies.pending_paths() == []
 
 
 def test_a_skill_changed_by_hand_is_noticed_a_link_and_an_odd_name_are_not(

@@ -35,7 +35,7 @@ def test_compare_and_swap_on_the_hash() -> None:
     assert "has changed since" in refused(stale).message
     now = skill_changes.hash_files(FILES)
     edited = SkillRequest("edit", "commit", content=MAIN.replace("Then", "Now"), base_hash=now)
-    assert skill_changes.plan(FILES, edited).learned == "Now commit."
+    assert skill_changes.plan(FILES, edited).added_text == "Now commit."
     assert skill_changes.plan(FILES, SkillRequest("delete", "commit", base_hash=now)).files == {
         "SKILL.md": None,
         "references/a.md": None,
@@ -102,7 +102,7 @@ def test_the_index_with_200_skills_stays_in_its_budget(world: World) -> None:
     small = small_world(world.folder / "small")
     tokens, shown = asyncio.run(prompt_cost(small))
     assert tokens < 4_000 and 20 < shown < 200
-    found = asyncio.run(small.desk.skills.listed("the 187th recurring job"))
+    found = asyncio.run(small.desk.skills.describe("the 187th recurring job"))
     assert found.startswith("skill-187")
     small.close()
 

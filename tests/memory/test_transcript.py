@@ -17,7 +17,7 @@ def taken_back(*steps: Step, quote: str) -> str:
     seen = session(*steps)
     found = seen.find_passage(quote)
     assert found is not None
-    return seen.taken_back(found)
+    return seen.find_retraction(found)
 
 
 @pytest.mark.parametrize(

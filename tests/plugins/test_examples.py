@@ -56,7 +56,7 @@ def test_hooks(loaded: LoadedPlugins) -> None:
 
 
 def test_engine(loaded: LoadedPlugins) -> None:
-    fresh = loaded.engines["last-words"].fresh()
+    fresh = loaded.engines["last-words"].make_instance()
     fresh.update_model(model="m", context_length=1_000)
     assert not fresh.should_compress() and fresh.should_compress(800)
     rows = [{"role": ("user", "assistant")[n % 2], "content": str(n)} for n in range(61)]

@@ -110,17 +110,17 @@ def test_fresh_instances_have_their_own_connection_and_a_command_that_is_bound_t
         engine = loaded.engines["style"]
         with pytest.raises(TypeError):
             copy.deepcopy(engine.prototype)
-        first, second = engine.fresh(), engine.fresh()
+        first, second = engine.make_instance(), engine.make_instance()
         instances = [engine.prototype, first, second]
         assert len({id(one.db) for one in instances}) == 3  # type: ignore[attr-defined] (the plugin's own)
         first.on_session_start("s1")
-        said = [asyncio.run(loaded.command("style", one).run("")) for one in (first, second, None)]  # type: ignore[union-attr] (it is there)
-        assert said == ["s1", "(unbound)", "(unbound)"] and loaded.command("nothing", first) is None
+        said = [asyncio.run(loaded.find_command("style", one).run("")) for one in (first, second, None)]  # type: ignore[union-attr] (it is there)
+        assert said == ["s1", "(unbound)", "(unbound)"] and loaded.find_command("nothing", first) is None
         # Hooks that were put into the plugin manager's table belong to the instance that put them there.
-        late = loaded.hooks.bound_to(first).of("post_llm_call")
+        late = loaded.hooks.bound_to(first).hooks_named("post_llm_call")
         assert [hook.function() for hook in late] == [first] and late[0].plugin == "style"
         assert loaded.hooks.bound_to(engine.prototype) is loaded.hooks
-        assert [hook.function() for hook in loaded.hooks.of("post_llm_call")] == [engine.prototype]
+        assert [hook.function() for hook in loaded.hooks.hooks_named("post_llm_call")] == [engine.prototype]
         assert loaded.plugins[0].has["tools"] == ["style_status"]
         assert engine.offer.fresh is not None and engine.offer.source == "style"
         second.shutdown()  # type: ignore[attr-defined] (as above)
@@ -137,9 +137,9 @@ def test_an_engine_that_can_not_be_made_again_says_so(home: Path) -> None:
     with loading(home, "style") as loaded:
         engine = loaded.engines["style"]
         with pytest.raises(PluginError, match="OSError: disk full"):
-            engine.fresh()
+            engine.make_instance()
         with pytest.raises(PluginError, match="the same instance again"):
-            engine.fresh()
+            engine.make_instance()
 
 
 def test_model_calls_reach_the_host_and_its_failure_reaches_the_plugin(home: Path) -> None:
@@ -168,12 +168,12 @@ def test_plugin_code_sees_the_session_that_it_serves(home: Path, monkeypatch: py
 
         async def asked() -> list[str]:
             with hermes.session_scope("s7", "c1"):
-                return await loaded.hooks.tell("subagent_start")
+                return await loaded.hooks.call_all("subagent_start")
 
         assert asyncio.run(asked()) == ["s7"]
-        assert asyncio.run(loaded.hooks.tell("subagent_start")) == ["none"]
+        assert asyncio.run(loaded.hooks.call_all("subagent_start")) == ["none"]
         monkeypatch.setenv("HERMES_SESSION_ID", "from-env")
-        assert asyncio.run(loaded.hooks.tell("subagent_start")) == ["from-env"]
+        assert asyncio.run(loaded.hooks.call_all("subagent_start")) == ["from-env"]
 
 
 def test_a_hook_that_is_unknown_here_is_said_so(home: Path) -> None:

@@ -57,7 +57,7 @@ def installed(home: Path) -> Path:
 def test_it_loads_and_each_agent_has_an_instance_of_its_own(installed: Path) -> None:
     with loading(installed, "hermes-lcm", host=PluginHost(ask_model=lambda request: "A summary.")) as loaded:
         assert not loaded.problems and loaded.plugins[0].has["tools"] == TOOLS
-        engine = loaded.engines["lcm"].fresh()
+        engine = loaded.engines["lcm"].make_instance()
         engine.update_model(model="m", context_length=8_000)
         facts = {"hermes_home": str(installed), "platform": "cli", "model": "m", "context_length": 8_000}
         engine.on_session_start("s1", conversation_id="c1", **facts)
@@ -68,7 +68,7 @@ def test_it_loads_and_each_agent_has_an_instance_of_its_own(installed: Path) -> 
         live = engine.compress(rows, current_tokens=7_000)
         assert len(live) < len(rows)
         assert json.loads(engine.handle_tool_call("lcm_grep", {"query": "message 3"}, messages=live))
-        assert "session_id: s1" in asyncio.run(loaded.command("lcm", engine).run("status"))  # type: ignore[union-attr] (it is there)
+        assert "session_id: s1" in asyncio.run(loaded.find_command("lcm", engine).run("status"))  # type: ignore[union-attr] (it is there)
         with closing(sqlite3.connect(installed / "lcm.db")) as database:
             assert database.execute("select count(*) from messages").fetchone() == (140,)
         engine.shutdown()  # type: ignore[attr-defined] (the plugin's own)

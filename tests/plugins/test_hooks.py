@@ -66,7 +66,7 @@ def test_a_failing_hook_is_named_and_off_after_three_failures_in_a_row_and_the_o
 
     table, problems = hooks("post_tool_call", fails, lambda: calls.append("works"))
     for _ in range(8):
-        asyncio.run(table.tell("post_tool_call"))
+        asyncio.run(table.call_all("post_tool_call"))
     assert calls.count("works") == 8 and calls.count("fails") == 5
     assert len(problems) == 4 and problems[0].plugin == "p0" and "KeyError: 'gone'" in problems[0].reason
     assert problems[-1].reason.endswith("it is off now, after 3 failures in a row")
@@ -96,7 +96,7 @@ def test_a_hook_that_hangs_is_given_up_on() -> None:
             release.wait(60)
 
         table, problems = hooks("post_llm_call", hangs, lambda: "other", limit_s=60)
-        said = await table.tell("post_llm_call")
+        said = await table.call_all("post_llm_call")
         release.set()
         assert "no answer in 60 s" in problems[0].reason
         return said
@@ -115,5 +115,5 @@ def test_a_hook_gets_only_the_keywords_that_it_names() -> None:
     watcher = Watcher()
     table, problems = hooks("on_session_start", watcher)
     assert table.has("on_session_start", "on_session_end") and not table.has("on_session_end")
-    asyncio.run(table.tell("on_session_start", session_id="s", platform="cli"))
+    asyncio.run(table.call_all("on_session_start", session_id="s", platform="cli"))
     assert watcher.seen == [("s", "default")] and not problems

@@ -310,7 +310,7 @@ MCP_CALLER = """
 def test_an_mcp_server_is_called_only_where_the_settings_name_it(home: Path) -> None:
     write(home, "caller", MCP_CALLER)
     with loading(home, "caller") as loaded:
-        command = loaded.command("ask")
+        command = loaded.find_command("ask")
         assert command is not None
         said = asyncio.run(command.run("a"))
         assert said.startswith("refused: plugins.entries.caller.mcp_allowlist") and "files" in said

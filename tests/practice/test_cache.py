@@ -25,11 +25,11 @@ def test_only_marked_prefixes_are_written_and_a_mark_looks_back():
     def marked(count, *marks):
         return [(block, index in marks) for index, (block, _) in enumerate(blocks[:count])]
 
-    assert cache.marked("m", marked(3)) == TokenTally(30)
-    assert cache.marked("m", marked(3, 2)) == TokenTally(30, 0, 30)
-    assert cache.marked("m", marked(5, 3)) == TokenTally(50, 30, 10)
-    assert cache.marked("m", marked(30, 29)) == TokenTally(300, 0, 300)
-    assert cache.marked("m", marked(30, 10, 29)) == TokenTally(300, 300, 0)
+    assert cache.count_marked("m", marked(3)) == TokenTally(30)
+    assert cache.count_marked("m", marked(3, 2)) == TokenTally(30, 0, 30)
+    assert cache.count_marked("m", marked(5, 3)) == TokenTally(50, 30, 10)
+    assert cache.count_marked("m", marked(30, 29)) == TokenTally(300, 0, 300)
+    assert cache.count_marked("m", marked(30, 10, 29)) == TokenTally(300, 300, 0)
 
 
 @pytest.mark.slow

@@ -32,18 +32,18 @@ def test_a_key_that_no_header_can_hold_is_named_and_not_shown():
 
 def test_the_same_key_is_kept_while_it_works():
     pool = KeyPool([A, B])
-    assert pool.switch(A, Unavailable("down")) is None
+    assert pool.rotate(A, Unavailable("down")) is None
     assert pool.current is A
 
 
 def test_a_failing_key_rests_and_the_next_takes_over():
     time = Time()
     pool = KeyPool([A, B, C], monotonic_s=time)
-    assert pool.switch(A, AuthRejected("no")) == "A was rejected; B is used now"
-    assert pool.switch(B, QuotaExhausted("no")) == "B has no credit left; C is used now"
-    assert pool.switch(C, RateLimited("no")) is None
+    assert pool.rotate(A, AuthRejected("no")) == "A was rejected; B is used now"
+    assert pool.rotate(B, QuotaExhausted("no")) == "B has no credit left; C is used now"
+    assert pool.rotate(C, RateLimited("no")) is None
     time.now = 1801
-    assert pool.switch(C, RateLimited("no")) == "C is rate-limited; B is used now"
+    assert pool.rotate(C, RateLimited("no")) == "C is rate-limited; B is used now"
     assert pool.current is B
 
 
@@ -52,17 +52,17 @@ def test_the_wait_that_the_server_asks_for_is_the_rest():
     pool = KeyPool([A, B], monotonic_s=time)
     limited = RateLimited("no")
     limited.retry_after_s = 5
-    pool.switch(A, limited)
+    pool.rotate(A, limited)
     time.now = 4
-    assert pool.switch(B, limited) is None
+    assert pool.rotate(B, limited) is None
     time.now = 6
-    assert pool.switch(B, limited) == "B is rate-limited; A is used now"
+    assert pool.rotate(B, limited) == "B is rate-limited; A is used now"
 
 
 def test_no_key_is_one_empty_key():
     pool = KeyPool([])
     assert pool.current == Key("", "")
-    assert pool.switch(pool.current, AuthRejected("no")) is None
+    assert pool.rotate(pool.current, AuthRejected("no")) is None
 
 
 def test_a_key_can_be_chosen_by_its_variable():
@@ -92,8 +92,8 @@ def test_a_key_rests_from_the_failure_on_however_long_the_machine_has_run(error,
     time = Time()
     time.now = 1_000_000.0
     pool = KeyPool([A, B], monotonic_s=time)
-    assert pool.switch(A, error) is not None and pool.current is B
+    assert pool.rotate(A, error) is not None and pool.current is B
     time.now += rest_s - 0.5
-    assert pool.switch(B, error) is None and pool.current is B  # neither may be used: the call itself waits
+    assert pool.rotate(B, error) is None and pool.current is B  # neither may be used: the call itself waits
     time.now += 0.5
-    assert pool.switch(B, error) is not None and pool.current is A
+    assert pool.rotate(B, error) is not None and pool.current is A

@@ -154,27 +154,27 @@ def test_the_patience_counts_from_the_first_failure_on_and_not_while_an_answer_s
     outage = Outage(machine.backoff(100.0), KeyPool([NO_KEY]))
     machine.now_s = 50.0
     down = Unavailable("down", hint="wait")
-    assert outage.failed(down, NO_KEY, 10.0) == [Retry(1, 0.5, "down", 100.0, "wait")]
+    assert outage.note_failure(down, NO_KEY, 10.0) == [Retry(1, 0.5, "down", 100.0, "wait")]
     asyncio.run(outage.wait())
     assert machine.now_s == 50.5
     machine.now_s = 80.0
-    assert outage.failed(down, NO_KEY, 60.0) == [Retry(2, 1.0, "down", 79.5, "wait")]
+    assert outage.note_failure(down, NO_KEY, 60.0) == [Retry(2, 1.0, "down", 79.5, "wait")]
     retries = [StreamRestarted("down"), Retry(3, 2.0, "down", 79.5, "wait")]
-    assert outage.failed(down, NO_KEY, None) == retries
+    assert outage.note_failure(down, NO_KEY, None) == retries
     asyncio.run(outage.wait())
     assert (machine.now_s, machine.slept) == (82.0, [0.5, 1.0, 1.0])
-    assert outage.failed(down, NO_KEY, 82.0)[0] == Retry(4, 4.0, "down", 77.5, "wait")
+    assert outage.note_failure(down, NO_KEY, 82.0)[0] == Retry(4, 4.0, "down", 77.5, "wait")
 
 
 def test_without_patience_only_the_tries_are_counted():
     machine = Machine()
     outage = Outage(machine.backoff(0.0, retries=2), KeyPool([NO_KEY]))
     down = Unavailable("down")
-    assert outage.failed(down, NO_KEY, None) == [StreamRestarted("down")]
+    assert outage.note_failure(down, NO_KEY, None) == [StreamRestarted("down")]
     asyncio.run(outage.wait())
-    assert outage.failed(down, NO_KEY, 0.0) == [Retry(2, 1.0, "down")]
+    assert outage.note_failure(down, NO_KEY, 0.0) == [Retry(2, 1.0, "down")]
     with pytest.raises(Unavailable):
-        outage.failed(down, NO_KEY, 0.0)
+        outage.note_failure(down, NO_KEY, 0.0)
     assert machine.slept == [0.5]
 
 
@@ -183,9 +183,9 @@ def test_another_key_is_used_without_a_wait_and_counts_as_no_try():
     first, second = Key("A", "a"), Key("B", "b")
     outage = Outage(machine.backoff(0.0), KeyPool([first, second]))
     said = "A was rejected; B is used now"
-    assert outage.failed(AuthRejected("no", hint="check"), first, 0.0) == [Retry(1, 0.0, said)]
+    assert outage.note_failure(AuthRejected("no", hint="check"), first, 0.0) == [Retry(1, 0.0, said)]
     asyncio.run(outage.wait())
-    assert outage.failed(Unavailable("down"), second, 0.0) == [Retry(1, 0.5, "down")]
+    assert outage.note_failure(Unavailable("down"), second, 0.0) == [Retry(1, 0.5, "down")]
     assert outage.notices == [said] and machine.slept == []
 
 

@@ -64,7 +64,7 @@ def test_other_one_shots_share_4000_tokens_of_the_review(tmp_path: Path) -> None
             for size in (7_960, 8_000, 10):
                 await one_shot(b, "How wide is it? ".ljust(size, "x"))
             await b.review()
-            told = b.server.requests[-1].parsed["messages"][-1]["content"]
+            told = b.server.requests[-1].json_body["messages"][-1]["content"]
             others = re.findall("<conversation>\n(.*?)\n</conversation>", told, re.DOTALL)
             assert ["characters cut" in text for text in others] == [False, True]
 
@@ -83,7 +83,7 @@ def test_of_another_one_shots_results_only_what_came_from_this_machine_is_shown(
             for text in ("Where do I go from heron hill?", "How wide is it?", "And how deep?"):
                 await one_shot(b, text)
             await b.review()
-            told = b.server.requests[-1].parsed["messages"][-1]["content"]
+            told = b.server.requests[-1].json_body["messages"][-1]["content"]
             [_, other] = re.findall("<conversation>\n(.*?)\n</conversation>", told, re.DOTALL)
             assert "It is 12 m wide." in other and "go left" not in other
             assert other.count("[left out: it came from elsewhere]") == 1

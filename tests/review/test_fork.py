@@ -25,7 +25,7 @@ WIRES = ("chat_completions", "anthropic_messages", "responses")
 
 
 def rows_of(request: RecordedRequest) -> list[dict[str, Any]]:
-    return request.parsed.get("messages") or request.parsed["input"]
+    return request.json_body.get("messages") or request.json_body["input"]
 
 
 def assert_shares_every_byte(parent: RecordedRequest, review: RecordedRequest) -> None:
@@ -41,9 +41,9 @@ def assert_shares_every_byte(parent: RecordedRequest, review: RecordedRequest) -
     for name in ("authorization", "x-api-key"):
         assert parent.headers.get(name) == review.headers.get(name)
     without = ("messages", "input")
-    heads = [{k: v for k, v in r.parsed.items() if k not in without} for r in (parent, review)]
+    heads = [{k: v for k, v in r.json_body.items() if k not in without} for r in (parent, review)]
     assert heads[0] == heads[1], "tools, system prompt, model and limits are the same"
-    shapes.check(REQUEST_TYPES[review.path], review.parsed)
+    shapes.check(REQUEST_TYPES[review.path], review.json_body)
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -217,7 +217,7 @@ def test_the_parent_is_not_touched(tmp_path: Path) -> None:
         async with bench(tmp_path, script) as b:
             await talk(b)
             before, listed = everything(b), list(b.session.log.messages)
-            engine = b.app.services.contexts.host(b.session.context).seat.engine
+            engine = b.app.services.contexts.host(b.session.context).runner.engine
             told = [engine.last_prompt_tokens, engine.compression_count]
             await b.review()
             after = everything(b)
@@ -244,7 +244,7 @@ def test_another_model_gets_a_digest_and_only_the_tools_that_it_may_use(tmp_path
             await talk(b)
             [done] = await b.review()
             assert done.state == "saved"
-            asked = b.server.requests[2].parsed
+            asked = b.server.requests[2].json_body
             assert asked["model"] == "practice-echo"
             assert [row["role"] for row in asked["messages"]] == ["system", "user"]
             text = asked["messages"][1]["content"]
@@ -267,7 +267,7 @@ def test_a_vendor_is_told_the_conversations_name_where_its_bytes_are_shared(
         async with bench(tmp_path, corrected(says("nothing")), settings=settings, environ=key) as b:
             await talk(b)
             [done] = await b.review()
-            parent, review = (request.parsed["prompt_cache_key"] for request in b.server.requests[1:])
+            parent, review = (request.json_body["prompt_cache_key"] for request in b.server.requests[1:])
             assert parent == b.session.id
             assert review == (done.review_session_id if other else parent)
 

@@ -64,12 +64,12 @@ def test_what_the_judge_says_no_to_waits_for_the_person(tmp_path: Path) -> None:
         [asked] = judge.requests
     assert state == "inbox" and REST not in memory
     assert len(spent) == 2 and all(spent), "the judge's tokens are a review's"
-    system, user = asked.parsed["messages"]
+    system, user = asked.json_body["messages"]
     item = json.loads(user["content"])
     assert system["role"] == "system" and "say no to" in system["content"]
     assert item["number"] == 1
     assert item["claim"] == "The tests never run with ./check --fast." and REST in item["quotes"]
-    assert not asked.parsed.get("tools")
+    assert not asked.json_body.get("tools")
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,9 @@ def test_the_jail_of_a_probe_writes_nothing_in_the_workspace(tmp_path: Path) -> 
     confinement = confine(home, load(home, {}, environ={}).settings.sandbox)
     try:
         path = {"PATH": "/usr/bin:/bin"}
-        assert confinement.look(["cat", "a.txt"], path, work, 30) == "here\n"
-        assert confinement.look(["sh", "-c", "echo x > b.txt"], path, work, 30) is None
-        assert confinement.look(["sh", "-c", "exec 3<>/dev/tcp/127.0.0.1/1"], path, work, 30) is None
+        assert confinement.run_read_only(["cat", "a.txt"], path, work, 30) == "here\n"
+        assert confinement.run_read_only(["sh", "-c", "echo x > b.txt"], path, work, 30) is None
+        assert confinement.run_read_only(["sh", "-c", "exec 3<>/dev/tcp/127.0.0.1/1"], path, work, 30) is None
     finally:
         confinement.close()
     assert not (work / "b.txt").exists()

@@ -221,7 +221,7 @@ def test_jobs_of_one_conversation_fold_into_one_that_waits(tmp_path: Path) -> No
             await talk(b)
             await b.turn("No, that is wrong too, use the other folder")
             assert len({event.job_id for event in b.queued}) == 1 and len(b.queued) == 2
-            asked = await b.app.reviews.ask(b.session.id, "the folder")
+            asked = await b.app.reviews.queue_review(b.session.id, "the folder")
             assert asked.job_id == b.queued[0].job_id
             [job] = b.jobs()
             order = json.loads(job.payload)

@@ -201,7 +201,7 @@ def test_after_five_failures_it_is_given_up_and_can_be_asked_for_again(tmp_path:
             assert [row.state for row in b.rows()] == ["rejected"] and b.memory() == ""
             [row] = b.listed()
             assert row.state == "failed" and row.failures == 5 and row.note
-            queued = await b.app.reviews.ask(b.session.id)
+            queued = await b.app.reviews.queue_review(b.session.id)
             done = await b.app.reviews.run(queued.job_id)
             assert done is not None and done.state == "saved" and "./check" in b.memory()
 
@@ -229,7 +229,7 @@ def test_a_session_deleted_or_made_private_before_its_review(tmp_path: Path) -> 
             [listed] = b.listed()
             assert (listed.state, listed.note) == ("failed", done.note) and listed.finished > listed.created
             with pytest.raises(ConfigError, match="private"):
-                await b.app.reviews.ask(b.session.id)
+                await b.app.reviews.queue_review(b.session.id)
             b.session = await b.app.new_session()
             await talk(b)
             await b.app.database.write(lambda db: session_deletion.delete_session(db, b.session.id))
@@ -265,7 +265,7 @@ def test_switched_off_means_no_request_also_for_what_waits(tmp_path: Path) -> No
             ) as off:
                 assert await off.review() == []
                 with pytest.raises(ConfigError, match="off"):
-                    await off.app.reviews.ask(session_id)
+                    await off.app.reviews.queue_review(session_id)
             assert len(server.requests) == 2 and [job.state for job in b.jobs()] == ["waiting"]
             assert [done.state for done in await b.review()] == ["saved"]
 
@@ -286,8 +286,8 @@ def test_in_mode_ask_it_waits_in_the_inbox_and_a_word_brings_it_into_force(tmp_p
             assert done.summary.endswith("2 wait for you: whet review inbox")
             assert b.memory() == ""
             accepted, rejected = done.ledger_ids
-            await b.app.reviews.desk.accept(accepted)
-            await b.app.reviews.desk.reject(rejected)
+            await b.app.reviews.learning.accept(accepted)
+            await b.app.reviews.learning.reject(rejected)
             assert "./check --fast in this project" in b.memory() and "stg-2" not in b.memory()
 
     asyncio.run(main())
@@ -388,8 +388,8 @@ def test_what_cannot_be_reviewed_is_refused_when_it_is_asked_for(tmp_path: Path)
     async def main() -> None:
         async with bench(tmp_path, [says("hi")]) as b:
             with pytest.raises(NotFound, match="nothing was finished"):
-                await b.app.reviews.ask(b.session.id)
+                await b.app.reviews.queue_review(b.session.id)
             with pytest.raises(NotFound):
-                await b.app.reviews.ask("absent")
+                await b.app.reviews.queue_review("absent")
 
     asyncio.run(main())

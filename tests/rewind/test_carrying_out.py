@@ -31,7 +31,7 @@ def step(made: Workspace, command: str, *, number: int = 1) -> int:
 
 def carried_out(made: Workspace, changes: list[Change]) -> RestoreResult:
     """Carry a plan out as whoever comes after a kill does."""
-    with made.alone():
+    with made.exclusive():
         made.look()
         return Restorer(made, 1, {}).restore(changes)
 

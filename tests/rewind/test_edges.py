@@ -156,11 +156,11 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_later(tmp_path: Path
     finally:
         stop.set()
         writer.join()
-    known = made.known("log")
+    known = made.find_known("log")
     assert known is not None and known.stamp is None
-    with made.alone():
+    with made.exclusive():
         made.look()
-    known = made.known("log")
+    known = made.find_known("log")
     assert known is not None and known.state.size == path.stat().st_size
 
 
@@ -191,9 +191,9 @@ def test_a_file_that_rests_is_not_read_again(tmp_path: Path) -> None:
     (tmp_path / "work" / "f").write_text("1")
     begin_step(made, "s", 1, 1)
     until_s = time.monotonic() + 60
-    while (known := made.known("f")) is None or known.stamp is None:  # it is too new to be sure of
+    while (known := made.find_known("f")) is None or known.stamp is None:  # it is too new to be sure of
         assert time.monotonic() < until_s
-        with made.alone():
+        with made.exclusive():
             made.look()
 
 
@@ -201,7 +201,7 @@ def test_while_one_records_nobody_else_can(tmp_path: Path) -> None:
     made = workspace(tmp_path)
     begin_step(made, "s", 1, 1)
     with next((tmp_path / "home").glob("rewind/*/lock")).open() as other:
-        with made.alone(), pytest.raises(BlockingIOError):
+        with made.exclusive(), pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

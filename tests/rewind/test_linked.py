@@ -46,7 +46,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def size_of(made: Workspace, path: str) -> int:
-    known = made.known(path)
+    known = made.find_known(path)
     if known is None:
         raise NotFound(path)
     return known.state.size

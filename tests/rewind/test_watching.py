@@ -27,7 +27,7 @@ def states(made: Workspace) -> dict[str, PathState]:
     while stack:
         folder = stack.pop()
         for path in made.paths_in(folder):
-            known = made.known(path)
+            known = made.find_known(path)
             assert known is not None
             found[path] = known.state
             if known.state.kind == "folder":
@@ -41,7 +41,7 @@ def test_a_short_look_finds_what_a_whole_one_finds(tmp_path: Path, seed: int) ->
     made = workspace(tmp_path)
     root = tmp_path / "work"
     fill(root, rng)
-    with made.alone():
+    with made.exclusive():
         made.look()
         for number in range(4):
             small = f"echo {number} > src/x{number}; echo y >> hard; chmod 640 .h*; rm -f link; true"
@@ -49,7 +49,7 @@ def test_a_short_look_finds_what_a_whole_one_finds(tmp_path: Path, seed: int) ->
             subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
             made.look(short=True)
             fresh = Workspace(root, tmp_path / f"fresh{number}", RecordLimits(), SystemClock())
-            with fresh.alone():
+            with fresh.exclusive():
                 fresh.look()
             assert states(made) == states(fresh), (seed, number, command)
     unlock(tmp_path)
@@ -64,17 +64,17 @@ def test_nothing_is_heard_of_a_quiet_workspace_and_the_folder_of_a_change_is(tmp
         handle = os.open(tmp_path / "work" / folder, os.O_RDONLY)
         watch.add(folder, handle)
         os.close(handle)
-    assert watch.changed() == FolderChanges(set(), set())
+    assert watch.read_changes() == FolderChanges(set(), set())
     (tmp_path / "work" / "d" / "f").write_text("x")
-    assert watch.changed() == FolderChanges({"d"}, set())
+    assert watch.read_changes() == FolderChanges({"d"}, set())
     (tmp_path / "work" / "d" / "new").mkdir()
-    assert watch.changed() == FolderChanges({"d"}, {"d/new"})
+    assert watch.read_changes() == FolderChanges({"d"}, {"d/new"})
     (tmp_path / "work" / "d" / "e").rmdir()
     (tmp_path / "work" / "d" / "e").mkdir()
-    assert watch.changed() == FolderChanges({"d"}, {"d/e"})
+    assert watch.read_changes() == FolderChanges({"d"}, {"d/e"})
     (tmp_path / "work" / "d").rename(tmp_path / "work" / "c")
-    assert watch.changed() is None
-    assert watch.changed() is None
+    assert watch.read_changes() is None
+    assert watch.read_changes() is None
 
 
 ACTS = (
@@ -100,7 +100,7 @@ def test_folders_that_come_and_go_are_followed(tmp_path: Path, seed: int) -> Non
     root = tmp_path / "work"
     for name in "567":
         (tmp_path / "elsewhere" / name).mkdir(parents=True)
-    with made.alone():
+    with made.exclusive():
         made.look()
         for number in range(12):
             acts = [
@@ -113,7 +113,7 @@ def test_folders_that_come_and_go_are_followed(tmp_path: Path, seed: int) -> Non
             subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
             made.look(short=True)
             fresh = Workspace(root, tmp_path / f"fresh{number}", RecordLimits(), SystemClock())
-            with fresh.alone():
+            with fresh.exclusive():
                 fresh.look()
             fresh.close()
             assert states(made) == states(fresh), (seed, number, command)
@@ -146,11 +146,11 @@ def test_a_write_by_a_name_outside_is_seen(tmp_path: Path) -> None:
     (tmp_path / "work" / "d").mkdir()
     (tmp_path / "work" / "d" / "f").write_text("1")
     os.link(tmp_path / "work" / "d" / "f", tmp_path / "outside")
-    with made.alone():
+    with made.exclusive():
         made.look()
         (tmp_path / "outside").write_text("22")
         made.look(short=True)
-    known = made.known("d/f")
+    known = made.find_known("d/f")
     assert known is not None and known.state.size == 2
     made.close()
 
@@ -159,7 +159,7 @@ def test_a_look_that_failed_is_followed_by_a_whole_one(tmp_path: Path) -> None:
     made = workspace(tmp_path)
     path = tmp_path / "work" / "f"
     path.write_text("1")
-    with made.alone():
+    with made.exclusive():
         made.look()
         path.write_text("22")
         database = made.file
@@ -168,5 +168,5 @@ def test_a_look_that_failed_is_followed_by_a_whole_one(tmp_path: Path) -> None:
             made.look(short=True)
         made.close()
         made.look(short=True)
-        known = made.known("f")
+        known = made.find_known("f")
         assert known is not None and known.state.size == 2

@@ -51,10 +51,10 @@ def test_what_names_no_backend_is_named(text: str) -> None:
 def test_a_host_is_no_wall(tmp_path: Path) -> None:
     settings = ConfinementSettings("strict", tmp_path / "home", backend=CommandBackend("ssh", "box"))
     confinement = Confinement(settings)
-    assert not confinement.standing().holds
-    assert "box" in confinement.standing().line
+    assert not confinement.command_status().holds
+    assert "box" in confinement.command_status().line
     with pytest.raises(ToolDenied, match="nothing holds on box"):
-        confinement.place(tmp_path)
+        confinement.shell_jail(tmp_path)
 
 
 class Server:
@@ -135,7 +135,7 @@ def place(
     workspace.mkdir()
     backend = CommandBackend("ssh", "box", str(there))
     confinement = Confinement(ConfinementSettings("auto", tmp_path / "home", backend=backend))
-    jail = confinement.place(workspace, "s")
+    jail = confinement.shell_jail(workspace, "s")
     assert jail is not None
     yield jail, workspace, there
     confinement.close()
@@ -225,7 +225,7 @@ def test_repositories_below_come_back_without_what_their_git_runs(
     subprocess.run(["git", "config", "core.hooksPath", ".husky"], cwd=workspace, check=True)
     backend = CommandBackend("ssh", "box", str(there))
     confinement = Confinement(ConfinementSettings("auto", tmp_path / "home", backend=backend))
-    jail = confinement.place(workspace, "s")
+    jail = confinement.shell_jail(workspace, "s")
     assert jail is not None
     lines = (
         "git init -q sub && echo evil > sub/.git/hooks/pre-commit",
@@ -304,7 +304,7 @@ def test_a_host_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         pytest.skip("there is no ssh here")
     backend = CommandBackend("ssh", f"ssh://127.0.0.1:{quiet_port()}")
     confinement = Confinement(ConfinementSettings("auto", tmp_path / "home", backend=backend))
-    jail = confinement.place(tmp_path)
+    jail = confinement.shell_jail(tmp_path)
     assert jail is not None
     with pytest.raises(ToolError, match="can't be reached by ssh"):
         jail.open()
@@ -322,9 +322,9 @@ def container(tmp_path: Path) -> Iterator[tuple[Jail, Path, Confinement]]:
     (workspace / ".git" / "config").write_text("[core]\n")
     settings = ConfinementSettings("auto", tmp_path / "home", backend=CommandBackend("container", IMAGE))
     confinement = Confinement(settings)
-    if not confinement.standing().holds:
-        pytest.skip(confinement.standing().line)
-    jail = confinement.place(workspace, "s")
+    if not confinement.command_status().holds:
+        pytest.skip(confinement.command_status().line)
+    jail = confinement.shell_jail(workspace, "s")
     assert jail is not None
     jail.open()
     yield jail, workspace, confinement
@@ -336,7 +336,7 @@ def test_a_command_works_in_a_container_and_gets_no_further(
     container: tuple[Jail, Path, Confinement], tmp_path: Path
 ) -> None:
     jail, workspace, confinement = container
-    assert confinement.standing().name == "container"
+    assert confinement.command_status().name == "container"
     (workspace / "f").write_text("one\n")
     (tmp_path / "secret").write_text("s")
     text = "pwd; cat f; echo two > g; echo $WHET_SANDBOX; ls /tmp; exit 3"
@@ -374,6 +374,6 @@ def test_without_a_container_nothing_runs_here_instead(
     monkeypatch.setenv("PATH", str(tmp_path))
     settings = ConfinementSettings("auto", tmp_path / "home", backend=CommandBackend("container", "x"))
     confinement = Confinement(settings)
-    assert not confinement.standing().holds
+    assert not confinement.command_status().holds
     with pytest.raises(ToolError, match="neither docker nor podman"):
-        confinement.place(tmp_path)
+        confinement.shell_jail(tmp_path)

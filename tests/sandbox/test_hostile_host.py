@@ -88,7 +88,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Hos
         "auto", tmp_path / "home", backend=CommandBackend("ssh", "box", str(tmp_path / "there"))
     )
     confinement = Confinement(settings)
-    jail = confinement.place(workspace, "s")
+    jail = confinement.shell_jail(workspace, "s")
     assert jail is not None
     assert run(jail, workspace, "true") == (0, "")
     yield host, jail, workspace

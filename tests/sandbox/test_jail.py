@@ -303,7 +303,7 @@ def test_an_opening_is_another_policy(jail: Jail, tmp_path: Path) -> None:
     outside = tmp_path / "more"
     outside.mkdir()
     assert run(jail, f"echo x > {outside}/f")[0] != 0 or not (outside / "f").exists()
-    policy = jail.policy.opened([read_opening(f"write {outside}")])
+    policy = jail.policy.with_openings([read_opening(f"write {outside}")])
     other = Jail(JailPlan(jail.plan.engine, policy, jail.plan.scratch, jail.plan.home))
     try:
         assert run(other, f"echo x > {outside}/f") == (0, "")
@@ -454,7 +454,9 @@ def test_what_a_package_manager_installs_tomorrow_can_not_be_put_into_its_cache(
     policy = default_policy(tmp_path / "ws", tmp_path / "whet", {**os.environ, "HOME": str(home)})
     cache = home.resolve() / ".npm" / "_cacache"
     assert policy.may_read(cache) and not policy.may_write(cache)
-    plan = JailPlan(jail.plan.engine, policy.opened([read_opening("reach example.com")]), Scratch(), home)
+    plan = JailPlan(
+        jail.plan.engine, policy.with_openings([read_opening("reach example.com")]), Scratch(), home
+    )
     inside = plan.environment({}, 1).get("npm_config_cache")
     assert inside == "/tmp/npm-cache"
     plan.scratch.close()

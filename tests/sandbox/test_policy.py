@@ -33,11 +33,13 @@ def test_the_workspace_but_not_what_runs_programs_outside(policy: SandboxPolicy)
 
 
 def test_openings_widen_a_copy(policy: SandboxPolicy, tmp_path: Path) -> None:
-    wider = policy.opened([Opening("write", str(tmp_path / "more")), Opening("reach", "API.example.com")])
+    wider = policy.with_openings(
+        [Opening("write", str(tmp_path / "more")), Opening("reach", "API.example.com")]
+    )
     assert wider.may_write(tmp_path / "more/x")
     assert wider.allows(Opening("reach", "api.example.com"))
     assert not policy.may_write(tmp_path / "more/x")
-    hooks = policy.opened([Opening("write", str(policy.workspace / ".git/hooks"))])
+    hooks = policy.with_openings([Opening("write", str(policy.workspace / ".git/hooks"))])
     assert hooks.may_write(policy.workspace / ".git/hooks/pre-commit")
     assert not hooks.may_write(policy.workspace / ".git/config")
 
@@ -45,7 +47,7 @@ def test_openings_widen_a_copy(policy: SandboxPolicy, tmp_path: Path) -> None:
 def test_whets_home_is_never_opened(policy: SandboxPolicy) -> None:
     for target in (policy.home, policy.home / "state.db", policy.home.parent):
         with pytest.raises(ToolDenied):
-            policy.opened([Opening("read", str(target))])
+            policy.with_openings([Opening("read", str(target))])
 
 
 def test_the_words_of_an_opening_read_back(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_a_folder_that_may_not_be_looked_into_is_left_out(tmp_path: Path) -> Non
     asked = "from whet.sandbox.places import default_policy; from pathlib import Path; import os, sys\n"
     asked += "os.setuid(65534) if os.getuid() == 0 else None\n"
     asked += "given = {'HOME': '/none', 'PATH': sys.argv[1], 'PYENV_ROOT': sys.argv[1]}\n"
-    asked += "everyday(Path('/usr/share'), Path('/none'), given)"
+    asked += "default_policy(Path('/usr/share'), Path('/none'), given)"
     closed = tmp_path / "closed"
     (closed / "bin").mkdir(parents=True)
     closed.chmod(0o700 if os.getuid() == 0 else 0)

@@ -51,7 +51,7 @@ def said(case: EngineCase, workspace: Path, argv: list[str], *openings: Opening)
     workspace.mkdir(exist_ok=True)
     scratch = Scratch()
     policy = default_policy(workspace, workspace / "none", {**_ENVIRONMENT, "HOME": str(Path.home())})
-    jail = Jail(JailPlan(case.engine(), policy.opened(openings), scratch, Path.home().resolve()))
+    jail = Jail(JailPlan(case.engine(), policy.with_openings(openings), scratch, Path.home().resolve()))
     try:
         inside = jail.environment(_ENVIRONMENT)
         return jail.run(JailedCommand([sys.executable, *argv], inside, workspace), 30)[1]

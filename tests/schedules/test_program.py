@@ -129,7 +129,7 @@ def test_a_run_whose_worker_is_killed_goes_on_with_the_next_one_and_does_nothing
     assert (ran["run"]["result"], ran["run"]["text"]) == ("answered", "Logged.")
     assert (program.work / "log.txt").read_text() == "ran\n"
     assert len(parsed(program.run("cron", "show", "log", "--json"))["runs"]) == 1
-    assert [row["role"] for row in server.requests[-1].parsed["messages"]][1:] == [
+    assert [row["role"] for row in server.requests[-1].json_body["messages"]][1:] == [
         "user",
         "assistant",
         "tool",

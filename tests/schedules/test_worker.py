@@ -36,7 +36,7 @@ def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, se
     assert answer.read_text() == "Hello from the night.\n"
     row = bench.database.read_now(lambda db: sessions.get(db, run.session_id))
     assert (row.source, row.title, row.turns) == ("cron", "reports", 1)
-    sent = server.requests[-1].parsed["messages"][-1]["content"]
+    sent = server.requests[-1].json_body["messages"][-1]["content"]
     assert "say hello" in sent and "Nobody is there" in sent
     assert bench.next(made) == "2026-11-21T09:20:00.000Z"
     assert bench.drain() == []
@@ -118,7 +118,7 @@ def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
     [run] = bench.drain()
     assert run.result == "answered"
     assert not (bench.work / "denied.txt").exists()
-    said = [row["content"] for row in server.requests[-1].parsed["messages"] if row["role"] == "tool"]
+    said = [row["content"] for row in server.requests[-1].json_body["messages"] if row["role"] == "tool"]
     assert "it is fine" in said[0]
     assert "nobody" in said[1].lower()
 
@@ -128,14 +128,14 @@ def test_a_session_can_be_named_and_toolsets_too(bench: Bench, server: PracticeS
     made = bench.add(toolsets=("file",))
     bench.clock.advance(10 * MINUTE_S)
     [run] = bench.drain()
-    tools = {tool["function"]["name"] for tool in server.requests[0].parsed["tools"]}
+    tools = {tool["function"]["name"] for tool in server.requests[0].json_body["tools"]}
     assert "read_file" in tools and "terminal" not in tools
     bench.add(name="again", session_id=run.session_id)
     bench.database.write_now(lambda db: schedules.pause(db, made.id))
     bench.clock.advance(10 * MINUTE_S)
     [second] = bench.drain()
     assert second.session_id == run.session_id
-    texts = [row["content"] for row in server.requests[1].parsed["messages"] if row["role"] == "assistant"]
+    texts = [row["content"] for row in server.requests[1].json_body["messages"] if row["role"] == "assistant"]
     assert texts == ["first"]
 
 

@@ -128,6 +128,6 @@ def _take_turn(
     assert answer.status_code == 200, (turn, answer.text)
     person.read(answer.json())
     person.sessions.append(answer.headers["x-whet-session"])
-    seen = json.dumps([request.parsed for request in api.model.requests])
+    seen = json.dumps([request.json_body for request in api.model.requests])
     secrets = {word.split(".")[0] + "." for word in seen.split("secret-of-")[1:]}
     return [f"{turn}, {person.name}: {word}" for word in secrets if f"secret-of-{word}" not in person.allowed]

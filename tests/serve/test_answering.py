@@ -32,7 +32,7 @@ class Plain:
     def end(self, end: TurnEnd) -> bytes:
         return b"end"
 
-    def failed(self, error: ApiError) -> bytes:
+    def encode_error(self, error: ApiError) -> bytes:
         return f"failed {error.status} {error.message}".encode()
 
     def whole(self, end: TurnEnd) -> object:
@@ -100,14 +100,14 @@ def test_a_whole_answer_has_its_session_in_its_head_and_a_failure_is_raised() ->
             return ended("failed", error="it broke")
 
         responder, request = TurnResponder(1.0, 1.0), Request(Client().scope)
-        answer = await responder.whole(request, work, Plain())
+        answer = await responder.respond(request, work, Plain())
         assert (answer.status_code, answer.headers["x-whet-session"], answer.body) == (
             200,
             "s1",
             b'{"text":"Said."}',
         )
         with pytest.raises(ApiError, match="it broke"):
-            await responder.whole(request, failing, Plain())
+            await responder.respond(request, failing, Plain())
 
     run(main)
 
@@ -126,13 +126,13 @@ def test_a_client_that_hangs_up_stops_its_turn_and_a_cancel_of_ours_stays_one() 
             raise AssertionError
 
         client, responder = Client(), TurnResponder(1.0, 1.0)
-        answering = asyncio.create_task(responder.whole(Request(client.scope), work, Plain()))
+        answering = asyncio.create_task(responder.respond(Request(client.scope), work, Plain()))
         await begun.wait()
         client.line.cut()
         answer = await answering
         assert answer.status_code == 499 and stopped == ["turn"]
         begun.clear()
-        answering = asyncio.create_task(responder.whole(Request(Client().scope), work, Plain()))
+        answering = asyncio.create_task(responder.respond(Request(Client().scope), work, Plain()))
         await begun.wait()
         answering.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -267,11 +267,11 @@ def test_an_inbox_gives_what_is_there_or_what_comes_in_time() -> None:
         inbox, events = EventInbox(gone), list[Event]([TextDelta("a"), TextDelta("b")])
         assert await inbox.take(0.01) == []
         for event in events:
-            inbox.put(event)
+            inbox.add(event)
         assert await inbox.take(60) == events and inbox.events == []
         waiting = asyncio.create_task(inbox.take(60))
         await asyncio.sleep(0)
-        inbox.put(events[0])
+        inbox.add(events[0])
         assert await waiting == events[:1]
         waiting = asyncio.create_task(inbox.take(60))
         await asyncio.sleep(0)

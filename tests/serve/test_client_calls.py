@@ -79,13 +79,13 @@ def test_calls_wait_for_their_results_and_those_without_one_are_told_so() -> Non
         running = [asyncio.create_task(made.run(context(name), {"q": 1})) for name in ("c1", "c2", "c3")]
         while len(asked) < 3:
             await asyncio.sleep(0)
-        waiting = tools.waiting(SESSION)
+        waiting = tools.waiting_calls(SESSION)
         assert [(call.name, call.arguments) for call in waiting] == [("look", '{"q":1}')] * 3
         ids = [call.id for call in waiting]
         assert ids == [public_id(context(name)) for name in ("c1", "c2", "c3")] and asked == [SESSION] * 3
-        assert tools.waiting("other") == ()
+        assert tools.waiting_calls("other") == ()
         results = [CallResult(ids[0], "4", images=(IMAGE,)), CallResult(ids[1], "no", is_error=True)]
-        assert tools.give(SESSION, results) is True and tools.waiting(SESSION) == ()
+        assert tools.deliver(SESSION, results) is True and tools.waiting_calls(SESSION) == ()
         assert await asyncio.gather(*running) == [
             ToolOutput("4", images=(IMAGE,)),
             ToolOutput("no", "failed"),
@@ -106,16 +106,16 @@ def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_withdraw
         ids = [public_id(context(name)) for name in ("c1", "c2")]
         foreign = public_id(context("c1", "o" * 16))
         given = [CallResult(one, one) for one in (*ids, foreign, "x")]
-        assert tools.give(SESSION, given) is False
+        assert tools.deliver(SESSION, given) is False
         assert await made.run(context("c1"), {}) == ToolOutput(ids[0], "")
         tools.withdraw(SESSION)
         tools.offer(SESSION, [SPEC])
         late = asyncio.create_task(made.run(context("c2"), {}))
-        while not tools.waiting(SESSION):
+        while not tools.waiting_calls(SESSION):
             await asyncio.sleep(0)
         late.cancel()
         await asyncio.gather(late, return_exceptions=True)
-        assert tools.waiting(SESSION) == ()
+        assert tools.waiting_calls(SESSION) == ()
 
     asyncio.run(main())
 
@@ -127,12 +127,12 @@ def test_calls_that_are_wanted_one_by_one_wait_for_each_other() -> None:
         (made,) = tools.tools([SPEC])
         running = [asyncio.create_task(made.run(context(name), {})) for name in ("c1", "c2")]
         for name in ("c1", "c2"):
-            while not tools.waiting(SESSION):
+            while not tools.waiting_calls(SESSION):
                 await asyncio.sleep(0)
-            (call,) = tools.waiting(SESSION)
+            (call,) = tools.waiting_calls(SESSION)
             assert call.id == public_id(context(name))
-            tools.give(SESSION, [CallResult(call.id, name)])
-            while any(one.id == call.id for one in tools.waiting(SESSION)):
+            tools.deliver(SESSION, [CallResult(call.id, name)])
+            while any(one.id == call.id for one in tools.waiting_calls(SESSION)):
                 await asyncio.sleep(0)
         assert [one.text for one in await asyncio.gather(*running)] == ["c1", "c2"]
 
@@ -148,7 +148,7 @@ def test_a_turn_is_held_for_the_program_and_goes_on_with_its_next_request() -> N
         tools.offer(SESSION, [SPEC])
         (made,) = tools.tools([SPEC])
         held = SuspendedTurn(SESSION, tools, 60.0)
-        tools.asked = lambda session_id: held.asked()
+        tools.asked = lambda session_id: held.note_waiting_call()
 
         async def work(emit: Any) -> TurnEnd:
             emit(StepFinished(1, Usage(prompt_tokens=3, total_tokens=3)))
@@ -158,12 +158,12 @@ def test_a_turn_is_held_for_the_program_and_goes_on_with_its_next_request() -> N
             return TurnEnd(SESSION, "t", "answered", "Done.", 2, Usage(total_tokens=8), 0.1)
 
         held.start(work)
-        first = await held.round(heard.append)
+        first = await held.run_round(heard.append)
         assert (first.reason, first.usage.total_tokens, first.session_id) == ("answered", 3, SESSION)
         assert isinstance(heard[-1], HandedOver) and len(heard[-1].calls) == 2 and not held.task.done()
         calls, heard = heard[-1].calls, list[Any]()
-        tools.give(SESSION, [CallResult(call.id, "4") for call in calls])
-        second = await held.round(heard.append)
+        tools.deliver(SESSION, [CallResult(call.id, "4") for call in calls])
+        second = await held.run_round(heard.append)
         assert (second.text, second.usage.total_tokens) == ("Done.", 5)
         assert heard == [TextDelta("4"), StepFinished(2, Usage(prompt_tokens=5, total_tokens=5))]
 
@@ -176,7 +176,7 @@ def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
         tools.offer(SESSION, [SPEC])
         (made,) = tools.tools([SPEC])
         held = SuspendedTurn(SESSION, tools, 0.01)
-        tools.asked = lambda session_id: held.asked()
+        tools.asked = lambda session_id: held.note_waiting_call()
         missed: list[Event] = []
 
         async def work(emit: Any) -> TurnEnd:
@@ -184,9 +184,9 @@ def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
             raise AssertionError
 
         held.start(work)
-        await held.round(lambda event: None)
+        await held.run_round(lambda event: None)
         await asyncio.wait((held.task,))
-        end = await held.round(missed.append)  # type: ignore[arg-type]
+        end = await held.run_round(missed.append)  # type: ignore[arg-type]
         assert end.reason == "cancelled" and held.task.cancelled() and missed == []
 
     asyncio.run(main())
@@ -205,7 +205,7 @@ def test_a_caller_that_goes_takes_its_turn_along() -> None:
             raise AssertionError
 
         held.start(work)
-        asking = asyncio.create_task(held.round(lambda event: None))
+        asking = asyncio.create_task(held.run_round(lambda event: None))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         asking.cancel()

@@ -283,7 +283,7 @@ def test_turns_that_nobody_listens_to_keep_no_events(api: Api, client: openai.Op
     )
     feeds = Feeds("abc")
     feeds.pass_on("one", TextDelta("x"))
-    assert feeds.of("one").last_id.endswith("-0") and raw.headers["x-whet-session"]
+    assert feeds.feed_of("one").last_id.endswith("-0") and raw.headers["x-whet-session"]
 
 
 def test_results_that_come_after_the_turn_are_said_in_the_next(api: Api, client: openai.OpenAI) -> None:

@@ -279,7 +279,7 @@ def test_a_response_says_why_it_is_not_whole_and_how_it_was_asked_for() -> None:
         text=TextOptions(form),
     )
     codec = ResponsesCodec("resp_7", request)
-    failed = codec.failed(ApiError(502, "it broke")).decode()
+    failed = codec.encode_error(ApiError(502, "it broke")).decode()
     assert failed.count("event: response.created") == 1
     row = json.loads(failed.rpartition("data: ")[2])
     assert (row["type"], row["sequence_number"]) == ("response.failed", 2)
@@ -297,7 +297,7 @@ def test_a_response_says_why_it_is_not_whole_and_how_it_was_asked_for() -> None:
         tools=[{"a": 1}],
         user="ann",
     )
-    coded = codec.failed(ApiError(400, "no", code="x")).decode()
+    coded = codec.encode_error(ApiError(400, "no", code="x")).decode()
     assert coded.startswith("event: response.failed") and '"error":{"code":"x","message":"no"}' in coded
 
 

@@ -23,14 +23,16 @@ def test_a_feed_that_had_to_go_is_told_as_a_gap_and_never_taken_for_the_old_one(
     async def main() -> None:
         feeds = Feeds("abc", all_bytes=2_000)
         feeds.add("one", TextDelta("early"))
-        old_id = feeds.of("one").last_id
+        old_id = feeds.feed_of("one").last_id
         for number in range(30):
             feeds.add("two", TextDelta(f"{number} " + "x" * 100))
         for text in ("late", "later"):
             feeds.add("one", TextDelta(text))
         said = await first_of(feeds, "one", old_id)
         assert "event: gap" in said and "late" in said and "early" not in said
-        assert "event: gap" not in await first_of(feeds, "one", feeds.of("one").last_id.replace("-2", "-1"))
+        assert "event: gap" not in await first_of(
+            feeds, "one", feeds.feed_of("one").last_id.replace("-2", "-1")
+        )
 
     asyncio.run(main())
 
@@ -39,7 +41,7 @@ def test_events_that_are_no_longer_kept_are_told_as_a_gap() -> None:
     async def main() -> None:
         feeds = Feeds("abc")
         feeds.add("one", TextDelta("first"))
-        first_id = feeds.of("one").last_id
+        first_id = feeds.feed_of("one").last_id
         for number in range(4_100):
             feeds.add("one", TextDelta(str(number)))
         assert "event: gap" in await first_of(feeds, "one", first_id)
@@ -73,9 +75,9 @@ def test_a_feed_that_somebody_listens_to_stays() -> None:
     async def main() -> None:
         feeds = Feeds("abc", all_bytes=2_000)
         feeds.add("one", TextDelta("kept"))
-        feeds.of("one").listeners += 1
+        feeds.feed_of("one").listeners += 1
         for number in range(30):
             feeds.add(f"other{number}", TextDelta("x" * 200))
-        assert "kept" in await first_of(feeds, "one", feeds.of("one").last_id.replace("-1", "-0"))
+        assert "kept" in await first_of(feeds, "one", feeds.feed_of("one").last_id.replace("-1", "-0"))
 
     asyncio.run(main())

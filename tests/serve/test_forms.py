@@ -48,7 +48,7 @@ def test_a_form_is_text_an_object_or_a_schema() -> None:
     with pytest.raises(ValueError, match="it is not JSON"):
         object_.read("none")
     listed = AnswerForm({"type": "array"})
-    assert listed.read("[1]") == "[1]" and '{"type":"array"}' in listed.told
+    assert listed.read("[1]") == "[1]" and '{"type":"array"}' in listed.instructions
     with pytest.raises(ValueError, match="array"):
         listed.read("{}")
 
@@ -106,7 +106,7 @@ def test_an_answer_in_a_form_is_the_last_step_and_comes_when_it_is_whole() -> No
     assert said == []
     shaping.finish(form)
     assert said == ['{"a": 1}']
-    shaping.again()
+    shaping.reset()
     for event in texts("{", "}"):
         shaping.event(event)
     shaping.finish(form)

@@ -207,14 +207,15 @@ def test_a_title_request_under_the_conversations_name_is_no_turn_of_it(
     api: Api, http: httpx2.Client, by: str, instructions: str, ask: str
 ) -> None:
     question = "How do I prune a pear tree?"
+    name = f"pears-{by}-{TITLERS.index((instructions, ask))}"  # the cases share one API
 
     def session(system: str, *said: str) -> str:
         api.say(DONE)
         roles = ("user", "assistant") if system == "You help." else ("user", "user")
         messages = [{"role": "system", "content": system}]
         messages += [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
-        body = {"model": "whet", "messages": messages, **({"user": "c1"} if by == "user" else {})}
-        headers = {} if by == "user" else {"x-whet-conversation": "c1"}
+        body = {"model": "whet", "messages": messages, **({"user": name} if by == "user" else {})}
+        headers = {} if by == "user" else {"x-whet-conversation": name}
         return http.post(PATHS["chat"], json=body, headers=headers).headers["x-whet-session"]
 
     first = session("You help.", question)
@@ -232,7 +233,9 @@ def test_a_title_request_under_the_conversations_name_is_no_turn_of_it(
 def test_other_instructions_and_a_changed_history_are_still_the_conversation(
     api: Api, http: httpx2.Client, said: tuple[str, ...]
 ) -> None:
-    headers = {"x-whet-conversation": "c1"}
+    headers = {
+        "x-whet-conversation": "changed-" + "-".join(said).replace(" ", "-").replace("?", "")
+    }  # the cases share one API
 
     def session(system: str, *texts: str) -> str:
         api.say(DONE)

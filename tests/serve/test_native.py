@@ -228,7 +228,7 @@ def test_a_guest_has_a_memory_of_its_own(api: Api) -> None:
         body = {"model": "whet", "messages": [{"role": "user", "content": "hi"}]}
         with api.http(api.new_token(f"of-{role}", role)) as http:  # type: ignore[arg-type]
             assert http.post("/v1/chat/completions", json=body).status_code == 200
-        seen[role] = api.model.requests[-1].parsed["messages"][0]["content"]
+        seen[role] = api.model.requests[-1].json_body["messages"][0]["content"]
     assert "Ottilie" in seen["chat"] and "Ottilie" not in seen["guest"]
 
 

@@ -34,7 +34,7 @@ def row_of(api: Api, session_id: str) -> SessionRow:
 
 def sent(api: Api, number: int = -1) -> list[dict[str, Any]]:
     """The messages of a request to the model, without the system prompt."""
-    return api.model.requests[number].parsed["messages"][1:]
+    return api.model.requests[number].json_body["messages"][1:]
 
 
 def texts(api: Api, number: int = -1) -> list[tuple[str, str]]:
@@ -161,7 +161,7 @@ def test_a_clients_system_prompt_is_given_once_and_replaces_nothing(api: Api, cl
         client.chat.completions.create(model="whet", messages=messages, user="with-system")
 
     say("Talk like a pirate.", "q1")
-    own = api.model.requests[-1].parsed["messages"][0]["content"]
+    own = api.model.requests[-1].json_body["messages"][0]["content"]
     assert "pirate" not in own and "pirate" in sent(api)[0]["content"]
     say("Talk like a pirate.", "q1", "A1", "q2")
     assert "pirate" not in sent(api)[-1]["content"] and sent(api)[-1]["content"].startswith("q2")

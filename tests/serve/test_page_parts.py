@@ -104,20 +104,20 @@ def test_what_runs_is_forgotten_at_its_end_and_news_after_it_begin_nothing() -> 
         ToolStarted("c1", "terminal", '{"command": "make\\u202e"}'),
         ToolProgress("c1", "x" * 5_000),
     ):
-        live.hear("s", event)
-    turn = live.of("s")
+        live.handle_event("s", event)
+    turn = live.turn_of("s")
     assert (
         turn is not None and turn.calls["c1"].about == "make<U+202E>" and len(turn.calls["c1"].tail) < 2_000
     )
     version = turn.version
-    live.hear("s", StepFinished(1, Usage()))
+    live.handle_event("s", StepFinished(1, Usage()))
     assert turn.version > version and turn.step == 1 and turn.text.since(0) == ("", "")
     end = TurnEnd("s", "", "failed", "", 0, Usage(), 0.0, "it is open in a terminal", "close it")
-    live.hear("s", end)
-    assert live.of("s") is None and live.problem("s") == "it is open in a terminal (close it)"
-    live.hear("s", TextDelta("b"))
-    live.hear("s", TurnEnd("s", "t", "answered", "b", 1, Usage(), 0.0))
-    assert live.of("s") is None and live.problem("s") == ""
+    live.handle_event("s", end)
+    assert live.turn_of("s") is None and live.problem("s") == "it is open in a terminal (close it)"
+    live.handle_event("s", TextDelta("b"))
+    live.handle_event("s", TurnEnd("s", "t", "answered", "b", 1, Usage(), 0.0))
+    assert live.turn_of("s") is None and live.problem("s") == ""
 
 
 def test_what_a_running_turn_says_is_cut_for_its_page() -> None:
@@ -131,30 +131,30 @@ def test_what_a_running_turn_says_is_cut_for_its_page() -> None:
         ToolProgress("gone", "z"),
         Notice("w" * 301),
     ):
-        live.hear("s", event)
-    turn = live.of("s")
+        live.handle_event("s", event)
+    turn = live.turn_of("s")
     assert turn is not None
     assert turn.calls["c1"].name == visible("n" * 61, 60) and turn.calls["c1"].about == "a " + "b" * 158
     assert [turn.calls[name].about for name in ("c2", "c3")] == ["", ""]
     assert turn.calls["c2"].tail == "x" * 900 + "y" * 300 and turn.note == visible("w" * 301, 300)
     version = turn.version
     for words in ("hm", "so"):
-        live.hear("s", ReasoningDelta(words))
+        live.handle_event("s", ReasoningDelta(words))
         assert (turn.version, turn.is_thinking) == (version + 1, True)
-    live.hear("s", Retry(1, 1.6, "v" * 301))
+    live.handle_event("s", Retry(1, 1.6, "v" * 301))
     assert turn.note == visible("v" * 301 + "; tried again in 2 s", 300)
-    live.hear("s", TextDelta("a"))
+    live.handle_event("s", TextDelta("a"))
     assert (turn.note, turn.is_thinking, turn.version) == ("", False, version + 3)
-    live.hear("s", TextDelta("b"))
-    live.hear("s", ToolFinished("c2", "t", 0.1))
+    live.handle_event("s", TextDelta("b"))
+    live.handle_event("s", ToolFinished("c2", "t", 0.1))
     assert turn.version == version + 4 and [*turn.calls] == ["c1", "c3"]
-    live.hear("s", StreamRestarted("it broke"))
+    live.handle_event("s", StreamRestarted("it broke"))
     assert (turn.step, turn.text.since(0)) == (1, ("", ""))
     for number in range(501):
-        live.hear(f"s{number}", TurnEnd("s", "", "failed", "", 0, Usage(), 0.0, "e" * 501))
+        live.handle_event(f"s{number}", TurnEnd("s", "", "failed", "", 0, Usage(), 0.0, "e" * 501))
     assert live.problem("s0") == "" and live.problem("s1") == visible("e" * 501, 500)
-    live.hear("r", TurnEnd("r", "t1", "failed", "", 0, Usage(), 0.0, "it began"))
-    live.hear("q", TurnEnd("q", "", "refused", "", 0, Usage(), 0.0, "no"))
+    live.handle_event("r", TurnEnd("r", "t1", "failed", "", 0, Usage(), 0.0, "it began"))
+    live.handle_event("q", TurnEnd("q", "", "refused", "", 0, Usage(), 0.0, "no"))
     assert live.problem("r") == "" and live.problem("q") == "no"
 
 

@@ -396,7 +396,7 @@ def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(run: Run, tm
         chat = SessionChat(frame, pages, LiveTurns(), cast("Sessions", None), 1.0)
 
         async def said(text: str, *files: Upload) -> list[str]:
-            found = await chat._said(text, files, tmp_path / "work")
+            found = await chat._read_message(text, files, tmp_path / "work")
             assert found.images == tuple(
                 ImagePart("image/gif", base64.b64encode(file.data).decode())
                 for file in files
@@ -440,36 +440,39 @@ def test_a_page_is_told_what_is_new_to_it_once(run: Run) -> None:
         await talked(frame, 1)
         follower = Follower(frame, live, "s1")
         feeds = frame.turns.feeds
-        feeds.listeners.append(live.hear)
-        assert told(follower.news()) == [("stored", {})] and follower.news() == b""
+        feeds.listeners.append(live.handle_event)
+        assert told(follower.take_events()) == [("stored", {})] and follower.take_events() == b""
         feeds.add("s1", TextDelta("Hello 😀 "))
         quiet = {"calls": [], "note": "", "thinking": False}
         first = [("text", {"step": 0, "at": 0, "text": "Hello 😀 "}), ("calls", quiet)]
-        assert told(follower.news()) == first and follower.news() == b""
+        assert told(follower.take_events()) == first and follower.take_events() == b""
         feeds.add("s1", TextDelta("and\nmore "))
-        assert told(follower.news()) == [("text", {"step": 0, "at": 9, "text": "and\nmore "})]
+        assert told(follower.take_events()) == [("text", {"step": 0, "at": 9, "text": "and\nmore "})]
         feeds.add("s1", TextDelta("of it "))
-        assert told(follower.news()) == [("text", {"step": 0, "at": 18, "text": "of it "})]
+        assert told(follower.take_events()) == [("text", {"step": 0, "at": 18, "text": "of it "})]
         feeds.add("s1", ToolStarted("c1", "terminal", '{"command": "make"}'))
         feeds.add("s1", ToolProgress("c1", "built"))
         call = {"name": "terminal", "about": "make", "tail": "built"}
-        assert told(follower.news()) == [("calls", {**quiet, "calls": [call]})]
+        assert told(follower.take_events()) == [("calls", {**quiet, "calls": [call]})]
         feeds.add("s1", Notice("wait\u202e"))
-        assert told(follower.news())[-1] == ("calls", {**quiet, "calls": [call], "note": "wait<U+202E>"})
+        assert told(follower.take_events())[-1] == (
+            "calls",
+            {**quiet, "calls": [call], "note": "wait<U+202E>"},
+        )
         feeds.add("s1", Retry(1, 2.0, "slow"))
-        assert told(follower.news())[-1][1]["note"] == "slow; tried again in 2 s"
+        assert told(follower.take_events())[-1][1]["note"] == "slow; tried again in 2 s"
         feeds.add("s1", StepFinished(1, Usage()))
-        assert [name for name, _ in told(follower.news())] == ["calls"]
+        assert [name for name, _ in told(follower.take_events())] == ["calls"]
         feeds.add("s1", TextDelta("Next "))
-        assert told(follower.news())[0] == ("text", {"step": 1, "at": 0, "text": "Next "})
+        assert told(follower.take_events())[0] == ("text", {"step": 1, "at": 0, "text": "Next "})
         feeds.add("s2", TextDelta("elsewhere "))
-        assert follower.news() == b""
-        frame.turns.questions.new("s1", "question", "Which?")
+        assert follower.take_events() == b""
+        frame.turns.questions.new_question("s1", "question", "Which?")
         late = Follower(frame, live, "s1")
-        assert [name for name, _ in told(late.news())] == ["stored", "text", "calls"]
+        assert [name for name, _ in told(late.take_events())] == ["stored", "text", "calls"]
         late.close()
         follower.close()
-        assert feeds.listeners == [live.hear] and frame.turns.questions.listeners == []
+        assert feeds.listeners == [live.handle_event] and frame.turns.questions.listeners == []
 
     run(test)
 
@@ -478,14 +481,14 @@ def test_a_follower_wakes_for_events_and_beats_where_there_are_none(run: Run) ->
     async def test(frame: Told) -> None:
         await talked(frame, 1)
         follower = Follower(frame, LiveTurns(), "s1")
-        follower.news()
+        follower.take_events()
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         assert await follower.wait(gone, 0.02) is False
         waiting = asyncio.create_task(follower.wait(gone, 60))
         await asyncio.sleep(0)
         frame.turns.feeds.add("s1", TextDelta("x"))
         assert await waiting is True
-        follower.news()
+        follower.take_events()
         gone.set_result(None)
         assert await follower.wait(gone, 60) is True
         follower.close()

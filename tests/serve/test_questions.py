@@ -20,7 +20,7 @@ from whet.serve.wire import ApiError
 def test_an_answer_that_comes_second_is_not_taken_for_one_that_counts() -> None:
     async def main() -> None:
         questions = Questions(FixedClock(), 60.0)
-        asked = questions.new("session", "approval", "rm -r build")
+        asked = questions.new_question("session", "approval", "rm -r build")
         waiting = asyncio.ensure_future(questions.ask(asked))
         await asyncio.sleep(0)
         await questions.answer(asked.id, "once")
@@ -33,7 +33,7 @@ def test_an_answer_that_comes_second_is_not_taken_for_one_that_counts() -> None:
 
 
 def asked(kind: Literal["approval", "question"] = "approval", **more: Any) -> PendingQuestion:
-    return msgspec.structs.replace(Questions(FixedClock(), 60.0).new("s", kind, "ls"), **more)
+    return msgspec.structs.replace(Questions(FixedClock(), 60.0).new_question("s", kind, "ls"), **more)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
 def test_a_question_that_nobody_answers_is_over() -> None:
     async def main() -> None:
         questions = Questions(FixedClock(), 0.01)
-        assert await questions.ask(questions.new("s", "question", "Which?")) is None
+        assert await questions.ask(questions.new_question("s", "question", "Which?")) is None
         assert questions.pending() == []
 
     asyncio.run(main())

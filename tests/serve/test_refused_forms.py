@@ -86,7 +86,7 @@ def test_nothing_is_taken_back_while_a_turn_runs_or_was_begun(run: Run) -> None:
             409,
             "A turn is running; stop it first.",
         )
-        frame.turns._leave("s1")
+        frame.turns._end("s1")
 
     run(test)
 

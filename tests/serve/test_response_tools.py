@@ -156,7 +156,7 @@ def test_names_that_are_too_long_together_stay_apart() -> None:
     tools = read_tools([{"type": "namespace", "name": space, "tools": inner}])
     names = [spec.name for spec in tools.specs]
     assert len(set(names)) == 3 and max(map(len, names)) == 64
-    shown = tools.item(ToolCall("c", names[1], "{}"))
+    shown = tools.call_fields(ToolCall("c", names[1], "{}"))
     assert (shown["namespace"], shown["name"]) == (space, "a_tool_with_a_long_name_too_1")
 
 
@@ -185,5 +185,5 @@ def test_a_tool_that_can_not_be_offered_is_refused_with_its_place(tool: object, 
 
 def test_a_text_that_the_model_did_not_wrap_is_given_as_it_stands() -> None:
     tools = read_tools(TOOLS)
-    assert tools.item(ToolCall("c", "apply_patch", '"BEGIN END"'))["input"] == '"BEGIN END"'
-    assert tools.item(ToolCall("c", "apply_patch", '{"input": 7}'))["input"] == '{"input": 7}'
+    assert tools.call_fields(ToolCall("c", "apply_patch", '"BEGIN END"'))["input"] == '"BEGIN END"'
+    assert tools.call_fields(ToolCall("c", "apply_patch", '{"input": 7}'))["input"] == '{"input": 7}'

@@ -142,7 +142,7 @@ def test_a_word_that_is_made_at_run_time_may_be_an_option(text: str, may_be: boo
     ],
 )
 def test_a_word_is_shown_so_that_it_can_be_typed(plain: str, shown: str) -> None:
-    assert literal(plain).shown == shown
+    assert literal(plain).normal_form == shown
 
 
 def test_words_are_made_and_written() -> None:

@@ -83,7 +83,7 @@ def test_what_is_read_again_stays_the_same_objects(db, clock):
         said = list(log.messages)
         first, second = log.open_calls(turn)
         done = await finish(log, turn, second, "two")
-        assert log.live.known() == {1: said[0], 2: said[1], 4: done}
+        assert log.live.messages_by_seq() == {1: said[0], 2: said[1], 4: done}
         await log.writer.reload()
         assert log.live.step is not None and log.live.step.results[1] is done
         assert [one is two for one, two in zip(log.messages, said, strict=False)] == [True, True]

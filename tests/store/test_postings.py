@@ -38,7 +38,7 @@ def read(db: StateDatabase, typed: str, limit: int, *, session: str = "", more: 
         first, last = rows.ids_of(sessions.key_of(connection, session)) if session else (0, 1 << 62)
         reader = PostingReader(connection, first, last, [])
         [got] = reader.read_terms(parse_terms(typed), limit)
-        return reader.more(got, more) if more else got
+        return reader.read_more(got, more) if more else got
 
     got = db.read_now(look)
     got.ids = [id_ & (rows.SEQ_LIMIT - 1) for id_ in got.ids]

@@ -33,7 +33,7 @@ def scores(
     """Give the scores by place, the best first."""
     while db.write_now(index.index_new):
         pass
-    rows = db.read_now(lambda c: Ranking(c, {}, span).best(query.parse_terms(text), limit))
+    rows = db.read_now(lambda c: Ranking(c, {}, span).find_best(query.parse_terms(text), limit))
     return {f"{row.session_id} {row.id & 0xFFFFF}": round(row.score, 9) for row in rows}
 
 

@@ -418,6 +418,6 @@ def test_forks_add_no_looks_at_rows_and_what_they_say_themselves_is_their_own(db
 
     def ranked(connection):
         ranking = Counting(connection, {}, None)
-        return len(ranking.best(parse_terms("heron"), 20)), ranking.looks
+        return len(ranking.find_best(parse_terms("heron"), 20)), ranking.looks
 
     assert db.read_now(ranked) == (14, looks)

@@ -115,7 +115,7 @@ def assert_requests_are_sound(server: PracticeServer, *, refused: bool = False) 
     conversations: dict[str, list[bytes]] = {}
     for request in server.requests:
         assert refused or not request.refused, request.refused
-        shapes.check(REQUEST_TYPES[request.path], request.parsed)
+        shapes.check(REQUEST_TYPES[request.path], request.json_body)
         conversations.setdefault(_opening(request), []).append(request.body)
     for bodies in conversations.values():
         for earlier, later in pairwise(bodies):
@@ -124,7 +124,7 @@ def assert_requests_are_sound(server: PracticeServer, *, refused: bool = False) 
 
 def _opening(request: RecordedRequest) -> str:
     """Name a conversation by what it begins with."""
-    body = request.parsed
+    body = request.json_body
     rows = body.get("messages") or body["input"]
     first = next(row for row in rows if row.get("role") == "user")
     system = [row for row in rows if row.get("role") == "system"]
@@ -135,7 +135,7 @@ def said(request: RecordedRequest) -> list[tuple[str, str]]:
     """Give (role, text) of each Chat Completions message after the system prompt."""
     return [
         (row["role"], _text(row.get("content")))
-        for row in request.parsed["messages"]
+        for row in request.json_body["messages"]
         if row["role"] != "system"
     ]
 
@@ -148,7 +148,7 @@ def _text(content: Any) -> str:
 
 def assert_calls_answered_once(request: RecordedRequest) -> None:
     """Every call of a Chat Completions request has one result, and every result a call."""
-    rows = request.parsed["messages"]
+    rows = request.json_body["messages"]
     asked = [call["id"] for row in rows for call in row.get("tool_calls") or ()]
     answered = [row["tool_call_id"] for row in rows if row["role"] == "tool"]
     assert asked == answered, f"asked {asked}, answered {answered}"

@@ -265,7 +265,7 @@ def test_the_model_can_call_the_new_tool(tree: Path, tmp_path: Path) -> None:
         flags = ("--provider", "practice", "--base-url", server.base_url, "--model", "practice")
         done = json.loads(run_whet(tree, tmp_path, "chat", "-q", "count", "--json", "--yes", *flags))
         assert done["text"] == "There are three."
-        assert server.requests[-1].parsed["messages"][-1]["content"] == "3"
+        assert server.requests[-1].json_body["messages"][-1]["content"] == "3"
         assert_requests_are_sound(server)
 
 

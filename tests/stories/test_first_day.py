@@ -193,7 +193,7 @@ def test_two_delegated_tasks_run_at_the_same_time_in_sessions_of_their_own(
     told = [text for role, text in said(server.requests[-1]) if role == "tool"]
     assert ["the left is fine" in told[0], "the right is fine" in told[1]] == [True, True]
     assert_calls_answered_once(server.requests[-1])
-    tools = [{tool["function"]["name"] for tool in request.parsed["tools"]} for request in server.requests]
+    tools = [{tool["function"]["name"] for tool in request.json_body["tools"]} for request in server.requests]
     assert "delegate_task" in tools[0] and "delegate_task" not in tools[1]
     assert len(program.sessions()) == 1, "helpers are not among a person's sessions"
 
@@ -306,7 +306,7 @@ def test_the_default_tools_fit_the_promised_budget(program: Program, server: Pra
     for toolsets, limit in (((), 4_000), (("--toolsets", "file,terminal"), 1_500)):
         server.install([ScriptedReply("hello")])
         program.ask("hi", *toolsets)
-        body = server.requests[-1].parsed
+        body = server.requests[-1].json_body
         rows = [row for row in body["messages"] if row["role"] == "system"]
         size = len(json.dumps([rows, body["tools"]], ensure_ascii=False, separators=(",", ":")))
         assert size / 4 <= limit, f"{size / 4:.0f} tokens"

@@ -298,7 +298,7 @@ def killed_everywhere(cluster: Cluster, folder: Path, every: int) -> int:
         for path in (NOTES, MAIN):
             there = [(folder / f"{place}{at}" / path) for place in "ab"]
             assert len({one.read_bytes() if one.exists() else None for one in there}) == 1, (at, path)
-        assert not a.reader.seen.waiting() and not b.reader.seen.waiting()
+        assert not a.reader.seen.pending_paths() and not b.reader.seen.pending_paths()
         database.close()
         cluster.drop(url)
         count += 1

@@ -242,13 +242,13 @@ def test_what_was_fetched_tells_how_much_there_is_below() -> None:
     assert one.take([801, 1_000, 900], 1) == 3.0
     assert (one.ids, one.top, one.wants) == ([1_000, 900, 801], 800, 97)
     assert one.most == one.work == 12.0 and one.count == 15.0
-    assert one.found(1, 100) == _NewestIds([1_000, 900, 801], False, 15.0)
-    assert one.found(1, 2) == _NewestIds([1_000, 900], False, 15.0)
+    assert one.result(1, 100) == _NewestIds([1_000, 900, 801], False, 15.0)
+    assert one.result(1, 2) == _NewestIds([1_000, 900], False, 15.0)
     one.low = 1
     one.take([5], 1)
-    assert one.found(1, 100) == _NewestIds([1_000, 900, 801, 5], True, 4)
-    assert one.found(1, 4) == _NewestIds([1_000, 900, 801, 5], False, 4), "there may be a fifth"
-    assert one.found(0, 100) == _NewestIds([1_000, 900, 801, 5], False, 4), "one id was not read"
+    assert one.result(1, 100) == _NewestIds([1_000, 900, 801, 5], True, 4)
+    assert one.result(1, 4) == _NewestIds([1_000, 900, 801, 5], False, 4), "there may be a fifth"
+    assert one.result(0, 100) == _NewestIds([1_000, 900, 801, 5], False, 4), "one id was not read"
 
 
 def test_what_was_fetched_in_vain_is_counted_as_work() -> None:
@@ -266,8 +266,10 @@ def test_an_expression_is_compared_once_for_each_of_its_words() -> None:
 
 def test_parts_of_an_expression_meet_in_the_newest_rows() -> None:
     window = _Window(9, 1, {'"a"': frozenset({1, 2, 3}), '"b"': frozenset({2, 4}), '"c"': frozenset({3})})
-    assert window.where('"a" AND ("b" OR "c")') == {2, 3}
-    assert window.where('"a" AND "b" OR "c"') == {2, 3} and window.where('("a" OR "b") AND "c"') == {3}
+    assert window.find_positions('"a" AND ("b" OR "c")') == {2, 3}
+    assert window.find_positions('"a" AND "b" OR "c"') == {2, 3} and window.find_positions(
+        '("a" OR "b") AND "c"'
+    ) == {3}
 
 
 def test_a_key_says_what_the_index_can_be_asked_for() -> None:

@@ -363,15 +363,15 @@ def test_what_happens_is_told_to_listeners_followers_and_pages_once(run: Run) ->
             )
         )
         feeds.add(session_id, Notice("a"))
-        feeds.heard("")
+        feeds.handle_notification("")
         await until(lambda: len(heard) == 2)
-        feeds.leave("turn")
+        feeds.unfollow("turn")
         feeds.pass_on(session_id, Notice("c"))
         assert len(await hearing) == 3
         await until(lambda: len(heard) == 3)
         assert sorted(event.text for _, event in heard if isinstance(event, Notice)) == ["a", "b", "c"]
         assert {name for name, _ in heard} == {session_id} and taken_ids == [Notice("b")]
-        feeds.heard(session_id)
+        feeds.handle_notification(session_id)
         await until(lambda: feeds._reading is None)
         assert len(heard) == 3, "what was read is told once"
 
@@ -393,7 +393,7 @@ def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
         feeds.listeners.append(lambda name, event: told.append(event))
         await written(there, one, *"abcde")
         await written(there, two, "f")
-        feeds.heard(f"{one} {two}")
+        feeds.handle_notification(f"{one} {two}")
         await until(lambda: feeds._reading is None)
         assert [event.text for event in told if isinstance(event, Notice)] == [*"abcdef"] and heard == []
         assert [*feeds._read_to] == [one], "what nobody follows is forgotten"
@@ -420,15 +420,15 @@ def test_an_answer_that_comes_during_a_look_is_found(run: Run) -> None:
         pending = there.questions.pending()
         (first,) = (one for one in pending if one.subject.startswith("0?"))
         for _ in range(5):  # the look reads the first answer long before the last
-            asking.heard()
+            asking.read_answers()
             await asyncio.sleep(0)
         assert await there.questions.answer(first.id, "yes") == first
-        asking.heard()
+        asking.read_answers()
         assert await asyncio.wait_for(asked[0], 5) == "yes"
         for one in pending:
             if one != first:
                 await there.questions.answer(one.id, "no")
-        asking.heard()
+        asking.read_answers()
         assert await asyncio.gather(*asked[1:]) == ["no"] * 39
         await there.worker.end(taken)
 
@@ -453,7 +453,7 @@ def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(run: Run)
             with pytest.raises(NotFound, match="or it was answered"):
                 await there.questions.answer(question.id, answer)
             assert there.questions.pending() == []
-            asking.heard()
+            asking.read_answers()
             return await task
 
         assert await answered(person.clarify("Which?", ["red"]), "blue") == "blue"
@@ -485,7 +485,7 @@ def test_a_question_that_nobody_answers_in_time_is_taken_back(run: Run) -> None:
         assert rows == [] and there.questions.pending() == []
         nobody = msgspec.structs.replace(taken.options, answer_wait_s=0.0)
         assert asking.person_of(msgspec.structs.replace(taken, options=nobody)) is None
-        own = there.questions.new(session_id, "approval", "ls")
+        own = there.questions.new_question(session_id, "approval", "ls")
         waiting = asyncio.ensure_future(there.questions.ask(own))
         await asyncio.sleep(0)
         assert there.questions.pending() == [own]

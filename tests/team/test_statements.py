@@ -98,7 +98,7 @@ def test_postgresql_understands_every_statement(understood: PostgresConnection, 
         if _SHIFTED.search(text):
             refused.append(f"{name}:{line}: PostgreSQL shifts by 32 bits, a number goes over as 64: {text}")
         try:
-            understood.raw.execute(b"PREPARE one AS " + understood.text_of(text))
+            understood.raw.execute(b"PREPARE one AS " + understood.translate_sql(text))
             understood.raw.execute("DEALLOCATE one")
         except psycopg.Error as error:
             refused.append(f"{name}:{line}: {str(error).splitlines()[0]}: {text}")

@@ -67,10 +67,10 @@ def test_a_command_and_the_wall(confined: Confinement, workspace: Path, tmp_path
     assert f'it would need "read {outside}/f"' in there.text
     assert "kept" not in there.text
     assert "left children" in slow.text
-    denial = confined.denied("c1")
+    denial = confined.denial_of("c1")
     assert denial is not None
     assert denial.openings == (Opening("read", str(outside / "f")),)
-    confined.open_call("s1", "c1", denial.openings)
+    confined.set_call_openings("s1", "c1", denial.openings)
     (again,) = run(confined, workspace, f"cat {outside}/f")
     assert again.text == "kept"
 
@@ -122,7 +122,7 @@ def test_a_result_says_whether_bytes_came_from_the_network_whatever_the_command_
         (workspace / "run.sh").write_text(
             f"unset NO_PROXY no_proxy; curl -s http://localhost:{port}/ > made.txt"
         )
-        confined.open("s1", [Opening("reach", "localhost")])
+        confined.add_openings("s1", [Opening("reach", "localhost")])
         served = threading.Thread(target=_serve_one, args=(server,))
         served.start()
         local, got, later = run(confined, workspace, "true", "sh run.sh", "cat made.txt")
@@ -157,8 +157,8 @@ def test_the_launcher_that_was_tried_out_runs_the_first_command(
     wanted = engine._statuses[None].engine
     monkeypatch.setattr(engine, "candidates", lambda: [(wanted.name, wanted, "")])
     monkeypatch.delitem(engine._statuses, None)
-    assert confined.standing(workspace, "s1").engine == wanted
-    jail = confined.place(workspace, "s1", "c1")
+    assert confined.command_status(workspace, "s1").engine == wanted
+    jail = confined.shell_jail(workspace, "s1", "c1")
     assert jail is not None
     first = jail.launcher_pid
     assert first
@@ -173,8 +173,8 @@ def test_a_jail_that_can_not_be_tried_out_says_nothing_of_the_engine(
     wanted = engine._statuses[None].engine
     monkeypatch.setattr(engine, "candidates", lambda: [(wanted.name, wanted, "")])
     monkeypatch.delitem(engine._statuses, None)
-    assert confined.standing(workspace / "gone", "s1").engine == wanted
-    jail = confined.place(workspace / "gone", "s1", "c1")
+    assert confined.command_status(workspace / "gone", "s1").engine == wanted
+    jail = confined.shell_jail(workspace / "gone", "s1", "c1")
     assert jail is not None and not jail.launcher_pid
 
 
@@ -217,7 +217,7 @@ def test_a_persons_edit_during_a_command_is_kept_and_named(
 
 
 def test_a_person_may_let_one_call_out(confined: Confinement, workspace: Path, tmp_path: Path) -> None:
-    confined.open_call("s1", "c1", [Opening("run", "unconfined")])
+    confined.set_call_openings("s1", "c1", [Opening("run", "unconfined")])
     run(confined, workspace, f"echo out > {tmp_path}/out")
     assert (tmp_path / "out").read_text() == "out\n"
 

@@ -100,17 +100,17 @@ def test_a_command_that_is_put_aside_runs_on_in_the_background(tmp_path: Path) -
         await call(terminal, ctx, command="sleep 987", background=True)
         running = asyncio.ensure_future(call(terminal, ctx, command="echo up; sleep 987"))
         await until(lambda: "up" in "".join(shown))
-        assert processes.put_aside() == 1
+        assert processes.move_to_background() == 1
         output = await running
         assert output.text == (
             "up\n[the person put it into the background, where it runs on as p2; see it with process]"
         )
         assert (output.runs_on, output.exit_code, output.error_kind) == ("p2", None, "")
         assert "p2 running" in (await call(process, ctx, action="poll", id="p2")).text
-        assert processes.put_aside() == 0
+        assert processes.move_to_background() == 0
         running = asyncio.ensure_future(call(terminal, ctx, command="seq 900; echo much; sleep 987"))
         await until(lambda: "much" in "".join(shown))
-        assert processes.put_aside() == 1
+        assert processes.move_to_background() == 1
         assert 1_500 < len((await running).text) <= 2_000
         processes.close()
 
@@ -140,7 +140,7 @@ def test_close_kills_everything_and_reaps_it(tmp_path: Path) -> None:
         processes.publish(polite)
         processes.close()
         assert (stubborn.exit_code, polite.exit_code) == (137, 143)
-        assert processes.listed() == []
+        assert processes.list_background() == []
         return [stubborn.pid, polite.pid]
 
     assert not any(os.path.exists(f"/proc/{pid}") for pid in asyncio.run(main()))
@@ -154,7 +154,7 @@ def test_close_after_the_loop_has_ended(tmp_path: Path) -> None:
         return processes
 
     processes = asyncio.run(main())
-    pid = processes.listed()[0].pid
+    pid = processes.list_background()[0].pid
     processes.close()
     assert not os.path.exists(f"/proc/{pid}")
 
@@ -168,7 +168,7 @@ def test_only_the_last_finished_ones_are_kept_and_the_running_stay(tmp_path: Pat
             process = processes.start(command("true", tmp_path))
             await process.wait(30)
             processes.publish(process)
-        assert [process.id for process in processes.listed()] == ["p1", "p4", "p5"]
+        assert [process.id for process in processes.list_background()] == ["p1", "p4", "p5"]
         processes.close()
 
     asyncio.run(main())

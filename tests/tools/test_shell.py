@@ -383,7 +383,7 @@ def test_a_background_process_from_start_to_end(processes: Processes, tmp_path: 
         )
         assert "background as p1" in started.text and (started.runs_on, started.over) == ("p1", "")
         await call(process, ctx, action="write", id="p1", text="one")
-        await until(lambda: processes.listed()[0].output.total_bytes == 8)
+        await until(lambda: processes.list_background()[0].output.total_bytes == 8)
         first = await call(process, ctx, action="poll", id="p1")
         assert first.text.startswith("got one\n[p1 running") and not first.over
         assert "no new output" in (await call(process, ctx, action="poll", id="p1")).text
@@ -405,7 +405,7 @@ def test_what_a_process_says_as_it_is_killed_is_shown(processes: Processes, tmp_
         ctx = context(tmp_path)
         says = "(trap '' TERM; yes | head -c 300000; echo last words) & exit"
         await call(terminal, ctx, command=f'trap "{says}" TERM; echo up; sleep 987 & wait', background=True)
-        await until(lambda: processes.listed()[0].output.total_bytes > 0)
+        await until(lambda: processes.list_background()[0].output.total_bytes > 0)
         assert "last words" in (await call(process, ctx, action="kill", id="p1")).text
 
     with_tools(processes, work)
@@ -416,7 +416,7 @@ def test_wait_gives_up_and_kill_ends_the_group(processes: Processes, tmp_path: P
     async def work(terminal: Tool, process: Tool) -> None:
         ctx = context(tmp_path)
         await call(terminal, ctx, command="sleep 987 & echo $!; wait", background=True)
-        await until(lambda: processes.listed()[0].output.total_bytes > 0)
+        await until(lambda: processes.list_background()[0].output.total_bytes > 0)
         waited = await call(process, ctx, action="wait", id="p1", timeout_s=0.3)
         assert "p1 running" in waited.text
         assert not waited.is_error
@@ -445,7 +445,7 @@ def test_an_interactive_program_in_the_background(processes: Processes, tmp_path
     async def work(terminal: Tool, process: Tool) -> None:
         ctx = context(tmp_path)
         await call(terminal, ctx, command="read -s -p 'code: ' c; echo; echo [$c]", background=True, pty=True)
-        found = processes.listed()[0]
+        found = processes.list_background()[0]
         await until(lambda: b"code: " in found.output.since(0)[0])
         await call(process, ctx, action="write", id="p1", text="42")
         assert "[42]" in (await call(process, ctx, action="wait", id="p1")).text

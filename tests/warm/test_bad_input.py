@@ -134,9 +134,9 @@ def test_a_template_edited_into_nonsense_is_listed_as_broken_and_hides_no_other(
     (desk.home.warm / "bad.json").write_bytes(text.encode("latin-1"))
     found = {one.name: one for one in templates.iter_templates(desk.home)}
     assert isinstance(found["bad"], Broken) and isinstance(found["good"], Template)
-    assert [row.state for row in desk.listed()] == ["broken", "ready"]
+    assert [row.state for row in desk.list_rows()] == ["broken", "ready"]
     desk.delete("bad")
-    assert [row.name for row in desk.listed()] == ["good"]
+    assert [row.name for row in desk.list_rows()] == ["good"]
 
 
 def test_the_plain_format_loads_and_unknown_fields_are_kept(desk: WarmTemplates, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def pairs_are_sound(database: StateDatabase, clock: FixedClock, stores: int) -> 
                     place = (item.asked_seq, item.arguments)
                     assert place not in asked
                     asked.add(place)
-                judge.feed(item)
+                judge.add(item)
             return list(judge.finish())
 
         judged = database.read_now(work)

@@ -216,7 +216,7 @@ def test_a_call_of_an_unknown_tool_did_not_work(tmp_path: Path, clock: FixedCloc
         ("frobnicate says: 3 unknown toolboxes\nand more", "ok"),
     ):
         judge = OutcomeJudge()
-        judge.feed(StoredCall(2, 1, 1, 1, "frobnicate", "{}", text))
+        judge.add(StoredCall(2, 1, 1, 1, "frobnicate", "{}", text))
         assert [one.outcome for one in judge.finish()] == [wanted], text
 
 

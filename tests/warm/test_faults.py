@@ -68,7 +68,7 @@ def test_a_build_that_is_killed_leaves_the_old_template(
     done = subprocess.run([sys.executable, "-c", _BUILD, str(tmp_path), point], timeout=60)
     assert done.returncode == -signal.SIGKILL
     assert desk.load("t").description == "the old one"
-    assert [(one.name, one.state) for one in desk.listed()] == [("t", "ready")]
+    assert [(one.name, one.state) for one in desk.list_rows()] == [("t", "ready")]
     build(desk, description="the next one")
     assert desk.load("t").description == "the next one"
 
@@ -99,7 +99,7 @@ def test_a_full_disk_is_one_line_and_the_old_template_stays(
     (small_disk / "filler").write_bytes(b"x" * 4096)
     with pytest.raises(ConfigError, match=r"can't write .*No space left"):
         build(desk)
-    assert list(small_disk.iterdir()) == [small_disk / "filler"] and desk.listed() == []
+    assert list(small_disk.iterdir()) == [small_disk / "filler"] and desk.list_rows() == []
     (small_disk / "filler").unlink()
     templates.save(home, templates.Template(name="t", description="the old one"))
     with pytest.raises(ConfigError, match="No space left"):

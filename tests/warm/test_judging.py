@@ -47,14 +47,14 @@ def judged(*steps: Step | str | list[Step], failed: tuple[int, ...] = ()) -> lis
     for step in steps:
         if isinstance(step, str):
             turn += 1
-            judge.feed(UserWords(turn, step))
+            judge.add(UserWords(turn, step))
             continue
         together = step if isinstance(step, list) else [step]
         first = seq + 2
         for one in together:
             seq += 2
             kind = "bad_input" if number in failed else ""
-            judge.feed(stored(seq, turn, one, kind, first))
+            judge.add(stored(seq, turn, one, kind, first))
             number += 1
     return judge.finish()
 
@@ -230,21 +230,21 @@ def test_an_objection_is_to_the_turn_before_and_to_what_worked_in_it() -> None:
 
 def test_what_is_typed_during_a_turn_is_no_objection_to_it() -> None:
     judge = OutcomeJudge()
-    judge.feed(stored(2, 1, look("a")))
-    judge.feed(UserWords(1, "no, not that"))
-    judge.feed(stored(4, 1, look("b")))
-    judge.feed(stored(6, 2, look("c")))
-    judge.feed(UserWords(2, "no, not that"))
+    judge.add(stored(2, 1, look("a")))
+    judge.add(UserWords(1, "no, not that"))
+    judge.add(stored(4, 1, look("b")))
+    judge.add(stored(6, 2, look("c")))
+    judge.add(UserWords(2, "no, not that"))
     assert [one.outcome for one in judge.finish()] == ["ok", "ok", "ok"]
 
 
 def test_calls_come_out_once_their_next_turn_is_over_and_only_once() -> None:
     judge = OutcomeJudge()
-    judge.feed(stored(2, 1, look("a")))
-    judge.feed(UserWords(2, "on"))
+    judge.add(stored(2, 1, look("a")))
+    judge.add(UserWords(2, "on"))
     assert judge.take() == []
-    judge.feed(stored(6, 2, look("b")))
-    judge.feed(UserWords(3, "on"))
+    judge.add(stored(6, 2, look("b")))
+    judge.add(UserWords(3, "on"))
     assert [one.call.seq for one in judge.take()] == [2]
     assert judge.take() == []
     assert [one.call.seq for one in judge.finish()] == [6]
@@ -252,20 +252,20 @@ def test_calls_come_out_once_their_next_turn_is_over_and_only_once() -> None:
 
 def test_a_turn_of_very_many_calls_is_settled_in_parts_and_in_order() -> None:
     judge = OutcomeJudge()
-    judge.feed(stored(2, 1, look("a")))
-    judge.feed(UserWords(2, "on"))
+    judge.add(stored(2, 1, look("a")))
+    judge.add(UserWords(2, "on"))
     for number in range(2_000):
-        judge.feed(stored(4 + 2 * number, 2, look(f"f{number}")))
+        judge.add(stored(4 + 2 * number, 2, look(f"f{number}")))
     assert judge.take() == []
-    judge.feed(stored(4_004, 2, look("last")))
+    judge.add(stored(4_004, 2, look("last")))
     assert [one.call.seq for one in judge.take()] == [2, *range(4, 2_004, 2)]
     assert [one.call.seq for one in judge.finish()] == list(range(2_004, 4_006, 2))
 
 
 def test_a_call_of_a_turn_that_was_undone_is_undone_however_it_went() -> None:
     judge = OutcomeJudge({2})
-    judge.feed(stored(2, 1, look("a")))
-    judge.feed(stored(4, 2, look("b"), "bad_input"))
+    judge.add(stored(2, 1, look("a")))
+    judge.add(stored(4, 2, look("b"), "bad_input"))
     assert [(one.outcome, one.reason) for one in judge.finish()] == [
         ("ok", "no error flag"),
         ("undone", "the turn was undone"),

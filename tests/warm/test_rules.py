@@ -45,7 +45,7 @@ def outcomes(database: StateDatabase, session_id: str) -> list[str]:
         judge = OutcomeJudge(calls.list_undone_turns(connection, key))
         found = []
         for item in calls.stream_calls(connection, key):
-            judge.feed(item)
+            judge.add(item)
             found += [one.outcome for one in judge.take()]
         return found + [one.outcome for one in judge.finish()]
 
@@ -254,7 +254,7 @@ def test_rule_6_private_sessions_never_count_and_not_afterwards_either(
     template = build(desk)
     for id_ in ids:
         database.write_now(lambda db, id_=id_: sessions.set_private(db, id_, True))
-    private, gone = desk.hidden(template)
+    private, gone = desk.hidden_sources(template)
     assert usable_examples(template, situation("report", clock, private=private, gone=gone)) == []
 
 

@@ -417,7 +417,7 @@ def test_the_world_shows_fewer_errors_where_there_is_something_to_learn(
 def test_desk_of_an_empty_home(tmp_path: Path) -> None:
     database = StateDatabase.open(tmp_path / "state.db", SystemClock())
     desk = WarmTemplates(Home(tmp_path / "home"), database, SystemClock())
-    assert desk.listed() == []
+    assert desk.list_rows() == []
     assert desk.label() == (0, 0)
     assert desk.rates().calls == 0
     database.close()

@@ -103,7 +103,7 @@ def test_a_streamed_answers_head_does_not_wait_and_a_cut_line_is_heard():
         lines.append(line)
         await start(send, (b"content-type", b"text/event-stream"))
         await cut.wait()
-        line.forget(cut.set)
+        line.stop_listening(cut.set)
 
     async def play(port: int) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

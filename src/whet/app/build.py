@@ -133,7 +133,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
     mcp = parts.open_servers(launch, base)
     confirmations = parts.open_confirmations(launch, base.clock)
     grants = GrantRepository(base.database, base.clock)
-    person = launch.person if plugins is None else plugins.heard_by(launch.person)
+    person = launch.person if plugins is None else plugins.with_notifications(launch.person)
     tools = OfferedTools(parts.select_tools(built_in, settings, plugins), base.learning.trust)
     services = Services(
         home=launch.home,
@@ -212,7 +212,7 @@ def _create_contexts(
     if plugins is None:
         return Contexts(launch.home, launch.settings, [compressor])
     engines = [engine.offer for engine in plugins.loaded.engines.values()]
-    return Contexts(launch.home, launch.settings, [compressor, *engines], plugins.loaded.broken)
+    return Contexts(launch.home, launch.settings, [compressor, *engines], plugins.loaded.load_failures)
 
 
 def _create_confinement(home: Home, settings: Settings) -> Confinement:

@@ -40,7 +40,7 @@ def confine(
         sealed=(INSTALLED, SOCKET.parent),
     )
     backend = read_backend(settings.backend)
-    return Confinement(ConfinementSettings(settings.mode, home.whole, wishes, backend), source)
+    return Confinement(ConfinementSettings(settings.mode, home.main_root, wishes, backend), source)
 
 
 def server_jail(confinement: Confinement, workspace: Path, server: McpServerSettings) -> Jail | None:
@@ -56,7 +56,7 @@ def server_jail(confinement: Confinement, workspace: Path, server: McpServerSett
     # opened.
     policy = confinement.policy(workspace)
     openings = [opening for opening in named_by(server) if not policy.allows(opening)]
-    confinement.open(key, [*openings, *(read_opening(text) for text in server.openings)])
+    confinement.add_openings(key, [*openings, *(read_opening(text) for text in server.openings)])
     return confinement.jail(workspace, key)
 
 

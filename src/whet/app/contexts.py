@@ -59,21 +59,21 @@ class Contexts:
         """Return the host of a session's context."""
         return self._open[id(context)]
 
-    async def seat(self, info: ModelInfo, *, foreground: bool) -> EngineRunner:
+    async def start_engine(self, info: ModelInfo, *, foreground: bool) -> EngineRunner:
         """Start the chosen engine for one agent and pass it the model. Fall back to the built-in engine if
         that fails."""
         offer, warning = choose(self.engines, self._settings.context.engine)
-        runner = await EngineRunner.take(offer, self._deadlines(), foreground=foreground)
+        runner = await EngineRunner.create(offer, self._deadlines(), foreground=foreground)
         if isinstance(runner, str):
             fallback = find_default(self.engines)
             warning = f"{offer.name} is not used, {fallback.name} is: {runner}"
-            runner = await EngineRunner.take(fallback, self._deadlines(), foreground=foreground)
+            runner = await EngineRunner.create(fallback, self._deadlines(), foreground=foreground)
         if isinstance(runner, str):
             warning = f"no engine could be started: {runner}"
-            runner = EngineRunner.of(NoEngine(), self._deadlines())
+            runner = EngineRunner.wrap(NoEngine(), self._deadlines())
         if warning:
             runner.note(warning)
-        await runner.follow(info, info.window_tokens, self._facts(lambda: info, "", 0))
+        await runner.set_model(info, info.window_tokens, self._facts(lambda: info, "", 0))
         return runner
 
     async def tools(self, runner: EngineRunner, used_names: Collection[str]) -> list[Tool]:
@@ -81,7 +81,7 @@ class Contexts:
         own_tools = await list_engine_tools(runner, used_names)
         return [tool for tool in own_tools if tool.name not in self._settings.tools.disabled]
 
-    def put(
+    def open_host(
         self,
         log: Transcript,
         runner: EngineRunner,
@@ -98,21 +98,21 @@ class Contexts:
         fixed = sum(map(text_tokens, prefix))
         facts = msgspec.structs.replace(self._facts(info, log.session.source, fixed), scope=scope)
         host = EngineHost(
-            log, runner, facts, None if runner.offer is find_default(self.engines) else self._spare
+            log, runner, facts, None if runner.offer is find_default(self.engines) else self._start_fallback
         )
         self._open[id(host)] = host
         if len(self._open) >= self._look_at:  # drop hosts that were handed over to another session
-            self._open = {key: entry for key, entry in self._open.items() if not entry.closed}
+            self._open = {key: entry for key, entry in self._open.items() if not entry.is_closed}
             self._look_at = max(_LOOK_AT, 2 * len(self._open))
         return host
 
-    def lengthen(self, context: Context, tokens: int) -> None:
+    def add_prefix_tokens(self, context: Context, tokens: int) -> None:
         """Count tokens that were added before a session's messages after its host was created."""
-        self.host(context).lengthen(tokens)
+        self.host(context).add_fixed_tokens(tokens)
 
-    async def peek(self, log: Transcript, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
+    async def read_status(self, log: Transcript, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
         """Return how full a stored session is. The engine is notified of neither the session nor its end."""
-        runner = await self.seat(info, foreground=False)
+        runner = await self.start_engine(info, foreground=False)
         try:
             facts = self._facts(lambda: info, "", sum(map(text_tokens, prefix)))
             return await EngineHost(log, runner, facts).status()
@@ -129,8 +129,8 @@ class Contexts:
         for host in reversed([*self._open.values()]):
             await host.aclose()
 
-    async def _spare(self) -> EngineRunner | None:
-        runner = await EngineRunner.take(find_default(self.engines), self._deadlines(), foreground=False)
+    async def _start_fallback(self) -> EngineRunner | None:
+        runner = await EngineRunner.create(find_default(self.engines), self._deadlines(), foreground=False)
         return None if isinstance(runner, str) else runner
 
     def _facts(self, info: Callable[[], ModelInfo], platform: str, fixed: int) -> HostFacts:

@@ -65,14 +65,14 @@ class GoalCall(msgspec.Struct, frozen=True):
     now: str | None = None
 
     @property
-    def again(self) -> str:
+    def rerun_command(self) -> str:
         """The command that Whet has to run itself because the call's own exit code does not prove that tests
         passed."""
         tests = self.facts.tests
         return self.alone if tests is None or not tests.direct else ""
 
     @property
-    def changed(self) -> tuple[str, ...]:
+    def changed_paths(self) -> tuple[str, ...]:
         """The files that the call changed."""
         return tuple(change.path for change in (*self.facts.edits, *self.facts.touched))
 
@@ -147,18 +147,18 @@ def _refusal(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
     if call.error_kind or call.exit_code not in (None, 0):
         return f"that call failed ({call.error_kind or 'exit'} {call.exit_code or ''})".replace(" )", ")")
     if claim.kind == "edit":
-        return "" if claim.shows in call.changed else "that call did not change this file"
+        return "" if claim.shows in call.changed_paths else "that call did not change this file"
     if claim.kind not in _RUN_KINDS:
         return _content_refusal(claim, call, calls)
     if not call.facts.command or call.exit_code is None:
         return "that call ran no command to its end"
-    later = next((other for other in calls if other.seq > call.seq and other.changed), None)
+    later = next((other for other in calls if other.seq > call.seq and other.changed_paths), None)
     if later is not None:
-        return f"it is stale: {later.changed[0]} was changed after it; run it again"
+        return f"it is stale: {later.changed_paths[0]} was changed after it; run it again"
     if call.later:
         return f"it is stale: {call.later[0]} is not what it was then; run it again"
-    if call.changed and not (claim.kind == "tests" and call.again):
-        return f"the command itself changed {call.changed[0]}; run the check alone"
+    if call.changed_paths and not (claim.kind == "tests" and call.rerun_command):
+        return f"the command itself changed {call.changed_paths[0]}; run the check alone"
     return _run_refusal(claim, call, calls)
 
 
@@ -170,7 +170,7 @@ def find_call(claim: GoalClaim, calls: Sequence[GoalCall]) -> GoalCall | None:
     for call in reversed(calls):
         arguments = text_arguments(call.arguments)
         names = {call.call_id, call.name, *(arguments.get(name, "") for name in _TARGET_ARGUMENTS)}
-        if target in names or (claim.kind == "edit" and target in call.changed):
+        if target in names or (claim.kind == "edit" and target in call.changed_paths):
             return call
     return None
 
@@ -178,7 +178,7 @@ def find_call(claim: GoalClaim, calls: Sequence[GoalCall]) -> GoalCall | None:
 def _run_refusal(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) -> str:
     tests = call.facts.tests
     if claim.kind == "tests":
-        if (tests is None or not tests.direct) and not call.again:
+        if (tests is None or not tests.direct) and not call.rerun_command:
             return "no test runner printed its counts and set the exit code there: run it by itself"
         if call.unfit:
             return call.unfit
@@ -217,7 +217,9 @@ def _read_refusal(shows: str, call: GoalCall, calls: Sequence[GoalCall]) -> str:
         return "its result does not say that; copy the words that stand in it"
     if call.now is not None and not _contains_words(shows, flat(call.now)):
         return "it is stale: the file does not say that any more; read it again"
-    wrote = [other for other in calls if other.seq < call.seq and (other.changed or other.facts.command)]
+    wrote = [
+        other for other in calls if other.seq < call.seq and (other.changed_paths or other.facts.command)
+    ]
     if any(_contains_words(shows, _argument_text(other)) for other in (call, *wrote)):
         return "these words are your own: what you wrote or asked for shows nothing"
     return ""

@@ -78,20 +78,20 @@ class GoalJudge:
     async def begin(self, goal: GoalRow, workspace: Path, may_change: Sequence[str]) -> None:
         """Record the workspace: the checks that exist now will judge the goal's end."""
         await asyncio.to_thread(
-            goal_base.save_base, workspace, self._place(goal), _search_path(), tuple(may_change)
+            goal_base.save_base, workspace, self._base_folder(goal), _search_path(), tuple(may_change)
         )
 
     def forget(self, goal: GoalRow) -> None:
         """Remove the record of a goal that has ended."""
-        goal_base.remove_base(self._place(goal))
+        goal_base.remove_base(self._base_folder(goal))
 
     async def judge(self, goal: GoalRow, session: Session) -> Verdict:
         """Return whether a goal is proven now, with the verifier's output or the reasons."""
         if not goal.verify:
             return await self._judge_claims(goal, session)
-        if changed := await self._changed(goal, session):
+        if changed := await self._check_verifier_files(goal, session):
             return False, changed
-        base = await asyncio.to_thread(goal_base.read_base, self._place(goal))
+        base = await asyncio.to_thread(goal_base.read_base, self._base_folder(goal))
         try:
             if base is None:  # begun by an older version
                 output = await goal_verifier.run_verifier(
@@ -102,15 +102,15 @@ class GoalJudge:
                     goal_verifier.output_end(output),
                 )
             else:
-                passed, text = await self._tried(goal, session, base)
+                passed, text = await self._run_verifier(goal, session, base)
         except ToolError as error:
             return False, error.message
         goal = await self.services.database.read(lambda db: goals.get(db, goal.id))
-        if changed := await self._changed(goal, session):  # changed while the verifier ran
+        if changed := await self._check_verifier_files(goal, session):  # changed while the verifier ran
             return False, changed
         return passed, text
 
-    async def _tried(self, goal: GoalRow, session: Session, base: TreeBase) -> Verdict:
+    async def _run_verifier(self, goal: GoalRow, session: Session, base: TreeBase) -> Verdict:
         workspace = session.workspace
         before = await asyncio.to_thread(goal_base.read_change_times, base, workspace)
         tree, changed = await asyncio.to_thread(self._tree, goal, workspace, base)
@@ -123,7 +123,9 @@ class GoalJudge:
         moved = self._is_busy() or before != await asyncio.to_thread(
             goal_base.read_change_times, base, workspace
         )
-        if missed := await self._missed(goal, workspace, base, find_optional_files(tree, judging)):
+        if missed := await self._find_requested_files(
+            goal, workspace, base, find_optional_files(tree, judging)
+        ):
             tree = msgspec.structs.replace(tree, missed=missed)
             judging, program = await asyncio.to_thread(_split_by_role, tree, changed, (goal, workspace))
         if not (judging or programs or moved):
@@ -142,7 +144,7 @@ class GoalJudge:
         self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False
     ) -> tuple[CheckedTree, dict[str, Difference]]:
         """Return the facts from which the changed files' roles are read, and how each file changed."""
-        folder = self._place(goal)
+        folder = self._base_folder(goal)
         changed = goal_base.find_differences(base, workspace)
         tree = CheckedTree(
             frozenset(base.files),
@@ -157,7 +159,7 @@ class GoalJudge:
         )
         return tree, changed
 
-    async def _missed(
+    async def _find_requested_files(
         self, goal: GoalRow, workspace: Path, base: TreeBase, names: frozenset[str]
     ) -> frozenset[str]:
         """Return the new files that the verifier asks for by name in the recorded workspace; nothing that the
@@ -177,13 +179,13 @@ class GoalJudge:
         if "make" in goal.verify.split():
             names += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
         return "\n".join(
-            goal_base.read_old_text(self._place(goal), name) for name in names if not is_code(name)
+            goal_base.read_old_text(self._base_folder(goal), name) for name in names if not is_code(name)
         )
 
     def _is_busy(self) -> bool:
         """Return whether commands of this program still run; they could change files at any moment."""
         table = self.services.processes.made
-        return table is not None and any(process.is_alive() for process in table.listed())
+        return table is not None and any(process.is_alive() for process in table.list_background())
 
     async def _verify_in_copy(self, goal: GoalRow, workspace: Path, base: TreeBase, split: RoleSplit) -> str:
         """Run the verifier in a copy with everything but the program restored. Return an empty string if it
@@ -191,7 +193,7 @@ class GoalJudge:
         folder = Path(tempfile.mkdtemp(prefix="whet-goal-")).resolve()
         copy = folder / workspace.name
         try:
-            base_folder = self._place(goal)
+            base_folder = self._base_folder(goal)
             judging, program = split
             await asyncio.to_thread(
                 goal_base.restore_tree, base, base_folder, (workspace, copy), program, judging
@@ -223,7 +225,7 @@ class GoalJudge:
     async def _judge_claims(self, goal: GoalRow, session: Session) -> Verdict:
         session_calls = await self.services.database.read(lambda db: goal_calls(db, goal.session))
         finished = [call for call in session_calls if call.name == FINISH]
-        if goal.guarded and (changed := await self._changed(goal, session)):
+        if goal.guarded and (changed := await self._check_verifier_files(goal, session)):
             return False, changed
         if not finished or finished[-1].error_kind:
             return False, finished[-1].result if finished else _NOT_FINISHED
@@ -234,8 +236,8 @@ class GoalJudge:
         if why := find_refusals(claims, session_calls):
             return False, "\n".join(why)
         for call in test_calls(claims, session_calls):
-            if call.again:
-                tests, text = await self._run_again(goal, session, call.again)
+            if call.rerun_command:
+                tests, text = await self._run_again(goal, session, call.rerun_command)
                 if tests is None:
                     return False, text
                 session_calls = [
@@ -248,7 +250,7 @@ class GoalJudge:
     ) -> Verdict:
         """Judge whether the passing tests are at least as many and as strict as before."""
         for command in dict.fromkeys(call.alone for call in ran if call.alone):
-            passed, text = await self._held(msgspec.structs.replace(goal, verify=command), session)
+            passed, text = await self._recheck_tests(msgspec.structs.replace(goal, verify=command), session)
             if text:
                 return passed, text
         counts = [call.facts.tests for call in ran if call.facts.tests is not None]
@@ -260,10 +262,10 @@ class GoalJudge:
             return True, f"accepted: {lost}"
         return False, f"{lost}, and nobody accepted that. Put the tests back."
 
-    async def _held(self, goal: GoalRow, session: Session) -> Verdict:
+    async def _recheck_tests(self, goal: GoalRow, session: Session) -> Verdict:
         """Judge whether passing tests still pass with every deciding file restored; new tests are allowed to
         stay."""
-        base = await asyncio.to_thread(goal_base.read_base, self._place(goal))
+        base = await asyncio.to_thread(goal_base.read_base, self._base_folder(goal))
         if base is None:
             return True, ""  # begun by an older version
         tree, changed = await asyncio.to_thread(self._tree, goal, session.workspace, base, is_claimed=True)
@@ -288,7 +290,7 @@ class GoalJudge:
         text = goal_verifier.output_end(output)
         return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{text}"
 
-    async def _changed(self, goal: GoalRow, session: Session) -> str:
+    async def _check_verifier_files(self, goal: GoalRow, session: Session) -> str:
         """Return a message if the verifier's files changed and the person does not accept that, else an empty
         string."""
         changed = goal_verifier.find_changed_files(goal.guarded, session.workspace)
@@ -303,7 +305,7 @@ class GoalJudge:
             return ""
         return f"The verifier's files were changed and nobody accepted that: {names}. Put them back."
 
-    def _place(self, goal: GoalRow) -> Path:
+    def _base_folder(self, goal: GoalRow) -> Path:
         return self.services.home.root / "goals" / goal.id
 
 
@@ -371,7 +373,7 @@ def _add_programs(recorded: Sequence[GoalCall], workspace: Path, goal: GoalRow) 
         command = arguments.get("command", "") if call.facts.command else ""
         inside = workspace / arguments["workdir"] if arguments.get("workdir") else folder
         part = rerunnable_part(command, inside)
-        reads = {"path", "local"} <= tags_of(call.name) and not call.changed
+        reads = {"path", "local"} <= tags_of(call.name) and not call.changed_paths
         now = (
             goal_base.read_text(workspace / arguments["path"], workspace) or None
             if reads and "path" in arguments

@@ -75,11 +75,11 @@ async def run_verifier(
         command = _replace_folder(command, source, target)
         environment = {name: _replace_folder(value, source, target) for name, value in environment.items()}
         owner += " as it was"
-        services.confinement.get().open(owner, [Opening("read", source)])
+        services.confinement.get().add_openings(owner, [Opening("read", source)])
     environment |= _OWN_BYTECODE
     context = ToolContext(owner, "", "verify", folder, lambda text: None, _give_no_answer)
     confined = Confined(services.confinement.get(), context)
-    shell_job = await confined.jailed(
+    shell_job = await confined.add_jail(
         command_spec(folder, command, "", ("", False, False), (limits, environment))
     )
     output = await Shell(services.processes.get(), limits).run(shell_job, limits.timeout_s, context.output)

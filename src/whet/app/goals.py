@@ -103,17 +103,17 @@ class GoalRunner:
 
     async def start(self, wish: GoalWish) -> tuple[GoalRow, Session]:
         """Store a goal with a session of its own. Raises ConfigError."""
-        session = await self.session(wish)
+        session = await self.open_session(wish)
         return await self.begin(wish, session), session
 
-    async def session(
+    async def open_session(
         self, wish: GoalWish, extras: SessionExtras = NO_EXTRAS, session_id: str = ""
     ) -> Session:
         """Return a session for a goal, with the tool `finish`; `session_id` is a session that was created for
         it. Raises ConfigError."""
         if not wish.text.strip():
             raise ConfigError("a goal needs a text", hint='whet goal start "..." --verify "make test"')
-        goal_extras = self._extras(extras)
+        goal_extras = self._add_finish(extras)
         if session_id:
             return await self.opener.open_session(session_id, extras=goal_extras)
         title = sessions.make_title(wish.text)
@@ -146,9 +146,9 @@ class GoalRunner:
 
     async def reopen(self, goal: GoalRow, extras: SessionExtras = NO_EXTRAS) -> Session:
         """Open the session of a goal that was interrupted or paused."""
-        return await self.opener.open_session(goal.session, extras=self._extras(extras))
+        return await self.opener.open_session(goal.session, extras=self._add_finish(extras))
 
-    def _extras(self, extras: SessionExtras) -> SessionExtras:
+    def _add_finish(self, extras: SessionExtras) -> SessionExtras:
         return msgspec.structs.replace(
             extras, tools=(*extras.tools, finish_tool(self.services.database, self.services.recordings))
         )
@@ -169,22 +169,22 @@ class GoalRunner:
         return goal
 
     async def _run_round(self, goal: GoalRow, session: Session) -> GoalRow:
-        limits = await self._limits(goal, session)
+        limits = await self._read_limits(goal, session)
         if isinstance(limits, str):
             return await self._end(goal, "budget", limits)
         limited = msgspec.structs.replace(session, limits=limits)
-        end = await self._turn(goal, limited)
-        goal = await self._stored(goal)
+        end = await self._run_turn(goal, limited)
+        goal = await self._reload(goal)
         if goal.state not in goals.OPEN:
             return goal
         if end is not None and end.reason not in ("answered", "budget"):
             capped = end.hint == "--budget" or end.hint.startswith("wallet.")
             return await self._end(goal, "budget" if capped else "paused", end.error or end.reason)
         passed, text = await GoalJudge(self.services).judge(goal, session)
-        goal = await self._stored(goal)
-        return await self._keep(goal, text, passed=passed)
+        goal = await self._reload(goal)
+        return await self._store_round(goal, text, passed=passed)
 
-    async def _limits(self, goal: GoalRow, session: Session) -> TurnLimits | str:
+    async def _read_limits(self, goal: GoalRow, session: Session) -> TurnLimits | str:
         """Return the limits of the next turn, or the reason why the budget is used up."""
         key = session.log.live.key
         steps, spent = await self.services.database.read(
@@ -201,7 +201,7 @@ class GoalRunner:
         steps_left = min(base.steps, goal.max_steps - steps) if goal.max_steps else base.steps
         return TurnLimits(steps_left, base.turn_s)
 
-    async def _turn(self, goal: GoalRow, session: Session) -> TurnEnd | None:
+    async def _run_turn(self, goal: GoalRow, session: Session) -> TurnEnd | None:
         """Run the round's turn or resume it. Return None if it has already ended."""
         if goal.asked > goal.round:
             try:
@@ -216,7 +216,7 @@ class GoalRunner:
         message = session.user_message(round_message(goal))
         return await run_with_followups(self.opener.helpers, session, message, self.emit, record_request)
 
-    async def _keep(self, goal: GoalRow, text: str, *, passed: bool) -> GoalRow:
+    async def _store_round(self, goal: GoalRow, text: str, *, passed: bool) -> GoalRow:
         """Store the result of a round."""
         mark = goal_verifier.output_hash(text)
         stalled = goal.stalled + 1 if mark == goal.mark else 0
@@ -235,7 +235,7 @@ class GoalRunner:
             ended="" if state in goals.OPEN else iso(self.services.clock.now()),
         )
         await self.services.database.write(lambda db: goals.store_judgement(db, judged))
-        stored = await self._stored(goal)
+        stored = await self._reload(goal)
         if stored.state not in goals.OPEN:
             GoalJudge(self.services).forget(stored)
         state_text = (
@@ -250,9 +250,9 @@ class GoalRunner:
         if state not in goals.OPEN:
             GoalJudge(self.services).forget(goal)
         self.emit(Notice(f"goal: {state} ({note})"))
-        return await self._stored(goal)
+        return await self._reload(goal)
 
-    async def _stored(self, goal: GoalRow) -> GoalRow:
+    async def _reload(self, goal: GoalRow) -> GoalRow:
         return await self.services.database.read(lambda db: goals.get(db, goal.id))
 
 

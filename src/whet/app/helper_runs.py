@@ -86,10 +86,10 @@ class HelperRuns:
         call is repeated after a crash, the same helper continues."""
         if not wish.task.strip():
             raise ToolError("a helper needs a task")
-        row = await self.order(parent.session_id, parent.key or parent.call_id, wish)
+        row = await self.add_helper(parent.session_id, parent.key or parent.call_id, wish)
         if wish.background:
             if row.state == "open":
-                self.begin(row, parent.buffers)
+                self.start_in_background(row, parent.buffers)
             return ToolOutput(
                 f"[{row.name} works in the background; its result comes by itself. See process]"
             )
@@ -103,9 +103,9 @@ class HelperRuns:
                 reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "crashed"
                 await finish_shielded(self._end(row, reason, "its call was cut off", self._owner))
                 raise
-        return await self.merge_edits(await self.stored(row.id), result_of)
+        return await self.merge_edits(await self.read_row(row.id), result_of)
 
-    async def order(self, parent_id: str, call: str, wish: HelperWish) -> HelperRow:
+    async def add_helper(self, parent_id: str, call: str, wish: HelperWish) -> HelperRow:
         """Store a new helper, or return the one that was stored for this call before."""
         services = self._services
         now = iso(services.clock.now())
@@ -122,21 +122,21 @@ class HelperRuns:
         )
         return await services.database.append(lambda db: helper_rows.add(db, new))
 
-    def begin(self, row: HelperRow, buffers: Buffers | None = None) -> None:
+    def start_in_background(self, row: HelperRow, buffers: Buffers | None = None) -> None:
         """Run a stored helper in the background of this process, unless it already runs here."""
         self._parents.add(row.parent)
         if row.id not in self._at_work:
             at_work = self._at_work[row.id] = RunningHelper(row)
             at_work.task = asyncio.create_task(self._in_background(at_work, buffers))
-            at_work.task.add_done_callback(lambda task: self._seen(at_work, task))
+            at_work.task.add_done_callback(lambda task: self._handle_task_end(at_work, task))
 
     async def restore(self, parent_id: str) -> None:
         """Resume a session's background helpers that no process runs any more, finish interrupted merges, and
         deliver finished results."""
         self._parents.add(parent_id)
-        for row in await self.of(parent_id):
+        for row in await self.helpers_of(parent_id):
             if row.state == "open" and row.wish.background:
-                self.begin(row)
+                self.start_in_background(row)
             elif row.merge is not None and not (row.merge.done or row.merge.conflicts):
                 try:
                     await self.merge_edits(row, result_of)
@@ -147,11 +147,11 @@ class HelperRuns:
         """Return a helper that runs in this process, or None."""
         return self._at_work.get(row.id)
 
-    def is_left(self, row: HelperRow) -> bool:
+    def is_orphaned(self, row: HelperRow) -> bool:
         """Return whether the process that ran a helper has ended."""
         return self._services.database.read_now(lambda db: claims.is_gone(db, row.owner))
 
-    async def of(self, parent_id: str) -> list[HelperRow]:
+    async def helpers_of(self, parent_id: str) -> list[HelperRow]:
         """Return a session's helpers, in the order in which they were requested."""
         return await self._services.database.read(lambda db: helper_rows.list_helpers(db, parent_id))
 
@@ -194,7 +194,7 @@ class HelperRuns:
         if (at_work := self._at_work.get(row.id)) is not None and at_work.task is not None:
             at_work.task.cancel()
             await asyncio.wait({at_work.task})
-        return await self.stored(row.id)
+        return await self.read_row(row.id)
 
     async def aclose(self) -> None:
         """Cancel the running helpers; the next program that opens their parent resumes them."""
@@ -219,13 +219,13 @@ class HelperRuns:
     async def _wait_for_owner(self, helper_id: str) -> bool:
         """Wait until no other program runs a helper, such as one that is being killed. Return False if the
         helper has ended."""
-        while (row := await self.stored(helper_id)).state == "open":
-            if not row.owner or self.is_left(row):
+        while (row := await self.read_row(helper_id)).state == "open":
+            if not row.owner or self.is_orphaned(row):
                 return True
             await asyncio.sleep(_LOOK_EVERY_S)
         return False
 
-    def _seen(self, at_work: RunningHelper, task: asyncio.Task[None]) -> None:
+    def _handle_task_end(self, at_work: RunningHelper, task: asyncio.Task[None]) -> None:
         """Handle the end of a helper's task, including a crash."""
         self._at_work.pop(at_work.row.id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -251,28 +251,28 @@ class HelperRuns:
                     parent.output(line + "\n")
 
         async with self._places:
-            folder = await self._folder(row)
-            child = await self._session(row, folder, parent.buffers if parent is not None else buffers)
+            folder = await self._open_tree(row)
+            child = await self._open_session(row, folder, parent.buffers if parent is not None else buffers)
             at_work.session = child
             services.gate.adopt(child.id, row.parent)
             watcher = services.plugins.sessions if services.plugins is not None else None
-            await helper_turns.run_helper(child, row, self.stored, show, parent, watcher)
+            await helper_turns.run_helper(child, row, self.read_row, show, parent, watcher)
 
-    async def _folder(self, row: HelperRow) -> Path | None:
+    async def _open_tree(self, row: HelperRow) -> Path | None:
         """Return the helper's own working tree, created if necessary, or None if it works in its parent's."""
         if not row.wish.worktree:
             return None
         services = self._services
         parent = await services.database.read(lambda db: sessions.get(db, row.parent))
         workspace = Path(parent.workspace) if parent.workspace else services.workspace
-        tree = row.tree or (await self.stored(row.id)).tree
+        tree = row.tree or (await self.read_row(row.id)).tree
         if tree is None:
-            trees_folder = services.home.whole.with_name(f"{services.home.whole.name}-worktrees")
+            trees_folder = services.home.main_root.with_name(f"{services.home.main_root.name}-worktrees")
             tree = planned = await asyncio.to_thread(worktrees.plan_tree, workspace, row.id, trees_folder)
             await services.database.append(lambda db: helper_rows.store_tree(db, row.id, planned))
         return await asyncio.to_thread(worktrees.check_out_tree, tree, row.id, workspace)
 
-    async def _session(self, row: HelperRow, folder: Path | None, buffers: Buffers | None) -> Session:
+    async def _open_session(self, row: HelperRow, folder: Path | None, buffers: Buffers | None) -> Session:
         existing = await self._services.database.read(
             lambda db: sessions.filter_existing_ids(db, {row.session})
         )
@@ -299,7 +299,7 @@ class HelperRuns:
                 await asyncio.wait({at_work.task}, timeout=min(left_s, _MOST_WAIT_S))
             else:
                 await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
-            row = await self.stored(row.id)
+            row = await self.read_row(row.id)
         return row
 
     async def _end(self, row: HelperRow, reason: str, error: str, owner: str = "") -> None:
@@ -308,7 +308,7 @@ class HelperRuns:
         ended = helper_turns.end_row(row, reason, "", error, self._now())
         await self._services.database.append(lambda db: helper_rows.end_helper(db, ended, owner))
 
-    async def stored(self, helper_id: str) -> HelperRow:
+    async def read_row(self, helper_id: str) -> HelperRow:
         """Return a helper's row as stored."""
         return await self._services.database.read(lambda db: helper_rows.get(db, helper_id))
 

@@ -20,30 +20,34 @@ class HelperWindow:
 
     async def listed(self, context: ToolContext) -> list[str]:
         """Return a line for each background helper of a session."""
-        return [self.line(row) for row in await self._desk.of(context.session_id) if row.wish.background]
+        return [
+            self.status_line(row)
+            for row in await self._desk.helpers_of(context.session_id)
+            if row.wish.background
+        ]
 
-    async def named(self, parent_id: str, name: str) -> HelperRow:
+    async def find_helper(self, parent_id: str, name: str) -> HelperRow:
         """Return a session's helper by its name. Raises ToolError."""
-        rows = await self._desk.of(parent_id)
+        rows = await self._desk.helpers_of(parent_id)
         helper = next((row for row in rows if row.name == name), None)
         if helper is None:
             raise ToolError(f"there is no {name}; known: {', '.join(row.name for row in rows) or 'none'}")
         return helper
 
-    def line(self, row: HelperRow) -> str:
+    def status_line(self, row: HelperRow) -> str:
         """Return a helper's state in one line."""
         return f"{row.name} {self._state(row)}: {title_of(row.wish.task)}"
 
-    def shown(self, row: HelperRow) -> list[str]:
+    def activity_lines(self, row: HelperRow) -> list[str]:
         """Return the last lines of a helper's activity, as far as it ran in this process, and its state."""
         at_work = self._desk.running_helper(row)
-        return [*(at_work.said if at_work is not None else ()), f"[{self.line(row)}]"]
+        return [*(at_work.said if at_work is not None else ()), f"[{self.status_line(row)}]"]
 
     async def look_after(
         self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float
     ) -> ToolOutput:
         """Show a helper, wait for it, send it a message, or stop it."""
-        row = await self.named(context.session_id, name)
+        row = await self.find_helper(context.session_id, name)
         if action == "write":
             return self._steer(row, text)
         if action == "kill":
@@ -54,12 +58,12 @@ class HelperWindow:
                 return await self._desk.merge_edits(row, ended_output)
         if row.state == "ended":
             return ended_output(row, None)
-        return ToolOutput("\n".join(self.shown(row)))
+        return ToolOutput("\n".join(self.activity_lines(row)))
 
     def _steer(self, row: HelperRow, text: str) -> ToolOutput:
         at_work = self._desk.running_helper(row)
         if at_work is None or at_work.session is None:
-            raise ToolError(f"it takes no message now: {self.line(row)}")
+            raise ToolError(f"it takes no message now: {self.status_line(row)}")
         at_work.session.steer(text)
         return ToolOutput(f"[{row.name} reads it before its next step]")
 
@@ -69,5 +73,5 @@ class HelperWindow:
             return f"has ended ({row.reason})"
         at_work = self._desk.running_helper(row)
         if at_work is None:
-            return "runs in another program" if row.owner and not self._desk.is_left(row) else "rests"
+            return "runs in another program" if row.owner and not self._desk.is_orphaned(row) else "rests"
         return "works" if at_work.session is not None else "waits for a place"

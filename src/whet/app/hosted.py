@@ -109,7 +109,7 @@ class SessionHost:
         )
         self._closing = False
 
-    def lend(self, extras: Callable[[str], SessionExtras]) -> None:
+    def add_extras(self, extras: Callable[[str], SessionExtras]) -> None:
         """Let another interface of the process add its tools to the sessions."""
         before = self._furnish
 
@@ -162,15 +162,15 @@ class SessionHost:
             session = await self.opener.new_session(
                 title=title, private=private, warm=warm, whose=principal, extras=extras
             )
-            self._pool.keep(session)
+            self._pool.add(session)
             return session.id
-        async with self._pool.held(leaving) as slot:
-            old = await self._pool.opened(slot)
+        async with self._pool.acquire(leaving) as slot:
+            old = await self._pool.load(slot)
             session = await self.opener.new_session(
                 title=title, private=private, warm=warm, whose=principal, leaving=old, extras=extras
             )
-            await self._pool.let_go(slot)
-        self._pool.keep(session)
+            await self._pool.release(slot)
+        self._pool.add(session)
         chosen = old.log.session
         if chosen.model_chosen and chosen.provider == session.model.provider:
             async with self.using(session.id) as session:
@@ -205,9 +205,9 @@ class SessionHost:
             message = _message(slot.session, text, images)
             slot.session.inbox.add(InboxEntry(message, receipt.stored, row=receipt.row))
             return None
-        async with self._pool.held(session_id) as slot, self._turns:
+        async with self._pool.acquire(session_id) as slot, self._turns:
             self._refuse_if_closing()
-            session = await self._pool.opened(slot)
+            session = await self._pool.load(slot)
             self._people.connect(session_id, person)
             self._receipts.by_session[session_id] = receipt
             try:
@@ -220,7 +220,7 @@ class SessionHost:
             finally:
                 del self._receipts.by_session[session_id]
                 self._people.connect(session_id, None)
-                self.services.reviews.get().kick()
+                self.services.reviews.get().wake()
 
     def cancel(self, session_id: str) -> bool:
         """Cancel the running turn together with the messages that it has not read yet. Return False if no
@@ -235,7 +235,7 @@ class SessionHost:
         slot = self._pool.get(session_id)
         return slot is not None and slot.turn is not None
 
-    def opened(self, session_id: str) -> Session | None:
+    def find_open(self, session_id: str) -> Session | None:
         """Return a session that is in memory, or None; it may be running a turn."""
         slot = self._pool.get(session_id)
         return slot.session if slot is not None else None
@@ -251,7 +251,7 @@ class SessionHost:
         info = session.model
         await session.log.details.choose_model(info.provider, info.model, chosen=bool(model))
 
-    async def session(self, session_id: str) -> Session:
+    async def open_session(self, session_id: str) -> Session:
         """Open a session; it stays open until it is idle. Waits for a running turn. Raises NotFound."""
         async with self.using(session_id) as session:
             return session
@@ -259,14 +259,14 @@ class SessionHost:
     @asynccontextmanager
     async def using(self, session_id: str) -> AsyncGenerator[Session]:
         """Hold a session between its turns, for work such as a compaction. Raises NotFound."""
-        async with self._pool.held(session_id) as slot:
-            yield await self._pool.opened(slot)
+        async with self._pool.acquire(session_id) as slot:
+            yield await self._pool.load(slot)
 
-    async def let_go(self, session_id: str) -> None:
+    async def release(self, session_id: str) -> None:
         """Close a session that is in memory; its next use opens it again. Waits for a running turn."""
         if self._pool.get(session_id) is not None:
-            async with self._pool.held(session_id) as slot:
-                await self._pool.let_go(slot)
+            async with self._pool.acquire(session_id) as slot:
+                await self._pool.release(slot)
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Accept no more messages, wait up to `drain_s` for running turns, cancel the others, and close every
@@ -290,7 +290,7 @@ class SessionHost:
         """Run a turn, and further turns for messages that came too late for it."""
         try:
             while True:
-                end = await self._turn(slot, session, incoming, emit)
+                end = await self._run_turn(slot, session, incoming, emit)
                 if end.reason == "cancelled":
                     self._drop(session.inbox.take_back())
                     return end
@@ -307,7 +307,7 @@ class SessionHost:
         if ids and not self._closing:
             self.services.database.submit(lambda db: accepted.remove(db, ids))
 
-    async def _turn(
+    async def _run_turn(
         self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
     ) -> TurnEnd:
         began_s = session.clock.monotonic_s()
@@ -325,7 +325,7 @@ class SessionHost:
         return msgspec.structs.replace(
             extras,
             session_id=session_id,
-            person=self._people.at(session_id),
+            person=self._people.person_at(session_id),
             observers=(*extras.observers, self._receipts),
         )
 

@@ -37,10 +37,10 @@ class PreVerify:
         """Pass a request's stream on. If it ends with an answer, call the hooks before its end."""
         async for item in inner:
             if isinstance(item, ModelReply) and item.stop == "end" and not item.message.tool_calls:
-                await self._ask(item.message.text)
+                await self._run_hooks(item.message.text)
             yield item
 
-    async def _ask(self, answer: str) -> None:
+    async def _run_hooks(self, answer: str) -> None:
         session = self._session()
         turn = session.log.live.open_turn if session is not None else None
         if session is None or turn is None:
@@ -60,7 +60,7 @@ class PreVerify:
             "final_response": answer,
             "changed_paths": sorted(file.path for file in receipt.files),
         }
-        for reply in await self._hooks.tell("pre_verify", **facts):
+        for reply in await self._hooks.call_all("pre_verify", **facts):
             if message := _continue_message(reply):
                 self._attempts += 1
                 notice = f"a plugin has the turn go on: {message}"

@@ -60,7 +60,7 @@ class MarkingObserver(TurnObserver):
         receipt, answer_sentences = receipt_of(session, turn), split_sentences(end.text)
         if receipt is None or not answer_sentences:
             return
-        marked, why_not = await self._asked(session, end.turn_id, receipt, answer_sentences)
+        marked, why_not = await self._ask_judge(session, end.turn_id, receipt, answer_sentences)
         if marked or why_not:
             await self._parts.database.write(
                 lambda db: facts.store_marks(
@@ -68,7 +68,7 @@ class MarkingObserver(TurnObserver):
                 )
             )
 
-    async def _asked(
+    async def _ask_judge(
         self, session: Session, turn_id: str, receipt: TurnReceipt, answer_sentences: list[str]
     ) -> tuple[list[int], str]:
         """Return the numbers of the marked sentences, or the reason why the model could not be asked."""

@@ -134,7 +134,7 @@ class OwnMcpServer:
                 ]
                 return text_result(mask("\n\n".join(texts)))
             case "list_skills":
-                return text_result(await self._learning.desk.skills.listed(_text(arguments, "query", "")))
+                return text_result(await self._learning.desk.skills.describe(_text(arguments, "query", "")))
             case "read_skill":
                 origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
                 outcome = await self._learning.desk.skills.view(

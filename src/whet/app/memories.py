@@ -47,15 +47,15 @@ class ChangeNotifier:
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._pending: set[Future[None]] = set()
-        learning.listeners.append(self._hear)
+        learning.listeners.append(self._queue_notification)
 
-    async def settled(self, limit_s: float | None) -> None:
+    async def wait_for_pending(self, limit_s: float | None) -> None:
         """Wait until every pending notification was delivered, up to `limit_s` (None: each within its own
         deadline)."""
         if pending := [asyncio.wrap_future(future) for future in list(self._pending)]:
             await asyncio.wait(pending, timeout=limit_s)
 
-    def _hear(self, row: LedgerRow) -> None:
+    def _queue_notification(self, row: LedgerRow) -> None:
         """Pass a change on; called on any thread."""
         future = asyncio.run_coroutine_threadsafe(self._tell(row), self._loop)
         self._pending.add(future)
@@ -68,16 +68,18 @@ class MemoryObserver(TurnObserver):
 
     def __init__(self, memories: Memories, learning: LearningService) -> None:
         self._memories = memories
-        self._teller = ChangeNotifier(learning, self._changed)
+        self._teller = ChangeNotifier(learning, self._notify_change)
 
-    async def _changed(self, row: LedgerRow) -> None:
+    async def _notify_change(self, row: LedgerRow) -> None:
         target = row.item if row.kind == "memory" else f"skill:{row.item}"
         metadata = {**row.origin.metadata(), "ledger_id": str(row.id)}
         await self._memories.on_memory_write(row.action, target, row.after or row.before, metadata)
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add the memories' recollections to a message."""
-        await self._teller.settled(_SETTLE_S)  # so that changes learned a moment ago are known in this turn
+        await self._teller.wait_for_pending(
+            _SETTLE_S
+        )  # so that changes learned a moment ago are known in this turn
         turn = session.log.live.last_turn + 1
         await self._memories.notify_turn_start(turn, message.text, model=session.model.model)
         recalled = await self._memories.prefetch(message.text, session.id)
@@ -92,7 +94,7 @@ class MemoryObserver(TurnObserver):
 
     async def aclose(self) -> None:
         """Wait for pending notifications, then shut the memories down."""
-        await self._teller.settled(None)
+        await self._teller.wait_for_pending(None)
         await self._memories.shutdown()
 
 
@@ -106,7 +108,7 @@ def notify_skill_changes(hooks: Hooks, learning: LearningService) -> ChangeNotif
         if row.kind != "skill":
             return
         origin = row.origin
-        await hooks.tell(
+        await hooks.call_all(
             _SKILLS,
             action=_DONE.get(row.action, "patched"),
             skill_name=row.item,
@@ -137,7 +139,7 @@ async def connect_plugins(plugins: LoadedPlugins | None, learning: LearningServi
         yield
     finally:
         if skills is not None:
-            await skills.settled(None)
+            await skills.wait_for_pending(None)
         if observer is not None:
             await observer.aclose()
         if plugins is not None:

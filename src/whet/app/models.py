@@ -57,7 +57,7 @@ class SwitchableLink:
         """Stream over the present link."""
         wallet, link = self._wallet(), self._link
         if wallet is not None:
-            link = wallet.capped(link, self._session_id, "turn")
+            link = wallet.cap_link(link, self._session_id, "turn")
         return link.stream(messages) if self.around is None else self.around(link, messages)
 
     def switch(self, link: ModelLink) -> None:
@@ -82,7 +82,7 @@ class Dialer:
     def connect(self, model: ModelSettings) -> Provider:
         """Connect to `model`, with the fallback behind it. Raises ConfigError if that is impossible."""
         provider = connect(
-            self._reached(model),
+            self._add_practice_address(model),
             self._fallback,
             self._secrets,
             patience_s=self._patience_s,
@@ -92,7 +92,9 @@ class Dialer:
 
     def connect_alone(self, model: ModelSettings) -> Provider:
         """Connect to `model` without a fallback. Raises ConfigError if that is impossible."""
-        provider = self._open_plugin_provider(model) or connect_one(self._reached(model), self._secrets)
+        provider = self._open_plugin_provider(model) or connect_one(
+            self._add_practice_address(model), self._secrets
+        )
         return set_judge(provider, self.plugins.judge) if self.plugins else provider
 
     def close(self) -> None:
@@ -105,7 +107,7 @@ class Dialer:
         offer = self.plugins.providers.get(model.provider) if self.plugins else None
         return offer.open(model, self._secrets) if offer is not None else None
 
-    def _reached(self, model: ModelSettings) -> ModelSettings:
+    def _add_practice_address(self, model: ModelSettings) -> ModelSettings:
         """Return settings with a reachable address: `practice` without an address gets one, all others are
         unchanged."""
         if model.provider != "practice" or model.base_url:
@@ -151,7 +153,7 @@ class Summariser:
     async def _ask(self, messages: Sequence[Message]) -> str:
         link: ModelLink = self._provider().open(_SUMMARY_PROMPT, (), "summaries")
         if (wallet := self._wallet()) is not None:
-            link = wallet.capped(link, "", "summary")
+            link = wallet.cap_link(link, "", "summary")
         side = self._side_calls
         stream = link.stream(messages) if side is None else side.stream("compression", link, messages)
         try:
@@ -185,7 +187,7 @@ class Models:
 
         self.wallet = Wallet(database, clock, self._settings.wallet)
 
-    def judge(self) -> Provider:
+    def connect_judge(self) -> Provider:
         """Connect to the model that marks answers: the one set for judging, else the answering model. The
         caller closes it. Raises ConfigError."""
         judge_settings = self._settings.judge
@@ -219,7 +221,7 @@ class Models:
         It is kept until `release`; a few unused ones are kept longer, in case another session chooses the
         same model.
         """
-        await self.leave(session_id)
+        await self.release(session_id)
         if model in ("", self.settings.model):
             return self.provider
         if model not in self._others:
@@ -232,7 +234,7 @@ class Models:
         """Return the provider that answers a session now."""
         return self._others.get(self._answering.get(session_id, ""), self.provider)
 
-    async def leave(self, session_id: str) -> None:
+    async def release(self, session_id: str) -> None:
         """Drop a session's choice and close the connections that have been unused for longest."""
         if self._answering.pop(session_id, None) is None:
             return
@@ -268,7 +270,7 @@ class Models:
             "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
             fresh=lambda: Compressor(summarise, clock, limits, summarise_again=retry),
             is_quick=True,
-            recorded=Compressor.recorded,
+            recorded=Compressor.on_recorded,
         )
 
     def _summariser(self, provider: Callable[[], Provider]) -> Summariser:

@@ -43,7 +43,7 @@ class NotifierGroup(TurnObserver):
         self._failed = failed
         self._sending: set[asyncio.Task[None]] = set()
 
-    def ring(self, title: str, text: str) -> None:
+    def notify(self, title: str, text: str) -> None:
         """Notify the person without waiting; secrets are masked."""
         text = mask(text)[:_TEXT_CHARS]
         for notifier in self._notifiers:
@@ -54,7 +54,7 @@ class NotifierGroup(TurnObserver):
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Notify the person about the end of a long turn."""
         if end.duration_s >= self._settings.turns_over_s:
-            self.ring(f"Whet: the turn ended ({end.reason})", end.text or end.error)
+            self.notify(f"Whet: the turn ended ({end.reason})", end.text or end.error)
 
     async def aclose(self) -> None:
         """Wait a few seconds for pending notifications."""
@@ -78,14 +78,14 @@ class NotifiedPerson:
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask about one action."""
-        self._tell("Whet asks for approval", f"{request.tool}: {request.subject}")
+        self._notify("Whet asks for approval", f"{request.tool}: {request.subject}")
         return await self.person.approve(request)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask the model's question."""
-        self._tell("Whet asks", question)
+        self._notify("Whet asks", question)
         return await self.person.clarify(question, choices)
 
-    def _tell(self, title: str, text: str) -> None:
+    def _notify(self, title: str, text: str) -> None:
         if self._settings.questions:
-            self._bell.ring(title, text)
+            self._bell.notify(title, text)

@@ -245,7 +245,7 @@ def own_ports(settings: Settings) -> tuple[int, ...]:
 def protected_service(settings: Settings, home: Home) -> ServiceBoundary | None:
     """Return the files and ports of a confirmation service on this machine, which no call may touch; None if
     there is no service. A profile may use the service of the home above it."""
-    homes = tuple(dict.fromkeys((home.root, home.whole)))
+    homes = tuple(dict.fromkeys((home.root, home.main_root)))
     has_own = any((root / name).exists() for root in homes for name in ("confirm", "confirmations.db"))
     if not (settings.confirm.url or has_own or os.path.exists("/var/lib/whet-confirm")):
         return None

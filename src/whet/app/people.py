@@ -29,7 +29,7 @@ class PersonRouter:
         else:
             self._there[session_id] = person
 
-    def at(self, session_id: str) -> Person:
+    def person_at(self, session_id: str) -> Person:
         """Return a Person for a session; each question goes to the person who is connected at that time."""
         return _SessionPerson(self._there, session_id)
 

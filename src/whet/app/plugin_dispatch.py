@@ -29,10 +29,10 @@ class IncomingHooks:
         adapters: dict[str, ChatAdapter] = {PlatformName(name): ChatAdapter(name, post) for name in channels}
         self._gateway = ChatGateway(adapters, session_of)
 
-    async def passed(self, update: Incoming) -> Incoming | None:
+    async def apply_hooks(self, update: Incoming) -> Incoming | None:
         """Return a message as the hooks leave it, or None if a hook drops it."""
         facts = {"event": make_event(update), "gateway": self._gateway, "session_store": None}
-        for reply in await self._hooks.tell(HOOK, **facts):
+        for reply in await self._hooks.call_all(HOOK, **facts):
             fields = fields_of(reply)
             match fields.get("action"):
                 case "skip":
@@ -45,7 +45,7 @@ class IncomingHooks:
                     continue
         return update
 
-    async def happened(self, update: Incoming) -> None:
+    async def notify_edit(self, update: Incoming) -> None:
         """Notify the hooks about an edited or deleted message; they can't change it."""
         location = update.place
         payload = {
@@ -58,7 +58,7 @@ class IncomingHooks:
         kind = "message_edited" if update.text or update.files else "message_deleted"
         if kind == "message_edited":
             payload["text"] = update.text
-        await self._hooks.tell(OBSERVED, platform=location.channel, event_type=kind, payload=payload)
+        await self._hooks.call_all(OBSERVED, platform=location.channel, event_type=kind, payload=payload)
 
 
 def make_event(update: Incoming) -> ChatEvent:

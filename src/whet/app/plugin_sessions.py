@@ -99,7 +99,7 @@ class HookObserver(TurnObserver):
             "model": facts["model"],
         }
         if self._hooks.has("post_llm_call"):
-            await self._hooks.tell(
+            await self._hooks.call_all(
                 "post_llm_call",
                 **{**facts, **self.last},
                 text=end.text,
@@ -109,7 +109,7 @@ class HookObserver(TurnObserver):
             )
         if end.reason == "cancelled":
             stopped = {"session_key": end.session_id, "reason": "interrupted", "invalidation_reason": ""}
-            await self._hooks.tell("agent_loop_stopped", **facts, **stopped)
+            await self._hooks.call_all("agent_loop_stopped", **facts, **stopped)
 
     def _about(self, session: Session, turn_id: str) -> dict[str, Any]:
         return {**self._facts, "task_id": session.id, "turn_id": turn_id, "model": self._model()}
@@ -177,7 +177,7 @@ class PluginSessions:
         """
         row = host.log.session
         scope: Scope = lambda: self._plugins.scope(row.id, row.conversation_id)  # noqa: E731 handed on
-        hooks = self._plugins.hooks.bound_to(host.seat.engine).within(scope)
+        hooks = self._plugins.hooks.bound_to(host.runner.engine).within(scope)
         facts = {"session_id": row.id, "conversation_id": row.conversation_id, "platform": self.platform}
         plugin_tools = {tool.name for tool in self._plugins.tools}
         within = [
@@ -186,7 +186,7 @@ class PluginSessions:
         ]
 
         async def notify_compaction(done: Compaction) -> None:
-            await hooks.tell("on_compaction", **facts, **msgspec.structs.asdict(done))
+            await hooks.call_all("on_compaction", **facts, **msgspec.structs.asdict(done))
 
         host.compacted = notify_compaction
         is_main = row.kind == "chat" and not row.private
@@ -196,17 +196,19 @@ class PluginSessions:
             host.before_compaction = self._plugins.memories.before_compaction
         if previous_id:
             await self.leave(previous_id, reason="reset")
-            await hooks.tell(
+            await hooks.call_all(
                 "on_session_reset", **facts, old_session_id=previous_id, new_session_id=row.id, reason="reset"
             )
         observer = HookObserver(hooks, facts, model)
         self._open[row.id] = (hooks, observer)
-        await hooks.tell("on_session_start", **facts, model=model())
+        await hooks.call_all("on_session_start", **facts, model=model())
         self._loop = asyncio.get_running_loop()
         self._served[row.id] = _OpenSession(observer, host.log)
         calls = model_calls.ModelCallHooks(hooks, facts, lambda: turn_id_of(host.log))
         return HookedParts(
-            tool_hooks.HookedGate(gate, hooks, self._plugins.take_news, missing=self._missing(person)),
+            tool_hooks.HookedGate(
+                gate, hooks, self._plugins.take_news, missing=self._missing_plugins_reason(person)
+            ),
             dict(zip(tools, tool_hooks.add_hooks(within, hooks), strict=True)),
             observer,
             self._around(hooks, calls, PreVerify(hooks, facts, lambda: observer.session)),
@@ -224,7 +226,7 @@ class PluginSessions:
         """Notify the hooks that a slash command is about to run; `typed` is the name as typed."""
         facts = {"session_key": session_id, "session_id": session_id, "platform": self.platform}
         facts |= {"surface": "gateway" if self.platform == "gateway" else "cli", "command": command}
-        await self._plugins.hooks.tell("pre_command", **facts, alias_used=typed, args_raw=arguments)
+        await self._plugins.hooks.call_all("pre_command", **facts, alias_used=typed, args_raw=arguments)
 
     async def begin_memories(self, session_id: str, workspace: str, previous_id: str) -> None:
         """Begin a person's session in the memories; a second call does nothing."""
@@ -257,12 +259,12 @@ class PluginSessions:
             return False
         return call_in_loop(loop, session.inbox.put, session.user_message(wrap_in_tag("plugin", text)))
 
-    def _missing(self, person: Person) -> str:
+    def _missing_plugins_reason(self, person: Person) -> str:
         """Return why nothing may run if no one is present and a plugin failed to load: that plugin may be a
         guard. Else return ""."""
         while isinstance(person, NotifiedPerson):
             person = person.person
-        broken = self._plugins.broken
+        broken = self._plugins.load_failures
         if type(person) is not NobodyPresent or not broken:
             return ""
         details = "; ".join(f"{name}: {reason}" for name, reason in broken.items())
@@ -278,8 +280,8 @@ class PluginSessions:
         if log is not None and self._plugins.memories:
             await self._plugins.memories.notify_session_end(_rows(log))
         facts = {"session_id": session_id, "task_id": session_id, "platform": self.platform}
-        await hooks.tell("on_session_end", **facts, **(observer.last or _NO_TURN), reason=reason)
-        await hooks.tell("on_session_finalize", **facts, reason=reason)
+        await hooks.call_all("on_session_end", **facts, **(observer.last or _NO_TURN), reason=reason)
+        await hooks.call_all("on_session_finalize", **facts, reason=reason)
 
     async def before_child(self, parent_id: str, child_id: str, task: str) -> None:
         """Notify the parent's hooks that a delegated task begins."""
@@ -321,7 +323,7 @@ class PluginSessions:
         hooks, observer = self._open.get(session_id, (None, None))
         if hooks is not None and observer is not None:
             turn = {"parent_turn_id": observer.turn_id}
-            await hooks.tell(name, **turn, **facts, platform=self.platform)
+            await hooks.call_all(name, **turn, **facts, platform=self.platform)
 
 
 def turn_id_of(log: Transcript) -> str:
@@ -387,7 +389,7 @@ class PluginParts(msgspec.Struct, frozen=True):
         """Return the hooks for incoming platform messages."""
         return IncomingHooks(self.loaded.hooks, channels, post, session_of)
 
-    def heard_by(self, person: Person) -> Person:
+    def with_notifications(self, person: Person) -> Person:
         """Return a person whose pending questions are sent to the notifiers, if there are any."""
         return person if self.bell is None else NotifiedPerson(person, self.bell, self.notify)
 
@@ -397,6 +399,6 @@ class PluginParts(msgspec.Struct, frozen=True):
             await self.bell.aclose()
         await self.sessions.aclose()
         if self.skills is not None:
-            await self.skills.settled(None)
+            await self.skills.wait_for_pending(None)
         if self.memories is not None:
             await self.memories.aclose()

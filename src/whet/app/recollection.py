@@ -49,7 +49,7 @@ def _candidates(
     only a few notes, skip those that the prompt already contains."""
     held_out = database.read_now(lambda db: starts.list_held_out_names(db, session_id))
     prompt, _ = database.read_now(lambda db: sessions.read_prefix(db, session_id))
-    statements = {entry.text: flat(entry.said) for entry in entries if entry_id(entry) not in held_out}
+    statements = {entry.text: flat(entry.statement) for entry in entries if entry_id(entry) not in held_out}
     if len(statements) <= most:
         statements = {text: statement for text, statement in statements.items() if flat(text) not in prompt}
     return [statement for statement in statements.values() if len(statement) <= _MOST_CHARS]

@@ -66,7 +66,7 @@ class Recordings:
         self._clock = clock
         self._open: dict[Path, Workspace] = {}
 
-    def of(self, folder: Path) -> Workspace:
+    def workspace_of(self, folder: Path) -> Workspace:
         """Return the record of a workspace."""
         workspace = self._open.pop(folder, None)
         if workspace is None:
@@ -97,7 +97,7 @@ class Recordings:
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
         from whet.rewind.taking_back import find_changed_files  # noqa: PLC0415
 
-        workspace = self.of(folder)
+        workspace = self.workspace_of(folder)
         if not workspace.exists:
             return {}
         try:
@@ -149,7 +149,7 @@ class RecordingObserver(TurnObserver):
         """Record the workspace before the step; return the open step, or None if nothing is recorded."""
         if self._given_up or not any(may_change_files(tool) for tool in step.tools):
             return None
-        workspace = self._recordings.of(session.workspace)
+        workspace = self._recordings.workspace_of(session.workspace)
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
         from whet.rewind.recorder import describe_left_out  # noqa: PLC0415
         from whet.rewind.steps import begin_step  # noqa: PLC0415
@@ -158,23 +158,23 @@ class RecordingObserver(TurnObserver):
             number, finished = begin_step(workspace, session.id, step.turn, step.step)
             return number, describe_left_out(workspace.left_out()), finished is not None
 
-        late = asyncio.get_running_loop().call_later(_SILENT_S, self._tell, emit, _RECORDING)
+        late = asyncio.get_running_loop().call_later(_SILENT_S, self._notify_once, emit, _RECORDING)
         try:
             number, line, finished = await self._recordings.pool.run(begin)
         except WorkspaceTooLarge as error:
             self._given_up = True
-            self._tell(
+            self._notify_once(
                 emit, f"files are not recorded here, so that steps can't be taken back: {_error_line(error)}"
             )
         except (WhetError, OSError) as error:
-            self._tell(
+            self._notify_once(
                 emit, f"this step can't be taken back, its files could not be recorded: {_error_line(error)}"
             )
         else:
             if finished:
-                self._tell(emit, "a rewind that was cut off has been finished")
+                self._notify_once(emit, "a rewind that was cut off has been finished")
             if line:
-                self._tell(emit, line)
+                self._notify_once(emit, line)
             return _OpenStep(
                 number, step.turn, step.step, [tool.name for tool in step.tools if _changes_by_command(tool)]
             )
@@ -186,15 +186,15 @@ class RecordingObserver(TurnObserver):
         """Record the changes of the step."""
         if not isinstance(token, _OpenStep):
             return
-        workspace = self._recordings.of(session.workspace)
+        workspace = self._recordings.workspace_of(session.workspace)
         from whet.rewind.steps import end_step  # noqa: PLC0415 - imported by now
 
         try:
             changed = await self._recordings.pool.run(end_step, workspace, token.record)
             if token.tools:
-                await self._keep(session, token, [FileLines(*lines) for lines in changed])
+                await self._store_changes(session, token, [FileLines(*lines) for lines in changed])
         except (WhetError, OSError) as error:
-            self._tell(emit, f"what this step changed could not be recorded: {_error_line(error)}")
+            self._notify_once(emit, f"what this step changed could not be recorded: {_error_line(error)}")
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Store with the last test run the files that were changed since by something other than a call: a
@@ -223,7 +223,7 @@ class RecordingObserver(TurnObserver):
 
         return keep
 
-    async def _keep(self, session: Session, step: _OpenStep, changed: list[FileLines]) -> None:
+    async def _store_changes(self, session: Session, step: _OpenStep, changed: list[FileLines]) -> None:
         """Store the changed files with the step's last command, except those that its edits name."""
         from whet.store import facts  # noqa: PLC0415 - only where a command changed files
 
@@ -232,7 +232,7 @@ class RecordingObserver(TurnObserver):
             lambda db: facts.store_changed_files(db, (key, step.turn, step.step), step.tools, changed)
         )
 
-    def _tell(self, emit: Emit, text: str) -> None:
+    def _notify_once(self, emit: Emit, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
             emit(Notice(text))

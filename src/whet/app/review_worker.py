@@ -164,7 +164,7 @@ def make_probe(home: Home, settings: Settings) -> Look:
         if risk.level != "safe" or risk.network or ruling.verdict != "allow":
             return None
         with closing(confine(home, settings.sandbox)) as confinement:
-            return confinement.look(
+            return confinement.run_read_only(
                 [find_shell(), "-c", command], command_environment(os.environ), Path(root), _LIMIT_S
             )
 

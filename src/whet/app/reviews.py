@@ -86,11 +86,11 @@ class ReviewRunner:
         return self._needs.database
 
     @property
-    def desk(self) -> LearningService:
+    def learning(self) -> LearningService:
         """The learning service that receives the reviews' changes."""
         return self._needs.learning.desk
 
-    async def ask(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> QueuedJob:
+    async def queue_review(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> QueuedJob:
         """Queue a review of a session by hand, up to its last finished turn; durable on return.
 
         Raises ConfigError if reviews are off or the session has no tools for one, NotFound if there is
@@ -125,7 +125,7 @@ class ReviewRunner:
             self._wake.set()
             self._task = asyncio.create_task(self.serve())
 
-    def kick(self) -> None:
+    def wake(self) -> None:
         """Wake the worker because there may be a job; costs nothing."""
         self._wake.set()
 
@@ -171,10 +171,10 @@ class ReviewRunner:
             # errors beside a chat must not be printed to its terminal
             if not logging.getLogger("whet").handlers:
                 start_log(self._needs.home.logs)
-            self._worker = self._create_worker(self._needs, self._tell)
+            self._worker = self._create_worker(self._needs, self._notify_listeners)
         return self._worker
 
-    def _tell(self, finished: ReviewFinished) -> None:
+    def _notify_listeners(self, finished: ReviewFinished) -> None:
         for listener in self.listeners:
             listener(finished)
 

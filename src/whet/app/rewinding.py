@@ -91,7 +91,7 @@ class Rewinding:
         self._log = log
         self._db = log.writer.db
         folder = Path(log.session.workspace) if log.session.workspace else fallback
-        self._workspace: Workspace = recordings.of(folder)
+        self._workspace: Workspace = recordings.workspace_of(folder)
 
     async def steps(self) -> list[StepChanges]:
         """Return the recorded steps of the session, oldest first."""
@@ -135,9 +135,9 @@ class Rewinding:
         """Return the outcome that a rewind to `point` would have; None means undoing the last rewind. Raises
         NotFound."""
         row = await self._row(point, parts)
-        undone = await self._undone(row)
+        undone = await self._rewind_to_undo(row)
         files = _NOTHING
-        first = await self._first(row)
+        first = await self._first_record(row)
         if first and row.parts != "conversation":
             family = await self._family()
             files = await self._recordings.pool.run(
@@ -158,7 +158,7 @@ class Rewinding:
         await self._db.read(lambda db: self._log.writer.refuse_if_held(db))
         await self._db.write(lambda db: rewinds.begin_rewind(db, session_id, row))
         files = _NOTHING
-        if row.parts != "conversation" and (first := await self._first(row)):
+        if row.parts != "conversation" and (first := await self._first_record(row)):
             new = Record(0, session_id, row.turn, row.step, "rewind", 0, 0, 0, row.id)
             family = await self._family()
             files = await self._recordings.pool.run(
@@ -184,7 +184,7 @@ class Rewinding:
 
     async def _end(self, row: RewindRow) -> tuple[bool, str]:
         """Rewind the conversation, if that is part of it, together with the end of the rewind."""
-        undone = await self._undone(row)
+        undone = await self._rewind_to_undo(row)
         if row.parts != "files" and undone is None:
             return True, await rewinds.rewind_conversation(self._log, row.id, row.turn, row.step)
         if row.parts != "files" and undone is not None and undone.before:
@@ -210,14 +210,14 @@ class Rewinding:
             )
         return msgspec.structs.replace(new, turn=point.turn, step=point.step)
 
-    async def _undone(self, row: RewindRow) -> RewindRow | None:
+    async def _rewind_to_undo(self, row: RewindRow) -> RewindRow | None:
         if not row.undoes:
             return None
         session_id = self._log.session.id
         done = await self._db.read(lambda db: rewinds.list_rewinds(db, session_id))
         return next((other for other in done if other.id == row.undoes), None)
 
-    async def _first(self, row: RewindRow) -> int:
+    async def _first_record(self, row: RewindRow) -> int:
         """Return the id of the first record that a rewind undoes, or 0."""
         if row.undoes:
             record = await self._record_of(row.undoes)

@@ -42,7 +42,7 @@ class ScheduleWatch:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    async def look(self, was_due: bool) -> bool:
+    async def check(self, was_due: bool) -> bool:
         """Return whether an unclaimed job is due; start a worker if one `was_due` at the last check too."""
         from whet.store import digests, jobs, schedules  # noqa: PLC0415 - a one-shot never looks
 
@@ -62,4 +62,4 @@ class ScheduleWatch:
         was_due = False
         while True:
             await asyncio.sleep(_POLL_S)
-            was_due = await self.look(was_due)
+            was_due = await self.check(was_due)

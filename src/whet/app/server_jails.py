@@ -53,7 +53,7 @@ def own_server_jail(
     if server.network and not any(one.kind == "reach" for one in asked):
         openings.append(Opening("reach", EVERYWHERE))
     whose = "mcp " + msgspec.json.encode((name, server)).decode()
-    confinement.open(whose, openings)
+    confinement.add_openings(whose, openings)
     jail = confinement.jail(folder, whose)
     if jail is None:
         return None

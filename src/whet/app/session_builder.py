@@ -50,10 +50,12 @@ def _make_marking_observer(services: Services) -> TurnObserver:
 
     def cap_link(link: ModelLink, session_id: str) -> ModelLink:
         wallet = services.models.wallet
-        return link if wallet is None else wallet.capped(link, session_id, "judge")
+        return link if wallet is None else wallet.cap_link(link, session_id, "judge")
 
     return MarkingObserver(
-        MarkingParts(services.database, services.clock, services.gate, services.models.judge, cap_link)
+        MarkingParts(
+            services.database, services.clock, services.gate, services.models.connect_judge, cap_link
+        )
     )
 
 
@@ -78,7 +80,7 @@ class SessionBuilder:
             start = await plugins.add_prompts(
                 start, extras.session_id, workspace, old_id, services.models.settings
             )
-        runner = await self.seat(leaving, foreground=start.kind == "chat")
+        runner = await self.start_engine(leaving, foreground=start.kind == "chat")
         engine_tools = await services.contexts.tools(runner, services.tools.by_name)
         specs = [tool.spec for tool in (*start.tools, *engine_tools) if "deferred" not in tool.tags]
         log = await Transcript.create(services.database, self._row(start, specs, extras), services.clock)
@@ -86,7 +88,7 @@ class SessionBuilder:
             StoredPrefix(log, start.prompt, specs), runner, extras, leaving=leaving, start=start
         )
 
-    async def seat(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
+    async def start_engine(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
         """Start a context engine for a session.
 
         The engine of the session that it follows is closed first, because it may hold resources that the
@@ -95,10 +97,10 @@ class SessionBuilder:
         contexts = self._services.contexts
         if leaving is not None:
             old_host = contexts.host(leaving.context)
-            if old_host.seat.origin == "shared" and not old_host.seat.lane.stuck:
-                return old_host.seat
+            if old_host.runner.origin == "shared" and not old_host.runner.lane.stuck:
+                return old_host.runner
             await old_host.aclose()
-        return await contexts.seat(self._services.models.provider.info, foreground=foreground)
+        return await contexts.start_engine(self._services.models.provider.info, foreground=foreground)
 
     async def build(
         self,
@@ -124,9 +126,9 @@ class SessionBuilder:
         self._add_news(stored.specs, runner)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         left_host = services.contexts.host(leaving.context) if leaving else None
-        host = await self._begun(stored, runner, link, prefix, left_host, is_new=start is not None)
-        if host.seat is not runner:
-            tools = await self._tools(stored.specs, host.seat)
+        host = await self._begin(stored, runner, link, prefix, left_host, is_new=start is not None)
+        if host.runner is not runner:
+            tools = await self._tools(stored.specs, host.runner)
         gate, hooks = services.gate, None
         if services.plugins is not None:
             old_id = leaving.id if leaving else ""
@@ -138,7 +140,7 @@ class SessionBuilder:
         tools = add_instructions(tools, workspace, lambda: stored.log.messages)
         gate, tools, shell = self._add_shell_hooks(gate, tools, workspace, row.id, runner)
         if profile and services.database.is_team:
-            gate = self._guest_gate(gate)
+            gate = _make_guest_gate(self._services, gate)
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
@@ -171,11 +173,6 @@ class SessionBuilder:
         helpers = self._helpers.created
         return None if helpers is None else helpers.next_result(session_id)
 
-    def _guest_gate(self, gate: Gate) -> Gate:
-        from whet.app.guests import GuestGate  # noqa: PLC0415 - only a team has guests on its workers
-
-        return GuestGate(gate, lambda: self._services.confinement.get().standing())
-
     def _add_shell_hooks(
         self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, runner: EngineRunner
     ) -> tuple[Gate, Mapping[str, Tool], Sequence[TurnObserver]]:
@@ -184,10 +181,10 @@ class SessionBuilder:
             return gate, tools, ()
         from whet.app.shell_hooks import add_hooks, load_session_hooks  # noqa: PLC0415 - few have hooks
 
-        hooks = load_session_hooks(self._services, workspace, session_id, runner.pass_on)
+        hooks = load_session_hooks(self._services, workspace, session_id, runner.add_notice)
         return (gate, tools, ()) if hooks is None else add_hooks(hooks, gate, tools)
 
-    async def _begun(
+    async def _begin(
         self,
         stored: StoredPrefix,
         runner: EngineRunner,
@@ -200,13 +197,13 @@ class SessionBuilder:
         """Begin a session with its engine. An engine that fails is replaced once by a new instance."""
         services = self._services
         scope = services.plugins.loaded.scope if services.plugins else no_scope
-        host = services.contexts.put(stored.log, runner, lambda: link.info, prefix, scope=scope)
+        host = services.contexts.open_host(stored.log, runner, lambda: link.info, prefix, scope=scope)
         if await host.begin(old_host, carry_over=is_new) or runner.origin == "shared":
             return host
-        other = await self.seat(None, foreground=stored.log.session.kind == "chat")
+        other = await self.start_engine(None, foreground=stored.log.session.kind == "chat")
         other.notices += runner.notices
         await runner.close(shutdown=runner.origin == "fresh")
-        host = services.contexts.put(stored.log, other, lambda: link.info, prefix, scope=scope)
+        host = services.contexts.open_host(stored.log, other, lambda: link.info, prefix, scope=scope)
         await host.begin(old_host, carry_over=is_new)
         return host
 
@@ -253,7 +250,7 @@ class SessionBuilder:
             link.switch,
             stored.prompt,
             stored.specs,
-            self._services.contexts.lengthen,
+            self._services.contexts.add_prefix_tokens,
         )
         return WarmStartObserver(self._services.warm_starts, start.warm, opening)
 
@@ -284,7 +281,7 @@ class SessionBuilder:
         if self._services.plugins is not None:
             runner.notices += self._services.plugins.loaded.take_news()
         if self._services.mcp is not None:
-            self._services.mcp.enter(specs, runner)
+            self._services.mcp.attach_board(specs, runner)
 
     def _row(self, start: SessionStart, specs: Sequence[ToolSpec], extras: SessionExtras) -> NewSession:
         services = self._services
@@ -304,3 +301,9 @@ class SessionBuilder:
             tools_json=msgspec.json.encode(specs).decode(),
             profile=start.whose.profile,
         )
+
+
+def _make_guest_gate(services: Services, gate: Gate) -> Gate:
+    from whet.app.guests import GuestGate  # noqa: PLC0415 - only a team has guests on its workers
+
+    return GuestGate(gate, lambda: services.confinement.get().command_status())

@@ -61,7 +61,7 @@ class SessionPool:
         return self._slots.get(session_id)
 
     @asynccontextmanager
-    async def held(self, session_id: str) -> AsyncGenerator[SessionSlot]:
+    async def acquire(self, session_id: str) -> AsyncGenerator[SessionSlot]:
         """Lock a session's slot; when its last user leaves, its expiry starts."""
         slot = self._slots.setdefault(session_id, SessionSlot(session_id))
         slot.users += 1
@@ -71,9 +71,9 @@ class SessionPool:
                 yield slot
         finally:
             slot.users -= 1
-            self._rest(slot)
+            self._start_expiry(slot)
 
-    async def opened(self, slot: SessionSlot) -> Session:
+    async def load(self, slot: SessionSlot) -> Session:
         """Return the session of a locked slot; open it if it is not in memory. Raises NotFound."""
         if slot.session is None:
             await self.make_room()
@@ -92,13 +92,13 @@ class SessionPool:
         for slot in [*islice(resting, max(0, open_count + 1 - self._max_open))]:
             await self._release_if_idle(slot)
 
-    def keep(self, session: Session) -> None:
+    def add(self, session: Session) -> None:
         """Add a session that was just created."""
         slot = self._slots[session.id] = SessionSlot(session.id)
         slot.session = session
-        self._rest(slot)
+        self._start_expiry(slot)
 
-    async def let_go(self, slot: SessionSlot) -> None:
+    async def release(self, slot: SessionSlot) -> None:
         """Release the session of a locked slot; the next use opens it again."""
         if slot.session is not None:
             try:
@@ -112,12 +112,12 @@ class SessionPool:
         for slot in self:
             _stop_expiry(slot)
             async with slot.lock:
-                await self.let_go(slot)
+                await self.release(slot)
         self._slots.clear()
         if self._chores:
             await asyncio.wait(self._chores)
 
-    def _rest(self, slot: SessionSlot) -> None:
+    def _start_expiry(self, slot: SessionSlot) -> None:
         if slot.users or self._closing:
             return
         if slot.session is None:
@@ -138,9 +138,11 @@ class SessionPool:
                 return
             helpers = self._opener.helpers.created
             if helpers is not None and helpers.runs_for(slot.session_id):
-                return self._rest(slot)  # the helper needs the session for its grants and to reach the person
+                return self._start_expiry(
+                    slot
+                )  # the helper needs the session for its grants and to reach the person
             _stop_expiry(slot)
-            await self.let_go(slot)
+            await self.release(slot)
             if not slot.users and self._slots.get(slot.session_id) is slot:
                 del self._slots[slot.session_id]
 

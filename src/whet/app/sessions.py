@@ -76,7 +76,7 @@ class SessionOpener:
             title=options.get("title", ""),
             private=options.get("private", False),
             conversation_id=leaving.log.session.conversation_id if leaving else "",
-            warm=await services.warm_starts.wanted(OFF if principal.profile else warm, str(workspace)),
+            warm=await services.warm_starts.choose(OFF if principal.profile else warm, str(workspace)),
             whose=principal,
         )
         session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
@@ -119,7 +119,7 @@ class SessionOpener:
         """
         services = self.services
         log = await Transcript.open(services.database, session_id, services.clock)
-        runner = await self._builder.seat(leaving, foreground=True)
+        runner = await self._builder.start_engine(leaving, foreground=True)
         prompt, tools_json, done, has_helpers, plans = await services.database.read(
             lambda db: (
                 *sessions.read_prefix(db, session_id),
@@ -155,7 +155,7 @@ class SessionOpener:
             await services.plugins.sessions.leave(session.id)
         for session_id in (session.id, *services.gate.forget_children(session.id)):
             services.learning.release(session_id)
-        await services.models.leave(session.id)
+        await services.models.release(session.id)
         session.log.close()
 
     async def latest(self) -> str:
@@ -214,7 +214,7 @@ class SessionOpener:
         prefix = await services.database.read(
             lambda db: (*sessions.read_prefix(db, session_id), sessions.read_prime(db, session_id))
         )
-        return await services.contexts.peek(log, services.models.provider.info, prefix)
+        return await services.contexts.read_status(log, services.models.provider.info, prefix)
 
     def _prompt(self, workspace: Path, learned: str = "") -> str:
         toolsets = self.services.settings.tools.toolsets

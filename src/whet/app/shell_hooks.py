@@ -76,7 +76,7 @@ class ShellHooks:
         """Return whether there is a hook for an event."""
         return any(hook.event == event for hook in self._hooks.values())
 
-    def around(self, tool: Tool) -> Tool:
+    def wrap_tool(self, tool: Tool) -> Tool:
         """Return the tool with the PostToolUse hooks after each call; the model reads their objections."""
         if not any(h.event == "PostToolUse" and _fits(h.tools, tool.name) for h in self._hooks.values()):
             return tool
@@ -85,15 +85,15 @@ class ShellHooks:
             try:
                 output = await tool.run(context, arguments)
             except ToolError as error:
-                await self._after(tool.name, arguments, error.message)
+                await self._run_after_tool(tool.name, arguments, error.message)
                 raise
-            remark = await self._after(tool.name, arguments, output.text)
+            remark = await self._run_after_tool(tool.name, arguments, output.text)
             return msgspec.structs.replace(output, text=f"{output.text}\n\n{remark}") if remark else output
 
         limit_s = tool.timeout_s and tool.timeout_s + sum(hook.timeout_s for hook in self._hooks.values())
         return msgspec.structs.replace(tool, run=run, timeout_s=limit_s)
 
-    async def _after(self, name: str, arguments: dict[str, Any], text: str) -> str:
+    async def _run_after_tool(self, name: str, arguments: dict[str, Any], text: str) -> str:
         response = clip(text, _RESPONSE_CHARS)
         verdict = await self.run("PostToolUse", name, tool_input=arguments, tool_response=response)
         if verdict.blocked:
@@ -186,5 +186,5 @@ def add_hooks(
     hooks: ShellHooks, gate: Gate, tools: Mapping[str, Tool]
 ) -> tuple[Gate, dict[str, Tool], Sequence[TurnObserver]]:
     """Return the gate, tools and observers of a session with its hooks added."""
-    around = {name: hooks.around(tool) for name, tool in tools.items()}
+    around = {name: hooks.wrap_tool(tool) for name, tool in tools.items()}
     return ShellHookGate(gate, hooks), around, (ShellHookObserver(hooks),)

@@ -86,17 +86,17 @@ async def run_tasks(
         wish = HelperWish(
             task.task, task.context, True, task.worktree, task.schema, task.budget_usd, task.steps, task.scope
         )
-        rows.append(await opener.helpers.get().order(parent, f"run {task_list.key} {task.name}", wish))
+        rows.append(await opener.helpers.get().add_helper(parent, f"run {task_list.key} {task.name}", wish))
     for row in rows:
         if row.state == "open":
-            opener.helpers.get().begin(row)
+            opener.helpers.get().start_in_background(row)
     await asyncio.gather(*(opener.helpers.get().wait(row, float("inf")) for row in rows))
     return [await _merge_edits(opener, row.id) for row in rows]
 
 
 async def _merge_edits(opener: SessionOpener, helper_id: str) -> HelperRow:
-    await opener.helpers.get().merge_edits(await opener.helpers.get().stored(helper_id), ended_output)
-    return await opener.helpers.get().stored(helper_id)
+    await opener.helpers.get().merge_edits(await opener.helpers.get().read_row(helper_id), ended_output)
+    return await opener.helpers.get().read_row(helper_id)
 
 
 def _parent(connection: apsw.Connection, key: str) -> str:

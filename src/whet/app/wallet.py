@@ -50,7 +50,7 @@ class Wallet:
         self._unpriced_told = False
         self._largest: dict[str, int] = {}
 
-    def capped(self, link: ModelLink, session_id: str, purpose: str) -> ModelLink:
+    def cap_link(self, link: ModelLink, session_id: str, purpose: str) -> ModelLink:
         """Return a link whose requests count against the caps."""
         return _WalletLink(link, self, session_id, purpose)
 
@@ -271,7 +271,7 @@ class WalletProvider:
     def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ModelLink:
         """Open a link that reserves before each call."""
         link = self._provider.open(system, tools, session_id)
-        return self._wallet.capped(link, session_id, self._what)
+        return self._wallet.cap_link(link, session_id, self._what)
 
     async def list_models(self) -> list[str]:
         """Return the names of the server's models."""

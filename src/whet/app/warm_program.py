@@ -39,7 +39,7 @@ def build_warm(
 def list_warm(*, home: Path | None = None) -> list[Listed]:
     """Return every template with its measured effect. Raises WhetError."""
     with _open_templates(home) as templates:
-        return templates.listed()
+        return templates.list_rows()
 
 
 def load_warm(name: str, *, home: Path | None = None, apply_to: Path | None = None) -> Template:

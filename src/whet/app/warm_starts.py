@@ -52,7 +52,7 @@ class WarmStarts(msgspec.Struct, frozen=True):
     database: StateDatabase
     clock: Clock
 
-    async def wanted(self, requested: str, workspace: str) -> WarmWish:
+    async def choose(self, requested: str, workspace: str) -> WarmWish:
         """Return the start of a new session: the one requested now, the one that `load` requested before, or
         the setting.
 

@@ -86,7 +86,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         rates = {name: tally.error_rate for name, tally in sorted(mined.tools.items())}
         return Built(composed.template, mined.sessions, mined.messages, rates, composed.left_out, str(path))
 
-    def listed(self) -> list[Listed]:
+    def list_rows(self) -> list[Listed]:
         """Return a row for every template with its measured effect, and switch off templates that do harm."""
         rows: list[Listed] = []
         for template in templates.iter_templates(self.home):
@@ -122,9 +122,9 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         """Read a template. Raises NotFound, ConfigError."""
         return templates.load(self.home, name)
 
-    def stale(self, template: Template, tools: dict[str, ToolSpec] | None, now: datetime) -> list[str]:
+    def find_stale(self, template: Template, tools: dict[str, ToolSpec] | None, now: datetime) -> list[str]:
         """Return for each example the reason why it would be skipped, or an empty string."""
-        private, gone = self.hidden(template)
+        private, gone = self.hidden_sources(template)
         state = self.database.read_now(lambda db: warm.list_states(db).get(template.hash))
         reasons: list[str] = []
         for example in template.examples:
@@ -146,7 +146,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         by_item = {(effect.item.name, effect.item.hash): effect for effect in self.database.read_now(read)}
         return [by_item.get((template.name, example.hash)) for example in template.examples]
 
-    def hidden(self, template: Template) -> tuple[set[str], set[str]]:
+    def hidden_sources(self, template: Template) -> tuple[set[str], set[str]]:
         """Return the template's sessions that are private, and those that no longer exist."""
         ids = list(dict.fromkeys(e.session_id for e in template.examples if e.session_id))
         return self.database.read_now(lambda db: warm.find_hidden_sources(db, ids))

@@ -46,7 +46,7 @@ def _run(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str
 
 
 def _list(warm_templates: WarmTemplates) -> dict[str, Any]:
-    rows = warm_templates.listed()
+    rows = warm_templates.list_rows()
     templates = [{**msgspec.to_builtins(row), "example_count": row.examples} for row in rows]
     count = len(rows)
     message = f"{plural(count, 'template')}." if count else "There is no template yet: build one."

@@ -77,7 +77,7 @@ class JailGate:
         self._told = False
         self._ran: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    async def look(
+    async def find_needs(
         self,
         call: GateCall,
         action: ActionView,
@@ -95,8 +95,8 @@ class JailGate:
         if not (await _status(confinement, call)).holds:
             return None
         granted = tuple(filter(None, (_opening(grant) for grant in await grants() if grant.tool == OPENS)))
-        stopped = confinement.denied(self._ran.get((call.session_id, action.whole), ""))
-        private = confinement.private(call.session_id)
+        stopped = confinement.denial_of(self._ran.get((call.session_id, action.whole), ""))
+        private = confinement.private_folders(call.session_id)
         guesses = guesses or action.level == "dangerous" or (stopped is not None and not stopped.openings)
         needs = [opening for opening in action.needs if guesses or opening != _ANYWHERE]
         outside_needs = [opening for opening in needs if not _is_private(opening, private)]
@@ -120,7 +120,7 @@ class JailGate:
         Openings of other calls are not included.
         """
         openings = jailed.held + (jailed.wanted if with_missing else ())
-        self._confine().open_call(call.session_id, call.call.id, openings)
+        self._confine().set_call_openings(call.session_id, call.call.id, openings)
         self._ran[call.session_id, action.whole] = call.call.id
         while len(self._ran) > _MOST_COMMANDS:
             self._ran.popitem(last=False)
@@ -137,9 +137,9 @@ class JailGate:
 async def _status(confinement: Confinement, call: GateCall) -> EngineStatus:
     """Return what confines the command. A session's first command probes in the sandbox that it will run
     in."""
-    if (status := confinement.settled) is not None:
+    if (status := confinement.known_status) is not None:
         return status
-    return await asyncio.to_thread(confinement.standing, Path(call.workspace), call.session_id)
+    return await asyncio.to_thread(confinement.command_status, Path(call.workspace), call.session_id)
 
 
 def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:
@@ -164,7 +164,7 @@ def _apply_openings(
     valid: list[Opening] = []
     for opening in granted:
         try:
-            policy = policy.opened([opening])
+            policy = policy.with_openings([opening])
         except WhetError:
             continue
         valid.append(opening)

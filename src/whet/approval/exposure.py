@@ -59,7 +59,9 @@ class Exposure:
     def _download(self, path: str, folders: Sequence[str]) -> None:
         self.downloads.update(filter(None, (absolute_path(path, folder) for folder in folders or ("/",))))
 
-    def shown(self, name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
+    def judge_shown_files(
+        self, name: str, words: Sequence[Word], setting: CommandSetting
+    ) -> Iterator[Finding]:
         """Judge which of the named files a simple command may show."""
         candidates = find_shown_words(name, words)
         secret_path = next(filter(None, (find_secret_in_word(word, setting) for word in candidates)), "")
@@ -75,7 +77,7 @@ class Exposure:
             yield "dangerous", Lasting(f"reads a file that holds secrets: {secret_path}")
         self._shows_unknown = self._shows_unknown or any(word.dynamic for word in candidates)
 
-    def code(self, text: str, setting: CommandSetting) -> Iterator[Finding]:
+    def judge_code(self, text: str, setting: CommandSetting) -> Iterator[Finding]:
         """Judge code given to an interpreter."""
         secret_name = find_secret_in_code(text, setting)
         if secret_name:
@@ -127,7 +129,7 @@ class Exposure:
         if connects and (reason := find_forbidden_address((word.text for word in words), self._place)):
             yield "dangerous", reason
 
-    def sums(self) -> Iterator[Finding]:
+    def judge_whole(self) -> Iterator[Finding]:
         """Judge what depends on the whole command."""
         if self._shows_unknown and any(self._is_secret(word) for word in self._words):
             self.secret = True

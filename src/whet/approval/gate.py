@@ -181,25 +181,25 @@ class PolicyGate:
             reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
             return _emit_decision(call, Decision("deny", "rule", visible(reason)), emit)
         if confirm is not None and self._service is not None:
-            decision = await self._ask_service(self._service, confirm, emit)
-            self._runs(case, with_missing=True) if decision.verdict == "allow" else None
+            decision = await _ask_service(self._service, confirm, emit)
+            self._record_run(case, with_missing=True) if decision.verdict == "allow" else None
             return _emit_decision(call, decision, emit)
         if ruling.verdict == "allow":
-            return self._allowed(case)
+            return self._allow(case)
         root = self.root_of(call.session_id)
         asking = self._asking.setdefault(root, asyncio.Lock())
         async with asking:
             # The answer to an earlier question may have decided this one.
             case = await self._add_jail_needs(case, emit)
             ruling = await self._judge(case)
-            return self._allowed(case) if ruling.verdict == "allow" else await self._ask(case, ruling, emit)
+            return self._allow(case) if ruling.verdict == "allow" else await self._ask(case, ruling, emit)
 
-    def _allowed(self, case: JudgedCall) -> Decision:
+    def _allow(self, case: JudgedCall) -> Decision:
         """Let a call run without a question. A call that only reads gets no openings."""
-        self._runs(case, with_missing=case.action.level != "safe")
+        self._record_run(case, with_missing=case.action.level != "safe")
         return Decision("allow", "rule")
 
-    def _runs(self, case: JudgedCall, *, with_missing: bool) -> None:
+    def _record_run(self, case: JudgedCall, *, with_missing: bool) -> None:
         """Record that a call will run, and add the allowed openings to its sandbox."""
         if self._jails is not None and case.jailed is not None:
             self._jails().open_jail(case.call, case.action, case.jailed, with_missing=with_missing)
@@ -215,8 +215,8 @@ class PolicyGate:
             return case
         if warning := await self._jails().warning(case.call):
             emit(Notice(warning))
-        load_grants = partial(self._held, case.call)
-        jailed_call = await self._jails().look(
+        load_grants = partial(self._applicable_grants, case.call)
+        jailed_call = await self._jails().find_needs(
             case.call, case.action, load_grants, guesses=self.mode != "ask"
         )
         return msgspec.structs.replace(case, jailed=jailed_call)
@@ -248,7 +248,7 @@ class PolicyGate:
             return Ruling("deny", why)
         first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, (), asks)
         if first.verdict == "ask" and not asks:
-            first = self._policy.judge(case.action, await self._held(case.call))
+            first = self._policy.judge(case.action, await self._applicable_grants(case.call))
         jailed = case.jailed
         if jailed is None or first.verdict == "deny" or self.mode == "deny":
             return first
@@ -264,18 +264,11 @@ class PolicyGate:
         leaves = jailed.wanted and (case.action.level == "safe" or jailed.needs_person)
         return Ruling("ask", lasting=True) if leaves else first
 
-    async def _held(self, call: GateCall) -> list[PolicyGrant]:
+    async def _applicable_grants(self, call: GateCall) -> list[PolicyGrant]:
         """Return the grants that apply to a call: stored ones and those of its session."""
-        stored = await self._store.all()
-        applicable = [PolicyGrant(g.tool, g.pattern) for g in stored if g.workspace in ("", call.workspace)]
-        return [*applicable, *self._session_grants.get(self.root_of(call.session_id), ())]
-
-    async def _ask_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
-        """Ask a person through the service to decide on the exact changes, and bind the approval to them."""
-        call = confirm.call
-        changes = await preview_changes(call)
-        decision = await service.confirmer.confirm(msgspec.structs.replace(confirm, changes=changes), emit)
-        return msgspec.structs.replace(decision, changes=changes, digest=digest_of(call, changes))
+        stored = [grant for grant in await self._store.all() if grant.workspace in ("", call.workspace)]
+        stored_grants = [PolicyGrant(grant.tool, grant.pattern) for grant in stored]
+        return [*stored_grants, *self._session_grants.get(self.root_of(call.session_id), ())]
 
     async def _ask(self, case: JudgedCall, ruling: Ruling, emit: Emit) -> Decision:
         """Ask until the person decides. If the person's edit can't run, report that and ask again."""
@@ -292,15 +285,17 @@ class PolicyGate:
             if reply.answer not in ("once", "session", "always"):
                 return _emit_decision(case.call, deny_for_person(reply.words), emit)
             if reply.arguments is None or reply.arguments == case.call.arguments:
-                await self._keep(case, reply, request.scopes, emit)
-                self._runs(case, with_missing=True)
+                await self._store_grant(case, reply, request.scopes, emit)
+                self._record_run(case, with_missing=True)
                 allowed = Decision("allow", "person", digest=request.digest, changes=changes)
                 return _emit_decision(case.call, allowed, emit)
-            decision = await self._edited(case, reply.arguments, emit)
+            decision = await self._decide_edited(case, reply.arguments, emit)
             if decision is not None:
                 return _emit_decision(case.call, decision, emit)
 
-    async def _edited(self, case: JudgedCall, arguments: dict[str, object], emit: Emit) -> Decision | None:
+    async def _decide_edited(
+        self, case: JudgedCall, arguments: dict[str, object], emit: Emit
+    ) -> Decision | None:
         """Decide on a call that the person edited. The edit counts as approval, but rules and the service
         still apply.
 
@@ -319,14 +314,16 @@ class PolicyGate:
             emit(Notice(f"What you changed is denied by policy: {ruling.reason}"))
             return None
         if confirm is not None and self._service is not None:
-            decision = await self._ask_service(self._service, confirm, emit)
+            decision = await _ask_service(self._service, confirm, emit)
             return msgspec.structs.replace(decision, arguments=arguments)
-        self._runs(edited, with_missing=True)
+        self._record_run(edited, with_missing=True)
         return Decision(
             "allow", "person", digest=digest_of(call, changes), changes=changes, arguments=arguments
         )
 
-    async def _keep(self, case: JudgedCall, reply: Reply, scopes: Sequence[GrantScope], emit: Emit) -> None:
+    async def _store_grant(
+        self, case: JudgedCall, reply: Reply, scopes: Sequence[GrantScope], emit: Emit
+    ) -> None:
         """Store a grant for the chosen duration and the displayed scope.
 
         A dangerous action is granted for the session at most, and only for exactly the same text.
@@ -410,3 +407,11 @@ def _make_confirm_case(service: ServiceRoute | None, case: JudgedCall) -> Confir
         return None
     reasons = tuple(visible(reason) for reason in case.action.reasons)
     return ConfirmCase(name, case.action.subject, reasons, case.call)
+
+
+async def _ask_service(service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
+    """Ask a person through the service to decide on the exact changes, and bind the approval to them."""
+    call = confirm.call
+    changes = await preview_changes(call)
+    decision = await service.confirmer.confirm(msgspec.structs.replace(confirm, changes=changes), emit)
+    return msgspec.structs.replace(decision, changes=changes, digest=digest_of(call, changes))

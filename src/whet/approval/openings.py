@@ -38,22 +38,22 @@ class Needs:
         self._found: dict[Opening, None] = {}
 
     @property
-    def found(self) -> tuple[Opening, ...]:
+    def openings(self) -> tuple[Opening, ...]:
         """All needs, or only "run outside the sandbox" if that is one of them."""
         return (_OUTSIDE,) if _OUTSIDE in self._found else tuple(self._found)
 
-    def command(self, name: str, words: Sequence[Word], setting: CommandSetting, *, reads: bool) -> None:
+    def add_command(self, name: str, words: Sequence[Word], setting: CommandSetting, *, reads: bool) -> None:
         """Add a simple command, program left out. `reads`: it is known to change nothing."""
         if "outside" in program(name).kinds and not reads:
             self._add([_OUTSIDE])
         elif name not in _WORDS_ONLY:
             self._add(self._paths(name, words, setting, reads))
 
-    def network(self, name: str, words: Sequence[Word], setting: CommandSetting) -> None:
+    def add_network(self, name: str, words: Sequence[Word], setting: CommandSetting) -> None:
         """Add a simple command that connects."""
         self._add(Opening("reach", host) for host in _hosts(name, words, setting) if host)
 
-    def written(self, target: Word, setting: CommandSetting) -> None:
+    def add_written_file(self, target: Word, setting: CommandSetting) -> None:
         """Add a file that the shell writes."""
         if not target.dynamic:
             self._add(self._path("write", target, setting))

@@ -40,7 +40,7 @@ def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> s
         # The inner command decides; if its name is not at this position, only the exact text is allowed.
         if len(words) < 2 or words[1].dynamic or words[1].text.startswith("-"):
             return escape_pattern(text)
-        return f"{escape_pattern(program)} {first.text} {escape_pattern(words[1].shown)} *"
+        return f"{escape_pattern(program)} {first.text} {escape_pattern(words[1].normal_form)} *"
     return f"{escape_pattern(program)} *"
 
 
@@ -54,7 +54,7 @@ def _script(program: str, words: Sequence[Word]) -> str:
         return ""
     first = words[0].text
     if first == "-m" and len(words) > 1 and not words[1].dynamic and program.startswith(("python", "pypy")):
-        return f"{escape_pattern(program)} -m {escape_pattern(words[1].shown)} *"
+        return f"{escape_pattern(program)} -m {escape_pattern(words[1].normal_form)} *"
     if first.startswith("-") or not _GENERAL.fullmatch(first):
         return ""
     return f"{escape_pattern(program)} {escape_pattern(first)} *"

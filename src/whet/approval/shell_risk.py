@@ -57,8 +57,8 @@ def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellR
     judge = _Judge(scope)
     # Hidden characters are never printable. Checking that first saves the 2 ms of CPU to compile the pattern.
     if not command.isprintable() and _HIDDEN.search(command.replace("\t", " ")):
-        judge.whole("dangerous", "it holds characters that can't be seen")
-    judge.text(command, (cwd,), stdin, 0)
+        judge.add_finding("dangerous", "it holds characters that can't be seen")
+    judge.judge_text(command, (cwd,), stdin, 0)
     return judge.result(command)
 
 
@@ -73,14 +73,14 @@ class _Judge:
         self.needs: Needs = Needs(scope)
         self.everyday = True
 
-    def whole(self, level: Level, reason: str) -> None:
+    def add_finding(self, level: Level, reason: str) -> None:
         """Record a risk that belongs to no single command."""
         if (level, reason) not in self.wholes:
             self.wholes.append((level, reason))
 
     def result(self, command: str) -> ShellRisk:
-        for level, reason in self.exposure.sums():
-            self.whole(level, reason)
+        for level, reason in self.exposure.judge_whole():
+            self.add_finding(level, reason)
         pieces = list(self.pieces)
         for level, reason in self.wholes:
             pieces.append(Piece(command, "", level, (reason,)))
@@ -97,58 +97,60 @@ class _Judge:
             tuple(pieces),
             self.exposure.network,
             frozenset(self.exposure.downloads - self.place.downloads),
-            self.needs.found,
+            self.needs.openings,
         )
 
-    def text(self, text: str, folders: Folders, stdin: str, nesting: int) -> None:
+    def judge_text(self, text: str, folders: Folders, stdin: str, nesting: int) -> None:
         """Judge shell text: the command itself, or the text given to `sh -c`, eval or a here-document."""
         if nesting > _MAX_NESTING or len(text) > _MAX_LENGTH:
-            self.whole("dangerous", "can't tell what it runs: shells within shells")
+            self.add_finding("dangerous", "can't tell what it runs: shells within shells")
             return
         script = parse(text, folders, self.place.home, stdin)
         self.exposure.take(script)
         for doubt in script.doubts:
-            self.whole("dangerous", f"can't tell what it runs: {doubt}")
+            self.add_finding("dangerous", f"can't tell what it runs: {doubt}")
         if script.forks:
-            self.whole("forbidden", "a function that starts itself without end (a fork bomb)")
+            self.add_finding("forbidden", "a function that starts itself without end (a fork bomb)")
         self.everyday = self.everyday and script.everyday and "[$(" not in text and "[`" not in text
         self.everyday = self.everyday and not re.search(r"@P\}|\$\{!", text)
         if script.arithmetic and script.assignments:
             self.everyday = False
         if ("$" in text and _SECRET_VARIABLE.search(text)) or is_environment_dump(script):
             self.exposure.secret = True
-        self.redirects(script)
+        self.judge_redirects(script)
         for name, word in script.assignments:
-            self.setting(name, word)
+            self.judge_assignment(name, word)
         for invocation in script.invocations:
             self.judge_invocation(invocation, nesting)
 
-    def redirects(self, script: ShellScript) -> None:
+    def judge_redirects(self, script: ShellScript) -> None:
         """Judge the files that the shell opens."""
         for redirect in script.redirects:
             target = redirect.target
             if "/dev/tcp/" in target.text or "/dev/udp/" in target.text:
                 self.exposure.network = True
-                self.whole("dangerous", "opens a network connection")
+                self.add_finding("dangerous", "opens a network connection")
             elif redirect.operator in ("<", "<&"):
-                for setting in self.places(redirect.folders):
-                    for level, reason in self.exposure.shown("cat", [target], setting):
-                        self.whole(level, reason)
+                for setting in self.settings_in(redirect.folders):
+                    for level, reason in self.exposure.judge_shown_files("cat", [target], setting):
+                        self.add_finding(level, reason)
             else:
-                findings = [judge_write(target, setting) for setting in self.places(redirect.folders)]
-                self.needs.written(target, CommandSetting(next(iter(redirect.folders), None), self.place))
+                findings = [judge_write(target, setting) for setting in self.settings_in(redirect.folders)]
+                self.needs.add_written_file(
+                    target, CommandSetting(next(iter(redirect.folders), None), self.place)
+                )
                 level, reason = max(findings, key=lambda finding: rank(finding[0]))
-                text = f"{redirect.operator} {target.shown}"
+                text = f"{redirect.operator} {target.normal_form}"
                 if level != "safe":
                     self.pieces.append(
                         Piece(text, ">", level, (reason,) if reason else (), escape_pattern(text))
                     )
 
-    def places(self, folders: Folders) -> list[CommandSetting]:
+    def settings_in(self, folders: Folders) -> list[CommandSetting]:
         """Return the settings in which a command may run, one per folder."""
         return [CommandSetting(folder, self.place) for folder in folders or (None,)]
 
-    def setting(self, name: str, word: Word) -> None:
+    def judge_assignment(self, name: str, word: Word) -> None:
         """Judge a variable's assignment."""
         piece, is_everyday = judge_variable(name, word)
         if piece is not None:
@@ -158,48 +160,48 @@ class _Judge:
     def judge_invocation(self, invocation: Invocation, nesting: int) -> None:
         """Judge one simple command and the commands inside it."""
         for name, word in invocation.assignments:
-            self.setting(name, word)
+            self.judge_assignment(name, word)
             self.everyday = self.everyday and not name.islower()
         if invocation.words:
-            self.words(invocation.words, invocation, nesting)
+            self.judge_words(invocation.words, invocation, nesting)
 
-    def words(self, words: Sequence[Word], invocation: Invocation, nesting: int) -> None:
+    def judge_words(self, words: Sequence[Word], invocation: Invocation, nesting: int) -> None:
         """Judge a command's words. Wrappers are looked through up to the nesting limit."""
         if nesting > _MAX_NESTING:
-            self.whole("dangerous", "can't tell what it runs: commands within commands")
+            self.add_finding("dangerous", "can't tell what it runs: commands within commands")
             return
         doubt = _program_doubt(words[0])
         if doubt:
             self.pieces.append(_build_piece(words, [("dangerous", f"can't tell what it runs: {doubt}")]))
             return
         inside = unwrap(words)
-        findings = list(self.findings(words, invocation, inside))
+        findings = list(self.collect_findings(words, invocation, inside))
         if inside is not None:
-            self.inside(inside, invocation, nesting)
+            self.judge_wrapped(inside, invocation, nesting)
             if inside.vanishes and not findings and not inside.doubts:
                 return
         at_random = self.exposure.shows_computed_name(name_of(words[0]), invocation)
         self.pieces.append(_build_piece(words, findings, at_random=at_random))
 
-    def inside(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
+    def judge_wrapped(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
         """Judge the commands and texts that a wrapper runs."""
         for doubt in inside.doubts:
-            self.whole(
+            self.add_finding(
                 "dangerous", f"can't tell what it runs: {doubt}".replace(": can't tell what it runs", "")
             )
         for name, word in inside.assigns:
-            self.setting(name, word)
+            self.judge_assignment(name, word)
         folders = () if inside.elsewhere else invocation.folders
         start = len(self.pieces)
         for text in inside.texts:
             if text.dynamic:
-                self.whole("dangerous", "can't tell what it runs: its text is made at run time")
-            self.text(text.text, folders, "", nesting + 1)
+                self.add_finding("dangerous", "can't tell what it runs: its text is made at run time")
+            self.judge_text(text.text, folders, "", nesting + 1)
         for command in inside.commands:
             inner = Invocation(
                 command, [], folders, invocation.piped_from, invocation.stdin, invocation.inner
             )
-            self.words(command, inner, nesting + 1)
+            self.judge_words(command, inner, nesting + 1)
         self.judge_guesses(inside, invocation, nesting)
         if inside.in_container:
             for at, piece in enumerate(self.pieces[start:], start):
@@ -212,19 +214,19 @@ class _Judge:
             if _program_doubt(command[0]):
                 continue
             other = _Judge(self.place)
-            other.words(command, Invocation(command, [], invocation.folders), nesting + 1)
+            other.judge_words(command, Invocation(command, [], invocation.folders), nesting + 1)
             self.exposure.network = self.exposure.network or other.exposure.network
             dangerous = [piece for piece in other.pieces if rank(piece.level) >= rank("dangerous")]
             self.pieces.extend(dangerous)
             self.wholes.extend(finding for finding in other.wholes if finding not in self.wholes)
 
-    def findings(
+    def collect_findings(
         self, words: Sequence[Word], invocation: Invocation, inside: WrappedCommand | None
     ) -> Iterator[Finding]:
         """Yield the findings of the tables about one simple command."""
         name, arguments = name_of(words[0]), words[1:]
         kinds = program(name).kinds
-        for setting in self.places(invocation.folders):
+        for setting in self.settings_in(invocation.folders):
             if name in FILE_RULES:
                 yield from FILE_RULES[name](arguments, setting)
             yield from judge_program(name, arguments, setting)
@@ -232,8 +234,8 @@ class _Judge:
             if not reads:
                 yield from judge_output_options(name, arguments, setting)
                 yield from judge_operands(name, arguments, setting) if inside is None else ()
-            self.needs.command(name, arguments, setting, reads=reads)
-            yield from self.exposure.shown(name, arguments, setting)
+            self.needs.add_command(name, arguments, setting, reads=reads)
+            yield from self.exposure.judge_shown_files(name, arguments, setting)
             yield from self.exposure.judge_download(name, words, setting)
         yield from self.exposure.judge_addresses(name, arguments)
         names = "subscripts" in kinds and (
@@ -242,13 +244,13 @@ class _Judge:
         if names and any(_SUBSCRIPT.search(word.text) for word in arguments):
             yield "dangerous", "bash runs what stands in a subscript"
         if "shell" in kinds and inside is not None and inside.fed:
-            self.fed(invocation)
+            self.judge_shell_input(invocation)
         yield from self.judge_interpreter(name, arguments, invocation)
         text = " ".join((name, *(w.text for w in arguments[:3])))
         if "network" in kinds or VERBS.match(text):
             self.exposure.network = True
-            for setting in self.places(invocation.folders):
-                self.needs.network(name, arguments, setting)
+            for setting in self.settings_in(invocation.folders):
+                self.needs.add_network(name, arguments, setting)
 
     def judge_interpreter(
         self, name: str, arguments: Sequence[Word], invocation: Invocation
@@ -257,7 +259,7 @@ class _Judge:
         text_input = invocation.stdin
         if name in ("source", "."):
             if arguments and re.fullmatch(r"/dev/stdin|/dev/fd/0|/proc/self/fd/0", arguments[0].text):
-                self.fed(invocation)
+                self.judge_shell_input(invocation)
             elif arguments and (arguments[0].runs or (arguments[0].dynamic and not arguments[0].prefix)):
                 yield "dangerous", "runs a script made at run time"
         elif "database" in program(name).kinds:
@@ -267,9 +269,9 @@ class _Judge:
                 else [w for i in invocation.piped_from for w in join_words(i.words)]
             )
             yield from filter(None, (judge_query(source.text) for source in sources))
-        yield from self.codes(find_interpreter_code(name, arguments), invocation)
+        yield from self.judge_codes(find_interpreter_code(name, arguments), invocation)
 
-    def codes(self, codes: list[Word] | None, invocation: Invocation) -> Iterator[Finding]:
+    def judge_codes(self, codes: list[Word] | None, invocation: Invocation) -> Iterator[Finding]:
         """Judge an interpreter's code. An empty list means that it reads its input."""
         text_input = invocation.stdin
         if codes is None:
@@ -277,25 +279,25 @@ class _Judge:
         if not codes and text_input is not None:
             codes = [text_input]
         elif not codes and invocation.piped_from:
-            self.whole("dangerous", _describe_piped_text(invocation))
+            self.add_finding("dangerous", _describe_piped_text(invocation))
         for code in codes:
             if code.dynamic:
                 yield "dangerous", "can't tell what it runs: its code is made at run time"
             yield from filter(None, [judge_code(code.text)])
-            for setting in self.places(invocation.folders):
-                yield from self.exposure.code(code.text, setting)
+            for setting in self.settings_in(invocation.folders):
+                yield from self.exposure.judge_code(code.text, setting)
 
-    def fed(self, invocation: Invocation) -> None:
+    def judge_shell_input(self, invocation: Invocation) -> None:
         """Judge the input of a shell that runs it, if the text is known."""
         text_input = invocation.stdin
         if text_input is None and invocation.piped_from:
-            self.whole("dangerous", _describe_piped_text(invocation))
+            self.add_finding("dangerous", _describe_piped_text(invocation))
             text_input = _printed_text(invocation.piped_from[-1])
         if text_input is None:
             return
         if text_input.dynamic:
-            self.whole("dangerous", "can't tell what it runs: its text is made at run time")
-        self.text(text_input.text, invocation.folders, "", 1)
+            self.add_finding("dangerous", "can't tell what it runs: its text is made at run time")
+        self.judge_text(text_input.text, invocation.folders, "", 1)
 
 
 def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: bool = False) -> Piece:
@@ -320,7 +322,7 @@ def normalise_command(words: Sequence[Word]) -> str:
     program = words[0].plain
     if is_standard_path(program):
         program = program.rsplit("/", 1)[-1]
-    return " ".join((literal(program).shown, *(word.shown for word in words[1:])))
+    return " ".join((literal(program).normal_form, *(word.normal_form for word in words[1:])))
 
 
 def _program_doubt(program: Word) -> str:

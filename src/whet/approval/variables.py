@@ -45,7 +45,7 @@ _HARMLESS_SETTINGS = late_pattern(
 def judge_variable(name: str, word: Word) -> tuple[Piece | None, bool]:
     """Judge an assignment. Returns its piece, or None, and whether a command with it may run without a
     question."""
-    text = f"{name}={word.shown}"
+    text = f"{name}={word.normal_form}"
     if _HIJACKING.fullmatch(name) or (_STEERING.fullmatch(name) and _names_program(name, word)):
         reason = f"{name} makes other programs run or load something else"
         return Piece(text, name, "dangerous", (reason,), escape_pattern(text)), True

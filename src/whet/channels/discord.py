@@ -110,7 +110,7 @@ class Discord:
                 if press is not None and press.type == COMPONENT:
                     await take([self._press(press)])
             elif (message := read(data, _Message)) is not None:
-                await self._message(kind, message, missed)
+                await self._handle_message(kind, message, missed)
 
         gateway = DiscordGateway(self.name, self._api, event, intents=_INTENTS if hears else 0)
         tasks = [asyncio.create_task(gateway.run()), asyncio.create_task(missed.fetch_all())]
@@ -177,7 +177,7 @@ class Discord:
         )
         return msgspec.structs.replace(chat, last=messages[-1].id) if messages else None
 
-    async def said(self, message: _Message, take: Take, memo: Memo) -> None:
+    async def take_message(self, message: _Message, take: Take, memo: Memo) -> None:
         """Take a message and store that its channel was read up to it. Raises StoreError."""
         update = self._incoming(message, is_edit=False)
         if update is None:
@@ -190,10 +190,10 @@ class Discord:
             _ReadPosition(message.channel_id, message.id, message.guild_id).text, message.channel_id
         )
 
-    async def _message(self, kind: str, message: _Message, missed: _Backlog) -> None:
+    async def _handle_message(self, kind: str, message: _Message, missed: _Backlog) -> None:
         """Handle a new, edited or deleted message."""
-        if kind == "MESSAGE_CREATE" and not missed.holds(message):
-            await self.said(message, missed.take, missed.memo)
+        if kind == "MESSAGE_CREATE" and not missed.hold_back(message):
+            await self.take_message(message, missed.take, missed.memo)
         elif kind == "MESSAGE_UPDATE" and message.edited_timestamp:  # otherwise Discord has added a preview
             update = self._incoming(message, is_edit=True)
             await missed.take([update] if update is not None else [])
@@ -222,7 +222,7 @@ class Discord:
         )
 
     def _press(self, press: Interaction) -> Incoming:
-        user = press.who
+        user = press.presser
         return Incoming(
             ChatPlace(self.name, press.channel_id, "", user.id, bool(press.guild_id)),
             f"p{press.id}",
@@ -246,7 +246,7 @@ class _ReadPosition(msgspec.Struct, frozen=True):
         return f"{self.last}:{self.guild}" if self.guild else self.last
 
     @classmethod
-    def of(cls, channel: str, text: str) -> _ReadPosition:
+    def parse(cls, channel: str, text: str) -> _ReadPosition:
         last, _, guild = text.partition(":")
         return cls(channel, last, guild)
 
@@ -269,10 +269,10 @@ class _Backlog:
     async def begin(self) -> None:
         """Start to catch up with every known channel."""
         positions = await self.memo.all()
-        self._behind = {channel: _ReadPosition.of(channel, text) for channel, text in positions.items()}
+        self._behind = {channel: _ReadPosition.parse(channel, text) for channel, text in positions.items()}
         self._work.set()
 
-    def holds(self, message: _Message) -> bool:
+    def hold_back(self, message: _Message) -> bool:
         """Hold a message back if earlier ones must be fetched first. Returns whether it was."""
         if message.channel_id not in self._behind:
             return False
@@ -298,7 +298,7 @@ class _Backlog:
             return False
         while messages := self._held.pop(channel, []):
             for message in messages:
-                await self._discord.said(message, self.take, self.memo)
+                await self._discord.take_message(message, self.take, self.memo)
         self._behind.pop(channel, None)
         return True
 

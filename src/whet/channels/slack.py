@@ -114,11 +114,11 @@ class Slack:
             if update is not None:
                 await take([update])
                 if update.verb == "message" and envelope.type == "events_api" and "message" in wants:
-                    await self._history.heard(update, memo)
+                    await self._history.mark_read(update, memo)
             if envelope.type != "interactive":
                 await acknowledge()
 
-        await self._api.hear(handle, ready)
+        await self._api.receive_envelopes(handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message, or share a file."""
@@ -183,15 +183,15 @@ class Slack:
         if event.subtype == "message_changed" and event.message is not None:
             if before is not None and before.text == event.message.text:
                 return None  # Slack has added a preview to it
-            return self._said(event.message, event, "edit")
+            return self._make_incoming(event.message, event, "edit")
         if event.subtype == "message_deleted" and before is not None:
             deleted_message = msgspec.structs.replace(before, text="", files=[])
-            return self._said(deleted_message, event, "edit")
+            return self._make_incoming(deleted_message, event, "edit")
         if event.type in ("message", "app_mention") and event.subtype in ("", "file_share"):
-            return self._said(event, event, "message")
+            return self._make_incoming(event, event, "message")
         return None
 
-    def _said(self, message: _Event, event: _Event, verb: Any) -> Incoming | None:
+    def _make_incoming(self, message: _Event, event: _Event, verb: Any) -> Incoming | None:
         if not message.user or message.bot_id or message.user == self._me:
             return None
         group = event.channel_type != "im" if event.channel_type else _is_group(event.channel)

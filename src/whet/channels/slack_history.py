@@ -40,22 +40,22 @@ class SlackHistory:
             if key and key not in self._refused:
                 await self._catch_up(key, take, memo, reading)
 
-    async def heard(self, update: Incoming, memo: Memo) -> None:
+    async def mark_read(self, update: Incoming, memo: Memo) -> None:
         """Store that a message was taken, and so its conversation was read up to it."""
         chat_place = update.place
         is_reply = bool(chat_place.thread) and chat_place.thread != update.ref
-        await self._keep(
+        await self._store_position(
             f"{chat_place.chat}/{chat_place.thread}" if is_reply else chat_place.chat, update.ref, memo
         )
         if chat_place.thread and not is_reply and update.mentions_us:
-            await self._keep(f"{chat_place.chat}/{chat_place.thread}", update.ref, memo)
+            await self._store_position(f"{chat_place.chat}/{chat_place.thread}", update.ref, memo)
 
     async def _catch_up(self, key: str, take: Take, memo: Memo, reading: Reading) -> None:
         chat, _, thread = key.partition("/")
         method = "conversations.replies" if thread else "conversations.history"
         query = {"channel": chat, "oldest": self._read[key], **({"ts": thread} if thread else {})}
         try:
-            pages = await self._api.pages(method, query)
+            pages = await self._api.list_messages(method, query)
         except SendFailed as error:
             if not error.is_final or error.is_barred:
                 raise
@@ -67,10 +67,10 @@ class SlackHistory:
             update = reading(chat, body)
             if update is not None:
                 await take([update])
-                await self.heard(update, memo)
-            await self._keep(key, stamp, memo)
+                await self.mark_read(update, memo)
+            await self._store_position(key, stamp, memo)
 
-    async def _keep(self, key: str, stamp: str, memo: Memo) -> None:
+    async def _store_position(self, key: str, stamp: str, memo: Memo) -> None:
         if stamp > self._read.get(key, ""):
             self._read[key] = stamp
             await memo.set(stamp, key)

@@ -77,7 +77,7 @@ class _User(msgspec.Struct):
     is_bot: bool = False
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         return self.username or self.first_name
 
 
@@ -149,7 +149,7 @@ class Telegram:
             parsed_updates = [update for raw in updates if (update := read(raw, _Update)) is not None]
             await take([raw for update in parsed_updates if (raw := self._incoming(update)) is not None])
 
-        await self._api.hear([name for verb, name in _WANTED.items() if verb in wants], handle, ready)
+        await self._api.poll([name for verb, name in _WANTED.items() if verb in wants], handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Send a message, or a file with it."""
@@ -199,12 +199,12 @@ class Telegram:
         if (query := update.callback_query) is not None:
             if query.message is None:
                 return None
-            chat_place = self._place(query.message, query.user)
+            chat_place = self._chat_place(query.message, query.user)
             return Incoming(
                 chat_place,
                 f"u{update.update_id}",
                 "press",
-                query.user.shown,
+                query.user.display_name,
                 query.data,
                 ref=str(query.message.message_id),
                 token=query.id,
@@ -219,10 +219,10 @@ class Telegram:
         is_reply = reply is not None and reply.user is not None and reply.user.id == self._me.id
         without = _without_name(text, self._me.username)
         return Incoming(
-            self._place(message, message.user),
+            self._chat_place(message, message.user),
             f"u{update.update_id}",
             "message" if update.message else "edit",
-            message.user.shown,
+            message.user.display_name,
             wrap_in_tag("forwarded", without) if message.forward_origin and without else without,
             refs,
             mentions_us=is_reply or without != text or mentions(text, self._me.username),
@@ -230,7 +230,7 @@ class Telegram:
             at_s=float(message.date if update.message else 0),
         )
 
-    def _place(self, message: _Message, user: _User) -> ChatPlace:
+    def _chat_place(self, message: _Message, user: _User) -> ChatPlace:
         thread = str(message.message_thread_id) if message.is_topic_message else ""
         return ChatPlace(
             self.name, str(message.chat.id), thread, str(user.id), message.chat.type != "private"
@@ -330,7 +330,7 @@ class TelegramApi:
         """Call a method with a form and return its result. Raises SendFailed."""
         return _read_result(await self.http.raw("POST", f"/{method}", content, {"content-type": kind}, 120.0))
 
-    async def hear(
+    async def poll(
         self,
         kinds: Sequence[str],
         take: Callable[[list[bytes]], Awaitable[None]],

@@ -166,11 +166,11 @@ async def compress_context(chat: ChatControl, argument: str) -> None:
 
 async def request_review(chat: ChatControl, argument: str) -> None:
     """Have the conversation reviewed."""
-    await chat.services.reviews.get().ask(chat.session.id, argument)
+    await chat.services.reviews.get().queue_review(chat.session.id, argument)
     if chat.services.settings.review.worker == "off":
         chat.say("review queued; `whet worker --drain` runs it (review.worker is off)", "dim")
     else:
-        chat.services.reviews.get().kick()
+        chat.services.reviews.get().wake()
         chat.say("reviewing this conversation; what comes of it is shown here", "dim")
 
 
@@ -293,8 +293,8 @@ def _plugin_run(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, N
         plugins = None if parts is None else parts.loaded
         # Use the session's own engine if it has one: a command of the prototype engine would report on
         # nothing.
-        engine = chat.services.contexts.host(chat.session.context).seat.engine
-        command = plugins.command(name, engine) if plugins else None
+        engine = chat.services.contexts.host(chat.session.context).runner.engine
+        command = plugins.find_command(name, engine) if plugins else None
         if plugins is None or command is None:
             return
         row = chat.session.log.session

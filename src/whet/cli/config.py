@@ -192,7 +192,7 @@ def why(home: Home, key: str, as_json: bool) -> None:
         rows = [{"value": _redact(key, setting.value), "origin": setting.origin} for setting in overridden]
         facts: dict[str, object] = {"key": key, "value": value, "origin": origin, "overrides": rows}
         facts |= {
-            "allowed": field.allowed,
+            "allowed": field.allowed_text,
             "help": help_texts()[key],
             "variable": field.variable,
             "error": broken,
@@ -205,7 +205,7 @@ def why(home: Home, key: str, as_json: bool) -> None:
             "overrides",
             f"{printable(format_value(_redact(key, setting.value))) or '(empty)'}, {setting.origin}",
         )
-    _row("allowed", field.allowed)
+    _row("allowed", field.allowed_text)
     _row("variable", field.variable)
     _row("meaning", help_texts()[key])
     if broken:

@@ -38,11 +38,11 @@ class TerminalDecision:
     @property
     def is_long(self) -> bool:
         """Whether some rows of the question are folded."""
-        return self.question.folded(self.max_rows) != self.question.body
+        return self.question.fold_rows(self.max_rows) != self.question.body
 
     def rows(self, *, unfold: bool = False) -> list[tuple[str, Row]]:
         """Return the rows below the question's title, each with its prefix. `unfold` includes folded rows."""
-        body = self.question.body if unfold else self.question.folded(self.max_rows)
+        body = self.question.body if unfold else self.question.fold_rows(self.max_rows)
         prefixed_rows = [(_BAR, row) for row in body]
         for row in self.question.notes:
             if row.kind == "scope":

@@ -62,7 +62,7 @@ def _show_lie(run: DemoRun) -> None:
     replies = script_lie_and_fix(("check.py", _CHECK), ("total.py", _RIGHT))
     with PracticeServer(script=replies) as server:
         done = _run_goal(run, server, ["start", "mend the total", "--verify", "python3 check.py"])
-        sent = [json.dumps(request.parsed["messages"][-1]) for request in server.requests]
+        sent = [json.dumps(request.json_body["messages"][-1]) for request in server.requests]
     stage.say("What the model was told after each of its ends:")
     notices = {
         "words_alone_refused": "the total is wrong",

@@ -62,7 +62,7 @@ class DemoConfirmService:
     def configure_agent(self, home: Home, actions: dict[str, str]) -> str:
         """Configure the agent of `home` to ask this service about `actions`; return the lines added to its
         settings."""
-        submit = service_paths(self.home).token("submit").read_text("utf-8").strip()
+        submit = service_paths(self.home).token_path("submit").read_text("utf-8").strip()
         replace_file(home.root / ".env", f"CONFIRMATION_TOKEN={submit}\n", mode=0o600)
         rows = "".join(f'    - "{rule} = {name}"\n' for rule, name in actions.items())
         lines = f"confirm:\n  url: {self.url}\n  actions:\n{rows}"
@@ -95,7 +95,7 @@ class DemoConfirmService:
 
     def submit(self, action: str, description: str) -> str:
         """Submit a request as the agent does; return the request's id."""
-        token = service_paths(self.home).token("submit").read_text("utf-8").strip()
+        token = service_paths(self.home).token_path("submit").read_text("utf-8").strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         body = msgspec.json.encode({"action": action, "description": description}).decode()
         _, _, text = _call(self.url, "POST", "/confirm", body, headers)
@@ -126,7 +126,7 @@ class DemoConfirmService:
 
         Returns each method with the HTTP status of the answer, and the request's status afterwards.
         """
-        submit = service_paths(self.home).token("submit").read_text("utf-8").strip()
+        submit = service_paths(self.home).token_path("submit").read_text("utf-8").strip()
         own_headers = {"Authorization": f"Bearer {submit}", "Content-Type": "application/json"}
         request_id = self.submit("wipe_database", "Nothing to see here")
         path, form = f"/confirm/{request_id}/approve", {"Content-Type": "application/x-www-form-urlencoded"}

@@ -126,7 +126,7 @@ async def _run_trials(run: DemoRun, depot: Depot, settings: Settings) -> list[Tr
     for number in range(1, _PAIRS + 1):
         text = build_question({"count": 20 + number, "price": 10 + number, "lost": 40 + number})
         for arm in ("cold", "warm", "placebo"):
-            trials.append(await bench.turn(f"task{number}", text, arm, 1, depot.place))
+            trials.append(await bench.run_prompt(f"task{number}", text, arm, 1, depot.place))
     return trials
 
 

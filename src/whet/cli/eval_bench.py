@@ -105,7 +105,7 @@ def _answers(
             answers = await answerer.run(
                 clock, answer_options[1], lambda done, total: progress.update(f"answer {done} of {total}")
             )
-            return answerer.card(answers, __version__)
+            return answerer.build_card(answers, __version__)
         finally:
             await provider.aclose()
 

@@ -81,7 +81,7 @@ def _run_worlds(home: Home, options: dict[str, Any]) -> None:
     settings = CampaignSettings(Shape(sessions=sessions))
     campaign = EvalCampaign(folder, pick_arms(options["arms"]), options["seeds"], settings)
     _run_campaign(campaign, options["workers"] or os.cpu_count() or 1)
-    sums = summarise(campaign.runs())
+    sums = summarise(campaign.read_runs())
     facts = write_report(folder, settings, sums)
     if options["as_json"]:
         return emit_json(facts)
@@ -113,7 +113,7 @@ def _run_campaign(campaign: EvalCampaign, workers: int) -> None:
         progress.update(f"{there} of {campaign.size}" + (f", {last}" if last else ""))
 
     try:
-        campaign.go(workers, tell)
+        campaign.run_missing(workers, tell)
     except KeyboardInterrupt:
         missing_count = len(campaign.missing)
         progress.finish()

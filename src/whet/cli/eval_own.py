@@ -54,7 +54,7 @@ def run(home: Home, options: OwnOptions) -> None:
         tasks, options.tasks.absolute().parent, folder, settings, load_secrets(home, os.environ)
     )
     uplifts = run_on_loop(_run_all(bench, options))
-    outcomes = [row for row in bench.outcomes() if row.arm in options.arms]
+    outcomes = [row for row in bench.read_outcomes() if row.arm in options.arms]
     outcomes.sort(key=lambda row: (ARMS.index(row.arm), row.repeat))
     arms = own_report.summarise_arms(outcomes)
     model = f"{settings.model.model or 'default'} ({settings.model.provider or settings.model.base_url})"
@@ -77,7 +77,7 @@ async def _run_all(bench: OwnTaskSetup, options: OwnOptions) -> list[ItemUplift]
     total = len(bench.tasks) * len(options.arms) * options.repeats
 
     def tell(label: str) -> None:
-        progress.update(f"{len(bench.outcomes())} of {total}, {clip(label, 40)}")
+        progress.update(f"{len(bench.read_outcomes())} of {total}, {clip(label, 40)}")
 
     try:
         for repeat in range(1, options.repeats + 1):
@@ -97,13 +97,13 @@ async def _run_all(bench: OwnTaskSetup, options: OwnOptions) -> list[ItemUplift]
 async def _leave_out(bench: OwnTaskSetup, repeats: int, tell: Callable[[str], None]) -> list[ItemUplift]:
     """Run all tasks with the items that the last run of `all` learned, then without each item in turn."""
     learned = bench.home("all", repeats)
-    items = (await bench.items(learned))[:_MOST_ITEMS]
+    items = (await bench.list_items(learned))[:_MOST_ITEMS]
     base = await _run_without_learning(bench, learned, "everything", repeats, tell)
     uplifts: list[ItemUplift] = []
     for item in items:
         name = f"without-{item.kind}-{item.name}"
         copy = bench.home(name, 0)
-        await bench.without(learned, item, copy)
+        await bench.copy_without(learned, item, copy)
         lacking = await _run_without_learning(bench, copy, name, repeats, tell)
         uplifts.append(own_report.measure_uplift(item, base, lacking))
     return uplifts

@@ -32,7 +32,7 @@ def greet(chat: ChatControl) -> None:
     if model.provider == "practice":
         notice = "The practice model is a scripted stand-in, not a language model."
         chat.say(_fit(width, notice, "a scripted stand-in, no language model"), "yellow")
-    if line := read_status(chat.services.settings.sandbox.mode, chat.services.home.whole):
+    if line := read_status(chat.services.settings.sandbox.mode, chat.services.home.main_root):
         chat.say(printable(line), "yellow")
     notice = "/help shows the commands, Esc stops a turn, Shift-Tab changes the mode, Ctrl-D quits"
     short = "/help, Esc stops, Shift-Tab: mode, Ctrl-D quits"

@@ -23,12 +23,16 @@ _TAIL_CHARS = 8_000
 def running_processes(shared: SharedProcesses) -> list[Process]:
     """Return the background processes that are alive, without creating the process table."""
     processes = shared.made
-    return [process for process in processes.listed() if process.is_alive()] if processes is not None else []
+    return (
+        [process for process in processes.list_background() if process.is_alive()]
+        if processes is not None
+        else []
+    )
 
 
 def move_to_background(shared: SharedProcesses) -> int:
     """Move the commands that a call is waiting for to the background, and return their number."""
-    return shared.made.put_aside() if shared.made is not None else 0
+    return shared.made.move_to_background() if shared.made is not None else 0
 
 
 def process_lines(shared: SharedProcesses, width: int) -> list[str]:
@@ -59,7 +63,7 @@ async def handle_jobs(chat: ChatControl, arguments: str) -> None:
         return
     if word.startswith(HELPER):
         window = _window(chat)
-        for line in window.shown(await window.named(chat.session.id, word)):
+        for line in window.activity_lines(await window.find_helper(chat.session.id, word)):
             chat.say(wording.cut(wording.printable(line), chat.width()))
     elif word:
         for line in _output_tail(_find_process(chat.services.processes, word)):
@@ -88,7 +92,7 @@ def _window(chat: ChatControl) -> HelperWindow:
 
 async def _stop(chat: ChatControl, name: str) -> None:
     if name.startswith(HELPER):
-        row = await _window(chat).named(chat.session.id, name)
+        row = await _window(chat).find_helper(chat.session.id, name)
         row = await chat.opener.helpers.get().stop(row)
         chat.say(f"{row.name} has ended: {row.reason}")
         return

@@ -70,7 +70,7 @@ def proposals(effects: Sequence[Effect]) -> list[Effect]:
 async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
     await learning.apply()  # enter hand edits before the new change
     requests = [
-        MemoryRequest("remove", target, old_text=entry.said)
+        MemoryRequest("remove", target, old_text=entry.statement)
         for target, path in notes.FILES.items()
         for entry in notes.parse_entries(learning.reader.text(path))
         if item_id and entry_id(entry).startswith(item_id)

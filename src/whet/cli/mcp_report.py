@@ -120,7 +120,7 @@ async def _reach(
     remote = Remote(name, server, parts, notices.append, lambda _catalogue: None)
     try:
         check_server(name, server)
-        catalogue = await remote.catalogue()
+        catalogue = await remote.fetch_catalogue()
         connection = remote.connection
         server_info = connection.server_info if connection else {}
         title = clean(f"{server_info.get('name') or ''} {server_info.get('version') or ''}").strip()[:80]

@@ -106,7 +106,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
             from whet.sandbox.known import read_status  # noqa: PLC0415 - most starts have nothing to say
 
-            if line := read_status(settings.sandbox.mode, options.home.whole):
+            if line := read_status(settings.sandbox.mode, options.home.main_root):
                 _say(line)
         session = await open_session(app, options)
         if not session.log.session.title:

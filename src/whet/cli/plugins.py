@@ -140,7 +140,7 @@ def enable(home: Home, name: str) -> None:
     """Load a plugin from the next start on."""
     settings = _settings(home)
     discovery = _discover(home, settings)
-    plugin = discovery.named(name)
+    plugin = discovery.find_plugin(name)
     if plugin is None:
         broken = next((problem for problem in discovery.problems if problem.plugin == name), None)
         if broken:
@@ -162,7 +162,7 @@ def enable(home: Home, name: str) -> None:
 def disable(home: Home, name: str) -> None:
     """Stop loading a plugin; it stays installed."""
     settings = _settings(home)
-    plugin = _discover(home, settings).named(name)
+    plugin = _discover(home, settings).find_plugin(name)
     names = {name, plugin.key, plugin.name} if plugin else {name}
     if not names & set(settings.enabled):
         if plugin is None:
@@ -231,7 +231,7 @@ def doctor(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     discovery = _discover(home, settings)
     problems: list[Problem] = []
     chosen = list(names) or [plugin.name for plugin in select_plugins(discovery, settings, problems)]
-    unknown = [name for name in chosen if discovery.named(name) is None]
+    unknown = [name for name in chosen if discovery.find_plugin(name) is None]
     if unknown:
         raise NotFound(f"there is no plugin {unknown[0]}", hint="whet plugins list")
     probes = [

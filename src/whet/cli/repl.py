@@ -353,7 +353,7 @@ class TerminalChat:
             self._state.turn = None
             self._state.idle.set()
             self._screen.refresh()
-            self.services.reviews.get().kick()
+            self.services.reviews.get().wake()
         self._news.show()
         self._take_leftovers(cancelled)
 

@@ -63,7 +63,7 @@ def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: boo
 
     async def work(runner: ReviewRunner) -> tuple[str, ReviewFinished | None]:
         session_id = await runner.database.read(lambda db: sessions.resolve_id(db, name))
-        queued = await runner.ask(session_id, focus, kinds)
+        queued = await runner.queue_review(session_id, focus, kinds)
         if sys.stderr.isatty():
             click.echo("reviewing; Ctrl-C leaves the rest to the next worker", err=True)
         return queued.job_id, await runner.run(queued.job_id)
@@ -165,7 +165,7 @@ def _show_waiting(row: LedgerRow) -> None:
 @home_and_json
 def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
     """Let waiting changes come into force."""
-    _decide(home, ids, "in force", lambda runner, id_: runner.desk.accept(id_), as_json=as_json)
+    _decide(home, ids, "in force", lambda runner, id_: runner.learning.accept(id_), as_json=as_json)
 
 
 @review.command("reject")
@@ -173,7 +173,7 @@ def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
 @home_and_json
 def reject(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
     """Drop waiting changes; the ledger keeps that they were made and dropped."""
-    _decide(home, ids, "dropped", lambda runner, id_: runner.desk.reject(id_), as_json=as_json)
+    _decide(home, ids, "dropped", lambda runner, id_: runner.learning.reject(id_), as_json=as_json)
 
 
 def _decide(

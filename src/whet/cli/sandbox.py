@@ -50,7 +50,7 @@ sandbox: click.Group = click.Group("sandbox", help="See what commands may reach,
 def status(home: Home, as_json: bool) -> None:
     """Show which engine is used here, why not a better one, and what commands may reach in this folder."""
     confinement, workspace = _confinement(home)
-    standing = confinement.standing()
+    standing = confinement.command_status()
     policy = confinement.policy(workspace)
     report = _StatusReport(
         mode=confinement.mode,
@@ -79,7 +79,7 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     lines = lines or [
         "it names nothing that exists and is out of reach; the rest the sandbox decides as it runs"
     ]
-    engine_line = confinement.standing().line
+    engine_line = confinement.command_status().line
     facts = {"command": text, "openings": [_opening(opening) for opening in openings], "line": engine_line}
     emit(facts, "\n".join([engine_line, *map(printable, lines)]), as_json=as_json)
 
@@ -92,9 +92,9 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
     """Run a command as the model's commands are run here, and show what stopped it."""
     confinement, workspace = _confinement(home)
     with closing(confinement):
-        jail = confinement.place(workspace)
+        jail = confinement.shell_jail(workspace)
         if jail is None:
-            raise WhetError(confinement.standing().line, hint="whet sandbox status")
+            raise WhetError(confinement.command_status().line, hint="whet sandbox status")
         text = _command_line(command)
         environment = jail.environment(command_environment(os.environ))
         code, output = jail.run(JailedCommand([find_shell(), "-c", text], environment, workspace), timeout_s)

@@ -74,7 +74,7 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
             questions = WorkerQuestions(queue.database, app.clock)
             owner = claims.owner_name(app.clock.new_id())
             worker = TurnWorker(hosted, queue, owner, options.most, _print_end, questions.person_of)
-            worker.answer_listeners.append(questions.heard)
+            worker.answer_listeners.append(questions.read_answers)
             loop = asyncio.get_running_loop()
 
             def stop() -> None:

@@ -91,7 +91,7 @@ def build(home: Home, name: str, as_json: bool, **values: Any) -> None:
 def list_(home: Home, as_json: bool) -> None:
     """List templates and their effect: error rate of the first 10 calls, held-out minus warm sessions."""
     with _open_templates(home) as templates:
-        rows = templates.listed()
+        rows = templates.list_rows()
     if as_json:
         return emit_json({"templates": rows})
     if not rows:
@@ -121,7 +121,7 @@ def show(home: Home, name: str, why: bool, as_json: bool) -> None:
     """Show a template's examples, and which of them are stale."""
     with _open_templates(home) as templates:
         template = templates.load(name)
-        stale = templates.stale(template, _tools_of(templates.database), templates.clock.now())
+        stale = templates.find_stale(template, _tools_of(templates.database), templates.clock.now())
         effects = templates.effects(template)
     if as_json:
         row = msgspec.json.decode(encode(template))

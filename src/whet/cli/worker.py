@@ -118,7 +118,7 @@ async def _run(home: Home, tell: _Tell, patience_s: float | None) -> None:
 
         def ran(finished: FinishedRun) -> None:
             tell[1](finished)
-            reviews.kick()  # its turn may have queued a review
+            reviews.wake()  # its turn may have queued a review
 
         worker = ScheduleWorker(home, reviews.database, SystemClock(), settings.schedules.catch_up_s, ran)
         running = asyncio.ensure_future(_work(reviews, worker, patience_s))

@@ -197,7 +197,11 @@ def _edit_text(home: Home, old: str, field: Field, value: Value | None) -> str:
     entry = next((e for e in section.entries if e.name == name), None) if section else None
     if section and entry:
         try:
-            return page.remove(section, entry) if value is None else page.put(entry, _yaml(field, value))
+            return (
+                page.remove(section, entry)
+                if value is None
+                else page.replace_value(entry, _yaml(field, value))
+            )
         except _NoColon:
             raise _manual_edit_error(home, field.key) from None
     if value is None:
@@ -243,7 +247,7 @@ class _Page:
         if self.lines and not self.lines[-1].endswith("\n"):
             self.lines[-1] += self.newline
 
-    def put(self, entry: YamlEntry, value: str) -> str:
+    def replace_value(self, entry: YamlEntry, value: str) -> str:
         """Replace an entry's value. A comment after it stays."""
         span = entry.span
         end_line, end_column = self._end(span)

@@ -56,7 +56,7 @@ class Field(msgspec.Struct, frozen=True):
         return "WHET_" + self.key.replace(".", "_").upper()
 
     @property
-    def allowed(self) -> str:
+    def allowed_text(self) -> str:
         """The allowed values, described for a person."""
         match self.kind:
             case "choice":
@@ -80,7 +80,7 @@ class Field(msgspec.Struct, frozen=True):
             case "text":
                 return "text"
 
-    def takes(self, item: str) -> bool:
+    def accepts(self, item: str) -> bool:
         """Return whether a text is allowed here, or in the list."""
         if self.choices:
             return item in self.choices
@@ -131,9 +131,9 @@ def read_text(field: Field, text: str) -> Value:
     """Parse one value. A list is comma-separated, or a JSON array if its items contain commas. Raises
     ValueError with the allowed values."""
     match field.kind:
-        case "text" | "choice" if field.takes(text) or not (text or field.default):
+        case "text" | "choice" if field.accepts(text) or not (text or field.default):
             return text
-        case "list" if all(map(field.takes, items := split_list(text))):
+        case "list" if all(map(field.accepts, items := split_list(text))):
             return items
         case "table":
             return read_table(field, text)
@@ -142,7 +142,7 @@ def read_text(field: Field, text: str) -> Value:
         case "whole number" | "number" if (number := _number(field, text)) is not None:
             return number
         case _:
-            raise ValueError(f"allowed: {field.allowed}")
+            raise ValueError(f"allowed: {field.allowed_text}")
 
 
 def read_table(field: Field, text: str) -> str:
@@ -153,7 +153,7 @@ def read_table(field: Field, text: str) -> str:
     try:
         table = from_json(text, dict[str, Any])
     except msgspec.DecodeError as error:
-        raise ValueError(f"allowed: {field.allowed}, as JSON") from error
+        raise ValueError(f"allowed: {field.allowed_text}, as JSON") from error
     for part, value in table.items():
         try:
             from_values(value, part_kind, strict=False)

@@ -176,7 +176,7 @@ def find_field(key: str) -> Field:
 
 def _convert(spec: Field, value: str | tuple[str, ...], where: str) -> Value:
     in_file = where.startswith("config.yaml")
-    if isinstance(value, tuple) and spec.kind == "list" and all(map(spec.takes, value)):
+    if isinstance(value, tuple) and spec.kind == "list" and all(map(spec.accepts, value)):
         return value
     if isinstance(value, tuple) or (in_file and spec.kind == "list"):
         raise _bad_value_error(spec, value, where)
@@ -193,7 +193,8 @@ def _bad_value_error(spec: Field, value: str | tuple[str, ...], where: str) -> C
     value_text = strip_credentials(f"[{', '.join(value)}]" if isinstance(value, tuple) else value)
     value_text = value_text if len(value_text) <= 60 else value_text[:60] + "..."
     return ConfigError(
-        f"{where}: {spec.key} is {value_text!r}; allowed: {spec.allowed}", hint=f"whet config why {spec.key}"
+        f"{where}: {spec.key} is {value_text!r}; allowed: {spec.allowed_text}",
+        hint=f"whet config why {spec.key}",
     )
 
 

@@ -28,7 +28,7 @@ class Home(msgspec.Struct, frozen=True):
     root: Path
 
     @property
-    def whole(self) -> Path:
+    def main_root(self) -> Path:
         """The folder that holds every profile: the root itself or, for a profile, the home that it is in."""
         above = self.root.parent
         return above.parent if above.name == "profiles" else self.root
@@ -36,7 +36,7 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def no_sandbox(self) -> Path:
         """Marks that the last check found no engine that confines commands (`sandbox/known.py`)."""
-        return self.whole / "no-sandbox.txt"
+        return self.main_root / "no-sandbox.txt"
 
     @property
     def config(self) -> Path:
@@ -86,7 +86,9 @@ class Home(msgspec.Struct, frozen=True):
     @property
     def servers(self) -> Path:
         """The private folders of MCP servers. They are beside the home, of which a server sees nothing."""
-        return self.whole.with_name(f"{self.whole.name}-servers") / self.root.relative_to(self.whole)
+        return self.main_root.with_name(f"{self.main_root.name}-servers") / self.root.relative_to(
+            self.main_root
+        )
 
     @property
     def logs(self) -> Path:

@@ -146,7 +146,7 @@ def _signature_problem(mark: Checkpoint, keys: Keys) -> str:
         return f"the checkpoint at {mark.size} is signed with a key that is not known ({mark.key_id})"
     message = checkpoint_message(mark.size, mark.head, mark.at)
     try:
-        genuine = key.is_signed(message, unbase64(mark.signature))
+        genuine = key.is_valid_signature(message, unbase64(mark.signature))
     except ValueError:
         genuine = False
     return "" if genuine else f"the checkpoint at {mark.size} has a signature that does not fit"

@@ -103,7 +103,7 @@ class _LoggedRequest(msgspec.Struct):
     votes: dict[str, tuple[str, float, str]] = {}
     record: str = ""
 
-    def hear(self, kind: str, principal: str, at_s: float, event_data: _EventData) -> None:
+    def apply_event(self, kind: str, principal: str, at_s: float, event_data: _EventData) -> None:
         """Apply one event."""
         self.record = event_data.record or self.record
         if kind in ("submitted", "amended", *_ENDS):
@@ -121,7 +121,7 @@ class _LoggedRequest(msgspec.Struct):
 def _read_logged_request(db: apsw.Connection, request_id: str) -> _LoggedRequest:
     logged = _LoggedRequest()
     for kind, principal, at_s, data in db.execute(_EVENTS, (request_id,)):
-        logged.hear(kind, principal, at_s, _decode_event_data(data))
+        logged.apply_event(kind, principal, at_s, _decode_event_data(data))
     return logged
 
 

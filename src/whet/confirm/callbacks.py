@@ -134,7 +134,7 @@ class _Slots:
                 del counter[name]
         self._freed.set()
 
-    async def pause(self, has_waiting: bool) -> None:
+    async def wait(self, has_waiting: bool) -> None:
         """Wait until the next poll. If a webhook waits for a slot, wait at most until one is free."""
         self._freed.clear()
         if not has_waiting:
@@ -161,13 +161,13 @@ class Callbacks:
         async with aclosing(client), asyncio.TaskGroup() as group:
             while True:
                 try:
-                    has_waiting = self._begin(lambda item: group.create_task(self._send(client, item)))
+                    has_waiting = self._start_due(lambda item: group.create_task(self._send(client, item)))
                 except StoreError as error:
                     _logger.warning("what webhooks are due can't be read, trying again: %s", error.message)
                     has_waiting = False
-                await self._slots.pause(has_waiting)
+                await self._slots.wait(has_waiting)
 
-    def _begin(self, send: Callable[[DueCallback], object]) -> bool:
+    def _start_due(self, send: Callable[[DueCallback], object]) -> bool:
         """Start the due webhooks that have a slot. Return whether some due webhook must wait for others to
         end.
 
@@ -200,7 +200,7 @@ class Callbacks:
         try:
             problem, is_final = await self._post(client, item)
             await self._service.change(
-                lambda tx: self._note(tx.connection, tx.now_s, item, (problem, is_final))
+                lambda tx: self._record_result(tx.connection, tx.now_s, item, (problem, is_final))
             )
         except WhetError as error:
             _logger.warning("webhook %d: %s", item.id, error.message)
@@ -257,7 +257,9 @@ class Callbacks:
         content = (item.message_id, item.url, data)
         return content == (f"msg_{request.id}", request.callback_url, webhook_data(request))
 
-    def _note(self, db: apsw.Connection, now_s: float, item: DueCallback, result: tuple[str, bool]) -> None:
+    def _record_result(
+        self, db: apsw.Connection, now_s: float, item: DueCallback, result: tuple[str, bool]
+    ) -> None:
         problem, is_final = result
         if not problem:
             status, run_after = "delivered", now_s

@@ -101,9 +101,9 @@ class ConfirmClient:
             try:
                 record = await self.wait(ticket.id, ask.timeout_s + 10.0)
             except asyncio.CancelledError:
-                await asyncio.shield(self._take_back(ticket.id))
+                await asyncio.shield(self._cancel_quietly(ticket.id))
                 raise
-            return await self._use(ticket, record)
+            return await self._consume_approval(ticket, record)
         except (Failed, Unreachable) as error:
             status = "unavailable" if isinstance(error, Unreachable) or error.status >= 500 else "refused"
             raise ConfirmationRefused(error.message, status=status, hint=error.hint) from error
@@ -270,14 +270,14 @@ class ConfirmClient:
             hint="start it with: whet confirm serve",
         )
 
-    async def _use(self, ticket: Ticket, record: dict[str, Any]) -> Ticket:
+    async def _consume_approval(self, ticket: Ticket, record: dict[str, Any]) -> Ticket:
         status = str(record["status"])
         if status not in ("approved", "auto_approved"):
             raise ConfirmationRefused(_refusal_reason(record), status=status, request_id=ticket.id)
         used = await self.consume(ticket.id, ticket.digest)
         return msgspec.structs.replace(used, resolved_by=str(record.get("resolved_by", "")))
 
-    async def _take_back(self, request_id: str) -> None:
+    async def _cancel_quietly(self, request_id: str) -> None:
         try:
             await self.cancel(request_id, "the caller stopped waiting")
         except (Failed, Unreachable):

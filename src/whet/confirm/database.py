@@ -75,7 +75,7 @@ class ConfirmDatabase(DatabaseFile):
             raise cls.add_hint(error, path) from error
         return database
 
-    def _committed(self) -> None:
+    def _on_commit(self) -> None:
         if self.committed is not None:
             self.committed()
 
@@ -132,7 +132,7 @@ class ConfirmDatabase(DatabaseFile):
         except FAULTS as error:
             raise translate_error(error, str(self.path), reader.system_errno) from error
         finally:
-            self._put_back(reader)
+            self._return_reader(reader)
 
     async def read_long(self, work: Work[T]) -> T:
         """Read on a separate thread with its own connection, for queries that may take long."""

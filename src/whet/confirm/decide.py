@@ -51,8 +51,7 @@ class DecisionInput(msgspec.Struct, frozen=True):
     passkey: str = ""
     origin: str = ""
     is_one_of_many: bool = False
-    """Decided together with others: each request must have been viewed before and need nothing more than a
-    yes."""
+    """Decided together with others: each must have been viewed before and need nothing more than a yes."""
 
 
 def decide(tx: Tx, ballot: DecisionInput, caller: Caller, policy: ConfirmPolicy) -> RequestOutcome:
@@ -360,18 +359,16 @@ def expire(tx: Tx, limit: int) -> int:
     """Expire overdue requests, at most `limit`, and return their number."""
     overdue = requests.find_overdue(tx.connection, tx.now_s, limit)
     for request in overdue:
-        requests.settle(tx, request, "expired", BY_TIMEOUT, is_altered=bool(_integrity_problem(tx, request)))
+        requests.settle(tx, request, "expired", BY_TIMEOUT, is_altered=bool(_find_damage(tx, request)))
     return len(overdue)
 
 
 def expire_all(tx: Tx, limit: int) -> int:
     """Expire pending requests now, regardless of their deadline, at most `limit`, and return their number."""
-    pending = requests.find_overdue(tx.connection, math.inf, limit)
-    why = "the service's clock was corrected"
+    pending, why = requests.find_overdue(tx.connection, math.inf, limit), "the service's clock was corrected"
     for request in pending:
-        requests.settle(
-            tx, request, "expired", BY_TIMEOUT, why, is_altered=bool(_integrity_problem(tx, request))
-        )
+        is_altered = bool(_find_damage(tx, request))
+        requests.settle(tx, request, "expired", BY_TIMEOUT, why, is_altered=is_altered)
     return len(pending)
 
 
@@ -380,7 +377,7 @@ def escalate(tx: Tx, limit: int) -> int:
     overdue = requests.find_due_escalations(tx.connection, tx.now_s, limit)
     for request in overdue:
         group = request.plan.escalate_to
-        is_altered = not group or _integrity_problem(tx, request)
+        is_altered = not group or _find_damage(tx, request)
         tx.connection.execute("UPDATE requests SET escalated_at = ? WHERE seq = ?", (tx.now_s, request.seq))
         if is_altered:  # the log must not vouch for a row that another program wrote
             tx.sealer.newest.pop("requests", None)
@@ -394,8 +391,7 @@ def _load_pending(
 ) -> tuple[ConfirmRequest | None, RequestOutcome | None]:
     """Load a request that is pending now for a caller that is still valid.
 
-    Otherwise return the outcome that explains why not. An overdue request is recorded as expired on the
-    way.
+    Otherwise return the outcome that explains why not. An overdue request is recorded as expired.
     """
     row = tx.connection.execute(requests.BY_ID, (request_id,)).fetchone()
     if row is None:
@@ -423,14 +419,14 @@ def _check_digest(tx: Tx, request: ConfirmRequest, caller: Caller, digest: str) 
 
 def _check_integrity(tx: Tx, request: ConfirmRequest, caller: Caller) -> RequestOutcome | None:
     """Refuse to use a record that this service did not write."""
-    if not (problem := _integrity_problem(tx, request)):
+    if not (problem := _find_damage(tx, request)):
         return None
     tx.record("tampering", request.id, caller.name, request.principal, {"why": problem})
     message = f"the database was changed from outside: {problem}. Nothing is decided on it"
     return RequestOutcome("altered", message, request)
 
 
-def _integrity_problem(tx: Tx, request: ConfirmRequest) -> str:
+def _find_damage(tx: Tx, request: ConfirmRequest) -> str:
     return "" if tx.sealer.is_own_write(request.seq) else request_problem(tx.connection, request.id)
 
 
@@ -445,11 +441,9 @@ def _owns(caller: Caller, request: ConfirmRequest) -> bool:
     return caller.is_open or caller.role == "admin" or caller.name == request.principal
 
 
-def _refuse(
-    tx: Tx, request: ConfirmRequest, caller: Caller, kind: OutcomeKind, message: str
-) -> RequestOutcome:
+def _refuse(tx: Tx, request: ConfirmRequest, caller: Caller, kind: OutcomeKind, why: str) -> RequestOutcome:
     tx.record("refused", request.id, caller.name, request.principal, {"why": kind})
-    return RequestOutcome(kind, message, request)
+    return RequestOutcome(kind, why, request)
 
 
 def _missing() -> RequestOutcome:

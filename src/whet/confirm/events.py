@@ -34,14 +34,14 @@ class EventLog:
         self.hub: Hub = Hub(database.read_now(_last_id), self._read_range)
         self.watermark: Watermark | None = None
         self._newest: AuditEvent | None = None
-        database.committed = self._mark
+        database.committed = self._update_watermark
         self.event_counts: Counter[str] = Counter()
         sql = "SELECT principal, count(*) FROM requests WHERE status = 'pending' GROUP BY principal"
         self.pending_by: dict[str, int] = database.read_now(lambda db: dict(db.execute(sql).fetchall()))
 
     def read_after(self, after_id: int) -> Sequence[AuditEvent]:
         """Return the next events after `after_id`, from memory if possible, otherwise from the database."""
-        recent = self.hub.after(after_id)
+        recent = self.hub.recent_after(after_id)
         return self.history(after_id=after_id) if recent is None else recent
 
     def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[AuditEvent]:
@@ -91,12 +91,12 @@ class EventLog:
             self._newest = result[1][-1]
             self._publish(result[1])
 
-    def _mark(self) -> None:
+    def _update_watermark(self) -> None:
         """Update the watermark, once per commit."""
         newest, self._newest = self._newest, None
         if newest is not None and self.watermark is not None:
             try:
-                self.watermark.note(newest)
+                self.watermark.write(newest)
             except OSError as error:  # the events are committed; the next commit tries again
                 _LOG.error("how far the log goes was not noted: %s", error.strerror)
 

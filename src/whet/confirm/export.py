@@ -184,7 +184,7 @@ class SyslogDatagrams:
         """Send each event. The text of one that is too long is cut at its end."""
         loop = asyncio.get_running_loop()
         if self._socket is None:
-            self._socket = await self._connected()
+            self._socket = await self._connect()
         try:
             for event in events:
                 line = syslog_line(event)[:_DATAGRAM_BYTES].decode("utf-8", "ignore").encode()
@@ -193,7 +193,7 @@ class SyslogDatagrams:
             await self.aclose()
             raise
 
-    async def _connected(self) -> socket.socket:
+    async def _connect(self) -> socket.socket:
         if isinstance(self._where, str):
             family, address = socket.AF_UNIX, self._where
         else:
@@ -258,34 +258,34 @@ class LogExport:
                         await self._destination.send(events)
                         self.sent_to: int = events[-1].id
                         failures = 0
-                        await self._note()
+                        await self._save_position()
                         continue
-                    await self._rest(future)
+                    await self._wait(future)
                 except (OSError, TimeoutError, StoreError) as error:
                     failures += 1
                     if failures in (1, 10):
                         _logger.warning("the log does not reach %s, trying again: %s", self._address, error)
                     await asyncio.sleep(min(0.5 * 2 ** min(failures, 10), _MOST_WAIT_S))
                 finally:
-                    self._service.hub.forget(future)
+                    self._service.hub.cancel_wait(future)
 
-    async def _rest(self, future: asyncio.Future[None]) -> None:
+    async def _wait(self, future: asyncio.Future[None]) -> None:
         """Wait for new events. The position is stored before a long wait."""
         if self._noted != self.sent_to:
             await asyncio.wait((future,), timeout=_SAVE_EVERY_S)
             if not future.done():
-                await self._note(is_idle=True)
+                await self._save_position(is_idle=True)
                 return
         else:
             await future
         await asyncio.sleep(_GATHER_S)
 
-    async def _note(self, *, is_idle: bool = False) -> None:
+    async def _save_position(self, *, is_idle: bool = False) -> None:
         now_s = asyncio.get_running_loop().time()
         if not is_idle and now_s - self._noted_s < _SAVE_EVERY_S:
             return
         self._noted_s, self._noted = now_s, self.sent_to
-        await self._service.change(lambda tx: self._keep(tx, self.sent_to))
+        await self._service.change(lambda tx: self._store_position(tx, self.sent_to))
 
-    def _keep(self, tx: Tx, number: int) -> None:
+    def _store_position(self, tx: Tx, number: int) -> None:
         tx.connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (self._fact, str(number)))

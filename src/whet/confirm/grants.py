@@ -59,7 +59,7 @@ def check_grant(text: str, key: PublicKey, *, digest: str, now_s: float) -> Gran
     try:
         head, body, signature = text.split(".")
         header = from_json(unbase64(head), dict[str, str])
-        genuine = header.get("alg") == "EdDSA" and key.is_signed(
+        genuine = header.get("alg") == "EdDSA" and key.is_valid_signature(
             f"{head}.{body}".encode(), unbase64(signature)
         )
         grant = from_json(unbase64(body), GrantClaims)

@@ -65,7 +65,7 @@ class Hub:
             wake((*streams, *background))
         return new
 
-    def after(self, event_id: int) -> list[AuditEvent] | None:
+    def recent_after(self, event_id: int) -> list[AuditEvent] | None:
         """Return the recent events after `event_id`, or None if they are no longer in memory (read the
         database)."""
         if event_id >= self.last_id:
@@ -75,7 +75,7 @@ class Hub:
             return None
         return [self.recent[at] for at in range(-count, 0)]
 
-    def begin(self, request_id: str) -> asyncio.Future[AuditEvent | None]:
+    def listen_for_end(self, request_id: str) -> asyncio.Future[AuditEvent | None]:
         """Return a future for a request's end; no end from now on is missed.
 
         Its result is the event that ended the request, or None if the hub closes.
@@ -88,7 +88,7 @@ class Hub:
             self._end_idle_wait()
         return future
 
-    def drop(self, future: asyncio.Future[AuditEvent | None], request_id: str) -> None:
+    def stop_listening(self, future: asyncio.Future[AuditEvent | None], request_id: str) -> None:
         """Stop waiting for a request's end."""
         group = self._waiters.get(request_id)
         if group is not None:
@@ -111,12 +111,12 @@ class Hub:
             self._end_idle_wait()
         return future
 
-    def forget(self, future: asyncio.Future[None]) -> None:
+    def cancel_wait(self, future: asyncio.Future[None]) -> None:
         """Stop waiting for `next_event`."""
         self._streams.discard(future)
         self._background.discard(future)
 
-    async def pause(self, attended_s: float, alone_s: float) -> None:
+    async def wait_for_change(self, attended_s: float, alone_s: float) -> None:
         """Sleep for `attended_s` while a client waits; otherwise until one does, for at most `alone_s`."""
         if self.has_waiters:
             await asyncio.sleep(attended_s)

@@ -45,7 +45,7 @@ class PublicKey:
         """The text form: base64url without padding."""
         return base64url(self.raw)
 
-    def is_signed(self, message: bytes, signature: bytes) -> bool:
+    def is_valid_signature(self, message: bytes, signature: bytes) -> bool:
         """Return whether `signature` over `message` was made with this key."""
         try:
             self._key.verify(signature, message)
@@ -65,7 +65,7 @@ class SigningKey(PublicKey):
         self._secret = hashlib.blake2b(key=seed, digest_size=32, person=_CODES).digest()
 
     @classmethod
-    def new(cls) -> SigningKey:
+    def generate(cls) -> SigningKey:
         """Generate a new random key."""
         return cls(os.urandom(32))
 
@@ -77,7 +77,7 @@ class SigningKey(PublicKey):
         """Return the 64-byte signature."""
         return self._private.sign(message)
 
-    def code(self, message: bytes) -> bytes:
+    def make_code(self, message: bytes) -> bytes:
         """Return a 32-byte code that only the holder of this key can make or check.
 
         It costs a fiftieth of a signature.
@@ -86,7 +86,7 @@ class SigningKey(PublicKey):
 
     def is_valid_code(self, message: bytes, code: bytes) -> bool:
         """Return whether `code` over `message` was made with this key."""
-        return hmac.compare_digest(self.code(message), code)
+        return hmac.compare_digest(self.make_code(message), code)
 
 
 def load_key(path: Path, *, may_make: bool) -> SigningKey:
@@ -101,7 +101,7 @@ def load_key(path: Path, *, may_make: bool) -> SigningKey:
                 f"the signing key {path} is missing, and the audit log was signed with it",
                 hint="restore it from your backup, or start with --new-key to sign with a new one",
             )
-        key = SigningKey.new()
+        key = SigningKey.generate()
         key.write(path)
         return key
     mode = read_mode(path) or 0

@@ -167,9 +167,9 @@ class OidcProvider:
             str(claims.get("nonce", "")).encode("utf-8", "replace"), attempt.nonce.encode()
         ):
             raise SignInRefused("the provider's answer is not for this sign-in")
-        return self._person(claims)
+        return self._build_person(claims)
 
-    def _person(self, claims: dict[str, Any]) -> OidcPerson:
+    def _build_person(self, claims: dict[str, Any]) -> OidcPerson:
         settings = self.settings
         name = claims.get(settings.name_claim)
         if not isinstance(name, str) or not name:
@@ -195,7 +195,7 @@ class OidcProvider:
             head = jwt.get_unverified_header(token)
             if head.get("alg") not in _ALGORITHMS:
                 raise SignInRefused("the provider signs in a way that is not taken here")
-            key = await self._key(endpoints, str(head.get("kid", "")))
+            key = await self._find_key(endpoints, str(head.get("kid", "")))
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -212,7 +212,7 @@ class OidcProvider:
             raise SignInRefused("the provider's answer is for somebody else, too")
         return claims
 
-    async def _key(self, endpoints: _Endpoints, kid: str) -> PyJWK:
+    async def _find_key(self, endpoints: _Endpoints, kid: str) -> PyJWK:
         if kid not in self._keys:
             import jwt  # noqa: PLC0415
 

@@ -78,7 +78,7 @@ class ServicePaths(msgspec.Struct, frozen=True):
         """Signed checkpoints, one JSON object per line."""
         return self.folder / "checkpoints.jsonl"
 
-    def token(self, role: str) -> Path:
+    def token_path(self, role: str) -> Path:
         """The first token of a role."""
         return self.folder / f"{role}.token"
 
@@ -107,7 +107,7 @@ def open_service(
     try:
         _install_new_key(paths, database)
         signed_before = database.read_now(_has_checkpoints)
-        key = SigningKey.new() if new_key else load_key(paths.key, may_make=not signed_before)
+        key = SigningKey.generate() if new_key else load_key(paths.key, may_make=not signed_before)
         database.sealer.sign_with(key, _previous_key(paths) if new_key else read_public_keys(paths))
         watermark = Watermark(paths.folder / "latest.json", paths.database)
         keys = {**read_public_keys(paths), key.id: key}
@@ -134,7 +134,7 @@ def open_service(
         service.public_keys = read_public_keys(paths)
         if problem:
             _archive_checkpoints(paths)
-        watermark.note(newest)
+        watermark.write(newest)
         database.sealer.sign_with(key, {})  # from here on reject seals by earlier keys
         service.hub.last_id = service.log.state().size
     except BaseException:
@@ -167,8 +167,8 @@ def make_first_tokens(service: ConfirmService, paths: ServicePaths) -> list[Path
 
     secrets = service.database.write_now(make)
     for role, secret in secrets.items():
-        replace_file(paths.token(role), secret + "\n", mode=0o600)
-    return [paths.token(role) for role in secrets]
+        replace_file(paths.token_path(role), secret + "\n", mode=0o600)
+    return [paths.token_path(role) for role in secrets]
 
 
 def _install_new_key(paths: ServicePaths, database: ConfirmDatabase) -> None:

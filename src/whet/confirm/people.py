@@ -68,7 +68,7 @@ def is_still_valid(tx: Tx, caller: Caller) -> bool:
     if token_id.startswith(PREFIX):
         now = find(tx.connection, caller.name, tx.now_s)
     else:
-        cached = tx.sealer.kept("tokens")
+        cached = tx.sealer.row_cache("tokens")
         row = cached.get(token_id)
         if row is None and (row := tx.connection.execute(TOKENS.by_id, (token_id,)).fetchone()):
             cached[token_id] = row

@@ -214,14 +214,14 @@ class PolicyFile:
         self.path = path
         self.policy = load_policy(path)
         self.error = ""
-        self._stamp = self._look()
+        self._stamp = self._read_stamp()
 
     def reload(self) -> bool:
         """Reload the file if it has changed. Return True if a new policy is in force.
 
         If the file is invalid or missing, only `error` changes.
         """
-        stamp = self._look()
+        stamp = self._read_stamp()
         if stamp == self._stamp:
             return False
         self._stamp = stamp
@@ -235,7 +235,7 @@ class PolicyFile:
         self.policy: ConfirmPolicy = policy
         return changed
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _read_stamp(self) -> tuple[int, int, int] | None:
         if self.path is None:
             return None
         try:

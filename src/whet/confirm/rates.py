@@ -20,7 +20,7 @@ _KEPT, _MAX_KEPT = "rate numbers", 1024
 def next_rate(tx: Tx, principal: str, action_key: str, limit: int) -> tuple[int, float]:
     """Return the number of the principal's next counted submission of an action, and the time of the one
     `limit` before it (0.0 if there is none)."""
-    newest = tx.sealer.kept(_KEPT).get((principal, action_key))
+    newest = tx.sealer.row_cache(_KEPT).get((principal, action_key))
     if newest is None:
         row = _row(tx, _NEWEST, (principal, action_key))
         newest = row[2] if row else 0
@@ -34,7 +34,7 @@ def next_rate(tx: Tx, principal: str, action_key: str, limit: int) -> tuple[int,
 def keep(tx: Tx, principal: str, action_key: str, number: int | None) -> None:
     """Remember the number of the submission just stored; None: it does not count."""
     if number is not None:
-        kept = tx.sealer.kept(_KEPT)
+        kept = tx.sealer.row_cache(_KEPT)
         if len(kept) >= _MAX_KEPT:
             kept.clear()
         kept[principal, action_key] = number

@@ -49,7 +49,7 @@ def check_start(database: ConfirmDatabase, marks: Sequence[LogMark], why: str, k
     Raises ConfigError if there is a problem and no reason.
     """
     problem = database.read_now(lambda db: find_rollback(db, marks))
-    problem = problem or database.write_now(lambda _: database.sealer.problem())
+    problem = problem or database.write_now(lambda _: database.sealer.find_problem())
     problem = problem or _index_problem(database)
     problem = problem or database.read_now(lambda db: _unsealed_problem(db, keys))
     if not problem:

@@ -70,8 +70,8 @@ class Sealer:
         self._must_sign = False
         self._kept: dict[str, dict[Any, Any]] = {}
         self.newest: dict[str, bytes] = {}
-        connection.preupdate_hook(self._note)
-        connection.set_rollback_hook(self._undone)
+        connection.preupdate_hook(self._add_change)
+        connection.set_rollback_hook(self._on_rollback)
 
     def sign_with(self, key: SigningKey, trusted: Mapping[str, PublicKey]) -> None:
         """Sign with `key` from here on, and trust signatures of any key in `trusted`."""
@@ -104,7 +104,7 @@ class Sealer:
             return False
         return self._version < 0 or self._current_version() == self._version
 
-    def kept(self, table: str) -> dict[Any, Any]:
+    def row_cache(self, table: str) -> dict[Any, Any]:
         """Return a cache for rows of a table. It is emptied when a row of that table changes, a transaction
         is rolled back, or another connection writes."""
         if self._current_version() != self._version:
@@ -137,11 +137,11 @@ class Sealer:
         try:
             connection.execute(sql, event)
         finally:
-            connection.preupdate_hook(self._note)
+            connection.preupdate_hook(self._add_change)
         self._last_event = event[0], event[-1]
         self._first_event = self._first_event or event[0]
 
-    def problem(self) -> str:
+    def find_problem(self) -> str:
         """Return the problem with the permission tables or the log's end, or an empty string. Called at the
         start, in a transaction."""
         db = self._connection
@@ -161,7 +161,7 @@ class Sealer:
         """Update the sums with this transaction's rows and seal them. Raises StoreCorrupt if another program
         changed data that only the service may change."""
         if not self._deltas and not self._first_event and not self._must_sign:
-            self._expect()
+            self._finish()
             return
         key = self._key
         if key is None:
@@ -177,19 +177,19 @@ class Sealer:
                 self._sums[name] = self._sums.get(name, RowSum()).plus(*self._deltas[name])
                 self._pieces[name] = seals.piece(name, self._sums[name])
             if not changed and not self._first_event and self._seal.is_signed:
-                self._expect()
+                self._finish()
                 return
         self._write(connection, key, changed)
-        self._expect()
+        self._finish()
 
-    def _expect(self) -> None:
+    def _finish(self) -> None:
         """Store the counter that the next transaction expects without other writers, and reset this one's
         state."""
         now = self._connection.data_version()
         version = self._seen_version
         is_known = now == self._undisturbed if version is None else version == self._version
         self._undisturbed = now + 1 if is_known else None  # this commit increments it by one
-        self._forget()
+        self._reset()
 
     def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
         now_s = time.monotonic()
@@ -207,7 +207,7 @@ class Sealer:
             values = (seal.size, seal.head, seal.state, seal.key_id, seal.signature, packed)
             connection.execute(_KEEP_SEAL, values)
         finally:
-            connection.preupdate_hook(self._note)
+            connection.preupdate_hook(self._add_change)
         if is_signed:
             self._signed_at_s = now_s
         # If the commit fails after this, the next transaction notices and reads the stored seal again.
@@ -255,7 +255,7 @@ class Sealer:
                 raise StoreCorrupt(problem, hint=HINT)
             self._version = version
 
-    def _note(self, update: apsw.PreUpdate) -> None:
+    def _add_change(self, update: apsw.PreUpdate) -> None:
         """Add one row's change to the sums, before it happens."""
         table = update.table_name
         delta = self._deltas.get(table)
@@ -276,13 +276,13 @@ class Sealer:
             total += expand_digest(digest)
         delta[:] = rows, total
 
-    def _undone(self) -> None:
+    def _on_rollback(self) -> None:
         self._seal = None  # read again: the sums may be ahead
         self._undisturbed = None
         self._kept.clear()
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._deltas.clear()
         self.newest.clear()
         self._first_event = 0

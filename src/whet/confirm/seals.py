@@ -88,7 +88,7 @@ def make_seal(
     message = _message(size, head, state)
     if is_signed:
         return Seal(size, head, state, key.id, key.sign(message))
-    return Seal(size, head, state, CODED + key.id, key.code(message))
+    return Seal(size, head, state, CODED + key.id, key.make_code(message))
 
 
 def seal_problem(seal: Seal, keys: Mapping[str, PublicKey]) -> str:
@@ -97,7 +97,7 @@ def seal_problem(seal: Seal, keys: Mapping[str, PublicKey]) -> str:
     if key is None:
         return "is not signed with a key that is known"
     if seal.is_signed:
-        is_ours = key.is_signed(seal.message, seal.signature)
+        is_ours = key.is_valid_signature(seal.message, seal.signature)
     elif isinstance(key, SigningKey):
         is_ours = key.is_valid_code(seal.message, seal.signature)
     else:

@@ -229,7 +229,7 @@ class ConfirmService:
         request = self.get(request_id)
         if request is None or not request.is_pending or timeout_s <= 0 or (line and line.is_cut):
             return request
-        future = self.hub.begin(request_id)
+        future = self.hub.listen_for_end(request_id)
 
         def end_wait() -> None:
             wake((future,))
@@ -244,12 +244,12 @@ class ConfirmService:
             event = await future
         finally:
             timer.cancel()
-            self.hub.drop(future, request_id)
+            self.hub.stop_listening(future, request_id)
             if line is not None:
-                line.forget(end_wait)
-        return self.get(request_id) if event is None else self._ended(event)
+                line.stop_listening(end_wait)
+        return self.get(request_id) if event is None else self._final_request(event)
 
-    def _ended(self, event: AuditEvent) -> ConfirmRequest | None:
+    def _final_request(self, event: AuditEvent) -> ConfirmRequest | None:
         """Return the request as `event` ended it, read once for all waiters."""
         if self._last_end is None or self._last_end[0] is not event:
             self._last_end = (event, self.get(event.request_id))

@@ -203,7 +203,7 @@ def _replay(tx: Tx, draft: SubmissionDraft) -> SubmissionResult | None:
 
 
 def _whitelist_entry(tx: Tx, draft: SubmissionDraft) -> int:
-    cache = tx.sealer.kept("whitelist")
+    cache = tx.sealer.row_cache("whitelist")
     if "until" not in cache:
         (cache["until"],) = tx.connection.execute(_WHITELIST_ENDS).fetchone() or (0.0,)
     if tx.now_s >= cache["until"]:

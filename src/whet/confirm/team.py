@@ -81,7 +81,7 @@ class SealedPostgres(PostgresConnection):
         cursor = super().execute(sql, values)
         written = _WRITES.match(sql)
         if written is not None and written[1] in self._tables:
-            self._tell(written[1])
+            self._report_rows(written[1])
         return cursor
 
     def executemany(self, sql: str, rows: Any) -> None:
@@ -89,7 +89,7 @@ class SealedPostgres(PostgresConnection):
         super().executemany(sql, rows)
         written = _WRITES.match(sql)
         if written is not None and written[1] in self._tables:
-            self._tell(written[1])
+            self._report_rows(written[1])
 
     def last_insert_rowid(self) -> int:
         """Return the id of the last new row. The database itself would return the noted row's."""
@@ -111,7 +111,7 @@ class SealedPostgres(PostgresConnection):
         if self._undone is not None:
             self._undone()
 
-    def _tell(self, table: str) -> None:
+    def _report_rows(self, table: str) -> None:
         sql = f"DELETE FROM {NOTED}.{table} WHERE xact = pg_current_xact_id() RETURNING *"
         rows = self.raw.execute(sql.encode()).fetchall()
         for row in sorted(rows, key=lambda one: one[-1]):
@@ -136,7 +136,7 @@ class _Sealing(Round):
         """Seal the batch."""
         self._database.sealer.seal(connection)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
 
-    def undone(self) -> None:
+    def roll_back(self) -> None:
         """Have the sums read again."""
         self._database.undone()
 
@@ -150,7 +150,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
         self.path: Path = Path(hide_password(url))
         self._pool = ConnectionPool(url, team_schema.SEARCH_PATH, patience_s)
         self._writer: SealedPostgres | None = None
-        lane = TeamLane(self._connected, url, patience_s, _Sealing(self))
+        lane = TeamLane(self._open_writer, url, patience_s, _Sealing(self))
         self._lane = lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
         self._gather: WriteBatcher | None = None
         self._closed = False
@@ -160,7 +160,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
     def open_url(cls, url: str, *, patience_s: float = 10.0) -> TeamConfirmDatabase:
         """Open the tables. Raises StoreError if they can't be reached or have the wrong schema."""
         database = cls(url, patience_s)
-        database._pool.checked(team_schema.check)
+        database._pool.check_database(team_schema.check)
         try:
             database.write_now(lambda _: None)
         except BaseException:
@@ -208,8 +208,8 @@ class TeamConfirmDatabase(ConfirmDatabase):
         self._lane.close()
         self._pool.close()
 
-    def _connected(self) -> PostgresConnection:
-        connection = SealedPostgres(self._pool.raw(), self._pool.texts)
+    def _open_writer(self) -> PostgresConnection:
+        connection = SealedPostgres(self._pool.open_raw(), self._pool.texts)
         if self._writer is not None:
             connection.sealer.use_keys_of(self._writer.sealer)
         self._writer = connection
@@ -224,5 +224,5 @@ def init(url: str) -> list[str]:
     """Create or migrate the service's tables and return the applied steps. Raises StoreError."""
     steps: list[str] = []
     with closing(ConnectionPool(url, "")) as pool:
-        pool.checked(lambda raw: steps.extend(team_schema.init(raw)))
+        pool.check_database(lambda raw: steps.extend(team_schema.init(raw)))
     return steps

@@ -62,7 +62,7 @@ class Upkeep:
             except WhetError as error:
                 _logger.warning("upkeep failed, trying again: %s", error.message)
                 await asyncio.sleep(TICK_S)
-            await asyncio.sleep(min(aligned_delay(TICK_S), self.left_s()))
+            await asyncio.sleep(min(aligned_delay(TICK_S), self.wait_s()))
 
     async def tick(self) -> None:
         """Do everything that is due. If there is nothing, this costs next to nothing."""
@@ -92,7 +92,7 @@ class Upkeep:
         due_s = min(self._next_hour_s, self._next_time())
         self._next_s = due_s if due_s > now_s else now_s + TICK_S  # retry work that failed
 
-    def left_s(self) -> float:
+    def wait_s(self) -> float:
         """Return the seconds until something is due, at least 0.05."""
         return max(self._next_s - self._service.timeline.now_s(), 0.05)
 
@@ -147,7 +147,7 @@ async def notify_witnesses(service: ConfirmService, urls: Sequence[str]) -> None
     while True:
         try:
             if row := newest():
-                await witnesses.tell(row)
+                await witnesses.send(row)
         except StoreError as error:
             _logger.warning("witnesses are told later: %s", error.message)
         await asyncio.sleep(aligned_delay(_WITNESS_S))
@@ -168,7 +168,7 @@ async def follow_other_processes(service: ConfirmService) -> None:
                 last_counter = now
         except StoreError as error:
             _logger.warning("what other processes write is heard of later: %s", error.message)
-        await service.hub.pause(aligned_delay(_GLANCE_S), _GLANCE_ALONE_S)
+        await service.hub.wait_for_change(aligned_delay(_GLANCE_S), _GLANCE_ALONE_S)
 
 
 def _record_policy(tx: Tx, before: str, after: str) -> None:

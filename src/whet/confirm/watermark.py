@@ -43,7 +43,7 @@ class Watermark:
             return None
         return mark if mark.where == self._database else None
 
-    def note(self, event: AuditEvent) -> None:
+    def write(self, event: AuditEvent) -> None:
         """Record that `event` is in the log."""
         if self._handle < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC

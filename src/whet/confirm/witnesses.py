@@ -74,7 +74,7 @@ class RemoteWitnesses:
     def __init__(self, urls: Sequence[str]) -> None:
         self._told = dict.fromkeys(urls, 0)
 
-    async def tell(self, row: dict[str, object]) -> None:
+    async def send(self, row: dict[str, object]) -> None:
         """Post a checkpoint to every address that does not have it yet."""
         size = int(str(row["size"]))
         for url in [url for url, sent_size in self._told.items() if sent_size < size]:

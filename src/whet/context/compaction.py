@@ -112,7 +112,7 @@ class CompactionRunner:
             elif result.read is not None and await self._record(runner, result.read, emit):
                 return True
             try_spare = runner is chosen and (drops or result.failed or any_engine)
-            runner = await self._engines.stand_in() if try_spare else None
+            runner = await self._engines.use_spare() if try_spare else None
         return False
 
     async def prune(self, tokens: int, emit: Emit) -> None:
@@ -257,7 +257,7 @@ class CompactionRunner:
             return False
         await compactions.record(self._log, None, messages, runner.name, tokens_before, tokens_after)
         self._live.adopt(rows)
-        if counts and self._brake.compacted(grew=after > before):
+        if counts and self._brake.note_compaction(grew=after > before):
             self._engines.report_stop(self._brake.stopped)
         done = Compaction(runner.name, count, len(rows), tokens_before, tokens_after)
         emit(done)

@@ -47,12 +47,12 @@ class CircuitBreaker:
             return False
         return not self.stopped or 0 < self._again_at <= tokens
 
-    def idle(self, tokens: int, window: int) -> bool:
+    def note_idle(self, tokens: int, window: int) -> bool:
         """Count an attempt that changed nothing. Returns True if automatic compaction stops now."""
         self._again_at = tokens + max(4096, window // 20)
         return self._strike("nothing could be made smaller")
 
-    def compacted(self, *, grew: bool = False) -> bool:
+    def note_compaction(self, *, grew: bool = False) -> bool:
         """Count a compaction; the server's next count shows how effective it was.
 
         One that `grew` is ineffective at once. Returns True if automatic compaction stops now.
@@ -61,7 +61,7 @@ class CircuitBreaker:
         self._unmeasured = not grew
         return grew and self._strike("its compactions made the conversation larger")
 
-    def measured(self, tokens: int, threshold: int) -> bool:
+    def note_count(self, tokens: int, threshold: int) -> bool:
         """Take the server's count. Returns True if automatic compaction stops now."""
         if not self._unmeasured:
             return False
@@ -74,7 +74,7 @@ class CircuitBreaker:
         self._again_at = 0
         return self._strike(f"{tokens:,} tokens are left, still above the threshold of {threshold:,}")
 
-    def recall(self, counts: Sequence[int], threshold: int) -> bool:
+    def restore(self, counts: Sequence[int], threshold: int) -> bool:
         """Restore the state of an earlier process from the server's counts after the last compactions, oldest
         first.
 
@@ -82,7 +82,7 @@ class CircuitBreaker:
         """
         for count in counts:
             self._unmeasured = True
-            self.measured(count, threshold)
+            self.note_count(count, threshold)
         self.new_turn()
         return bool(self.stopped)
 

@@ -149,7 +149,7 @@ class Compressor(ContextEngine):
 
     def has_content_to_compress(self, messages: ChatRows) -> bool:
         """Return whether there is a middle between head and tail."""
-        return self._plan(messages, None) is not None
+        return self._make_plan(messages, None) is not None
 
     def compress(
         self,
@@ -168,7 +168,7 @@ class Compressor(ContextEngine):
             self._reset_strikes()
         elif self.is_exhausted and (current_tokens or 0) <= self.context_length:
             return messages
-        plan = self._plan(messages, current_tokens)
+        plan = self._make_plan(messages, current_tokens)
         if plan is None:
             return self._note_no_gain(messages, force=force)
         # Few sessions are ever compacted, so the module is loaded only when needed.
@@ -187,7 +187,7 @@ class Compressor(ContextEngine):
         self._awaits_verdict = True
         return compacted
 
-    def recorded(self, tokens: int) -> None:
+    def on_recorded(self, tokens: int) -> None:
         """Take the estimated size of a request after the host stored the last compaction, until the server
         counts it."""
         self.last_prompt_tokens: int = -1
@@ -233,7 +233,7 @@ class Compressor(ContextEngine):
         self._resting: Failure | None = None
         self._failures.clear()
 
-    def _plan(self, messages: ChatRows, current_tokens: int | None) -> CompactionPlan | None:
+    def _make_plan(self, messages: ChatRows, current_tokens: int | None) -> CompactionPlan | None:
         from whet.context.default_compaction import plan_compaction  # noqa: PLC0415 as above
 
         size = current_tokens or self.last_prompt_tokens

@@ -92,7 +92,9 @@ class EngineRunner:
         return self.offer.name
 
     @classmethod
-    async def take(cls, offer: EngineOffer, deadlines: Deadlines, *, foreground: bool) -> EngineRunner | str:
+    async def create(
+        cls, offer: EngineOffer, deadlines: Deadlines, *, foreground: bool
+    ) -> EngineRunner | str:
         """Create an instance for one agent. Returns the reason as text if that is not possible."""
         lane = PluginLane(f"engine-{offer.name}")
 
@@ -111,7 +113,7 @@ class EngineRunner:
         return runner
 
     @classmethod
-    def of(
+    def wrap(
         cls, engine: ContextEngine, deadlines: Deadlines, recorded: Callable[[Any, int], object] | None = None
     ) -> EngineRunner:
         """Wrap an existing engine. `recorded` is as in `EngineOffer`."""
@@ -149,10 +151,10 @@ class EngineRunner:
             self._told.clear()
             self.note(f"{self.name} answers again")
         if outcome.error is not None:
-            self._failed(hook, outcome.error)
+            self._note_failure(hook, outcome.error)
         return outcome
 
-    def tell(self, hook: str, work: Callable[[], object]) -> None:
+    def submit(self, hook: str, work: Callable[[], object]) -> None:
         """Run `work` on the lane without waiting; later calls come after it."""
         if self.lane.stuck:
             return
@@ -162,14 +164,14 @@ class EngineRunner:
                 outcome = attempt(work)
             self.threshold = _to_int(attempt(lambda: self.engine.threshold_tokens).value)
             if outcome.error is not None:
-                self._failed(hook, outcome.error)
+                self._note_failure(hook, outcome.error)
 
         if self._needs_no_thread():
             run_safely()
         else:
             self.lane.submit(run_safely)
 
-    async def each(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> bool:
+    async def run_hooks(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> bool:
         """Run hooks one after the other. A failure is noted and the next hook runs. Returns True if none
         failed."""
 
@@ -179,7 +181,7 @@ class EngineRunner:
                 outcome = attempt(call)
                 if outcome.error is not None:
                     succeeded = False
-                    self._failed(hook, outcome.error)
+                    self._note_failure(hook, outcome.error)
             if not self.offer.is_quick:
                 from whet.context.settling import commit_open_transactions  # noqa: PLC0415 - few have another engine
 
@@ -188,7 +190,7 @@ class EngineRunner:
 
         return bool((await self.run("a change of session", work)).value)
 
-    async def follow(self, info: ModelInfo, window: int, facts: HostFacts) -> None:
+    async def set_model(self, info: ModelInfo, window: int, facts: HostFacts) -> None:
         """Inform the engine about the model and its window, if either changed."""
         update = getattr(self.engine, "update_model", None)
         if self._model == (info, window) or not callable(update):
@@ -218,15 +220,15 @@ class EngineRunner:
         for text in self.notices:
             log.warning("%s", text)
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Forget the session that the engine belonged to."""
         self.live, self.scope = list, nullcontext
 
     def note(self, text: str) -> None:
         """Add a notice about the engine for the person. The same one is shown only once."""
-        self.pass_on(f"context engine {_line(text)}")
+        self.add_notice(f"context engine {_line(text)}")
 
-    def pass_on(self, text: str) -> None:
+    def add_notice(self, text: str) -> None:
         """Add a notice from another source for the person. The same one is shown only once."""
         if text not in self._told:
             self._told.add(text)
@@ -250,7 +252,7 @@ class EngineRunner:
     def _needs_no_thread(self) -> bool:
         return self.offer.is_quick and self.lane.idle
 
-    def _failed(self, hook: str, error: BaseException) -> None:
+    def _note_failure(self, hook: str, error: BaseException) -> None:
         log.warning("context engine %s failed in %s", self.name, hook, exc_info=error)
         self.note(f"{self.name} failed in {hook}: {_reason(error)}")
 

@@ -220,12 +220,12 @@ class SessionEngines:
 
         Returns False if the engine failed.
         """
-        self._mark(self.chosen)
+        self._set_scope(self.chosen)
         self.has_other_model()
         await self.follow_model()
-        change = self._change(previous, previous_rows)
+        change = self._describe_change(previous, previous_rows)
         change = msgspec.structs.replace(change, carry_over=carry_over and previous is not None)
-        done = await self.chosen.each(transition_calls(self.chosen.engine, change))
+        done = await self.chosen.run_hooks(transition_calls(self.chosen.engine, change))
         await self._restore(self.chosen, rows, previous, previous_rows)
         return done
 
@@ -253,7 +253,7 @@ class SessionEngines:
 
             self._positions = Positions(self._log)
         if previous is not None and previous_rows:
-            await self._positions.of(previous).remember(runner, previous_rows, ended=True)
+            await self._positions.for_session(previous).remember(runner, previous_rows, ended=True)
         await self._positions.restore(runner, rows)
 
     def has_other_model(self) -> bool:
@@ -267,7 +267,7 @@ class SessionEngines:
     async def follow_model(self) -> None:
         """Inform the engines about the model and its window."""
         for runner in self.active:
-            await runner.follow(self.facts.info(), self.window, self.facts)
+            await runner.set_model(self.facts.info(), self.window, self.facts)
 
     def limit_window(self, limit_tokens: int) -> None:
         """Use the limit that the server named as the window from now on, if it is smaller."""
@@ -276,14 +276,14 @@ class SessionEngines:
             name = self.chosen.name
             self.chosen.note(f"{name}: the server's window is {limit_tokens:,} tokens, less than was set")
 
-    async def stand_in(self) -> EngineRunner | None:
+    async def use_spare(self) -> EngineRunner | None:
         """Return the built-in engine, created on first use, or None if it is the chosen one."""
         if self._spare is None and self._make_spare is not None:
             self._spare = await self._make_spare()
             if self._spare is not None:
-                self._mark(self._spare)
-                await self._spare.follow(self.facts.info(), self.window, self.facts)
-                await self._spare.each(transition_calls(self._spare.engine, self._change()))
+                self._set_scope(self._spare)
+                await self._spare.set_model(self.facts.info(), self.window, self.facts)
+                await self._spare.run_hooks(transition_calls(self._spare.engine, self._describe_change()))
         if self._spare is not None:
             self.chosen.note(f"{self.chosen.name} failed; {self._spare.name} stands in")
         return self._spare
@@ -298,7 +298,7 @@ class SessionEngines:
         """Inform marked engines that respond about the session again."""
         for runner in [runner for runner in self._astray if not runner.lane.stuck]:
             self._astray.remove(runner)
-            await runner.each(transition_calls(runner.engine, self._change()))
+            await runner.run_hooks(transition_calls(runner.engine, self._describe_change()))
             await self._restore(runner, rows())
 
     def report_stop(self, why: str) -> None:
@@ -323,7 +323,7 @@ class SessionEngines:
         """End the session for all engines and let them close their resources."""
         for runner in self.active:
             await self._end(runner, rows())
-            runner.leave()
+            runner.detach()
         self._drop_references()
 
     def _drop_references(self) -> None:
@@ -341,11 +341,11 @@ class SessionEngines:
         # A clone may share resources with the engine that it was cloned from.
         await runner.close(shutdown=session.kind == "chat" or runner.origin == "fresh")
 
-    def _mark(self, runner: EngineRunner) -> None:
+    def _set_scope(self, runner: EngineRunner) -> None:
         scope, session_id, conversation_id = self.facts.scope, self._log.session.id, self.conversation_id
         runner.scope = lambda: scope(session_id, conversation_id)
 
-    def _change(
+    def _describe_change(
         self, previous: Transcript | None = None, previous_rows: list[ChatRow] | None = None
     ) -> SessionChange:
         facts = {

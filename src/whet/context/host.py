@@ -67,18 +67,18 @@ class EngineHost:
         self.before_compaction: Callable[[list[ChatRow]], Awaitable[str]] | None = None
 
     @property
-    def seat(self) -> EngineRunner:
+    def runner(self) -> EngineRunner:
         """The chosen engine."""
         return self._engines.chosen
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the session was left."""
         return self._closed
 
-    def lengthen(self, tokens: int) -> None:
+    def add_fixed_tokens(self, tokens: int) -> None:
         """Add this many tokens to the fixed part of every request."""
-        self._live.lengthen(tokens)
+        self._live.add_fixed_tokens(tokens)
 
     async def begin(self, leaving: EngineHost | None = None, *, carry_over: bool = False) -> bool:
         """Inform the engine about the session. Returns False if it failed.
@@ -86,8 +86,8 @@ class EngineHost:
         `leaving`: the session that this one follows, and whose engine it takes over unless that was ended.
         `carry_over`: the new session continues with the engine's knowledge of that one.
         """
-        self.seat.live = self.live_rows
-        rows = None if leaving is None or leaving.closed else leaving.live_rows()
+        self.runner.live = self.live_rows
+        rows = None if leaving is None or leaving.is_closed else leaving.live_rows()
         mine = self.live_rows() if self.log.messages else []
         done = await self._engines.begin(mine, leaving.log if leaving else None, rows, carry_over=carry_over)
         counts: list[int] = []
@@ -95,9 +95,9 @@ class EngineHost:
             from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
 
             counts = await compactions.last_counts(self.log)
-        if self._brake.recall(counts, self.seat.threshold):
+        if self._brake.restore(counts, self.runner.threshold):
             self._engines.report_stop(self._brake.stopped)
-        if leaving is not None and not leaving.closed:
+        if leaving is not None and not leaving.is_closed:
             await leaving.hand_over()
         return done
 
@@ -134,7 +134,7 @@ class EngineHost:
             usage = msgspec.structs.replace(usage, prompt_tokens=0, input_tokens=0, total_tokens=0)
         self._usage = {key: getattr(usage, key) for key in _USAGE_KEYS}
         _report_usage(self._engines.active, self._usage)
-        if self._brake.measured(self._live.answered(usage), self.seat.threshold):
+        if self._brake.note_count(self._live.note_usage(usage), self.runner.threshold):
             self._engines.report_stop(self._brake.stopped)
 
     def sent_tokens(self) -> int:
@@ -143,7 +143,7 @@ class EngineHost:
 
     async def turn_ended(self, end: TurnEnd) -> None:
         """Inform the engine, if it has the hook, that a turn is over, with a copy of the list."""
-        hook = optional_hook(self.seat.engine, "on_turn_complete")
+        hook = optional_hook(self.runner.engine, "on_turn_complete")
         if hook is None:
             return
         copies = [dict(row) for row in self.live_rows()]
@@ -154,7 +154,7 @@ class EngineHost:
             "turn_id": end.turn_id,
             "reason": end.reason,
         }
-        await self.seat.run("on_turn_complete", lambda: hook(copies, **filter_keywords(hook, facts)))
+        await self.runner.run("on_turn_complete", lambda: hook(copies, **filter_keywords(hook, facts)))
         await self._engines.remember(self._live.rows.rows)
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
@@ -163,12 +163,12 @@ class EngineHost:
         await self._follow_model()
         await self._catch_up(emit)
         rows = self._live.copy()
-        has_content = getattr(self.seat.engine, "has_content_to_compress", None)
+        probe = getattr(self.runner.engine, "has_content_to_compress", None)
         if not rows:
             return "nothing"
-        if callable(has_content):
-            hook_s = self.seat.deadlines.hook_s  # the engine looks at the whole list
-            outcome = await self.seat.run("has_content_to_compress", lambda: bool(has_content(rows)), hook_s)
+        if callable(probe):
+            hook_s = self.runner.deadlines.hook_s  # the engine looks at the whole list
+            outcome = await self.runner.run("has_content_to_compress", lambda: bool(probe(rows)), hook_s)
             if outcome.error is None and not outcome.value:
                 return "nothing"
         done = await self._compactions.compact(emit, self._live.tokens(), BY_HAND, focus=focus)
@@ -182,12 +182,12 @@ class EngineHost:
         """Return how full the window is. Window and threshold are the engine's own."""
         self._sync(None)
         await self._follow_model()
-        threshold = (await self.seat.status()).get("threshold_tokens")
+        threshold = (await self.runner.status()).get("threshold_tokens")
         return ContextStatus(
-            engine=self.seat.name,
-            source=self.seat.offer.source,
+            engine=self.runner.name,
+            source=self.runner.offer.source,
             window_tokens=self._engines.window,
-            threshold_tokens=threshold if isinstance(threshold, int) else self.seat.threshold,
+            threshold_tokens=threshold if isinstance(threshold, int) else self.runner.threshold,
             used_tokens=self._live.tokens(),
             counted=self._live.is_counted,
             messages=len(self._live.rows.rows),
@@ -215,7 +215,7 @@ class EngineHost:
 
     async def _outgoing(self) -> Sequence[Message]:
         view = self._live.outgoing()
-        is_selected = optional_hook(self.seat.engine, "select_context") is not None
+        is_selected = optional_hook(self.runner.engine, "select_context") is not None
         return await self._compactions.select(view) if is_selected else view
 
     @property
@@ -224,14 +224,14 @@ class EngineHost:
             # Most sessions never compact anything, so the module is loaded only when needed.
             from whet.context.compaction import CompactionRunner  # noqa: PLC0415
 
-            self._made = CompactionRunner(self.log, self._engines, self._live, self._brake, self._recorded)
+            self._made = CompactionRunner(self.log, self._engines, self._live, self._brake, self._on_recorded)
             self._made.memory_context = self._memory_context
         return self._made
 
     async def _memory_context(self) -> str:
         return "" if self.before_compaction is None else await self.before_compaction(self._live.copy())
 
-    async def _recorded(self, done: Compaction) -> None:
+    async def _on_recorded(self, done: Compaction) -> None:
         if self.compacted is not None:
             await self.compacted(done)
 
@@ -241,27 +241,27 @@ class EngineHost:
             self._turn = self.log.live.turn_number
             self._brake.new_turn()
         tokens = self._live.tokens()
-        answer = await self._wish(self.seat, tokens, first=first)
-        if answer is None and (spare := await self._engines.stand_in()) is not None:
-            answer = await self._wish(spare, tokens, first=False)
+        answer = await self._ask_engine(self.runner, tokens, first=first)
+        if answer is None and (spare := await self._engines.use_spare()) is not None:
+            answer = await self._ask_engine(spare, tokens, first=False)
         if answer is None:
             return
         if answer.wants and self._brake.allows(tokens):
             await self._compactions.announce(answer.phase, tokens, emit)
             done = await self._compactions.compact(emit, tokens, answer.phase)
-            if not done and self._brake.idle(tokens, self._engines.window):
+            if not done and self._brake.note_idle(tokens, self._engines.window):
                 self._engines.report_stop(self._brake.stopped)
         elif not first and self._can_prune():
             await self._compactions.prune(tokens, emit)
         if answer.blocked and answer.blocked != self._blocked:
-            self.seat.note(f"{self.seat.name} should compact and can't now: {answer.blocked}")
+            self.runner.note(f"{self.runner.name} should compact and can't now: {answer.blocked}")
         self._blocked = answer.blocked
 
     def _can_prune(self) -> bool:
-        can = optional_hook(self.seat.engine, "prune_tool_results_only") is not None
+        can = optional_hook(self.runner.engine, "prune_tool_results_only") is not None
         return can and self._live.rows.rows[-1]["role"] == "tool"
 
-    async def _wish(self, runner: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
+    async def _ask_engine(self, runner: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
         """Ask an engine whether to compact. Returns None if it failed."""
         rough = not self._live.is_counted
         question = CompactionQuestion(self._live.copy(), tokens, first, self._brake.allows(tokens), rough)
@@ -296,7 +296,7 @@ def _report_usage(runners: Sequence[EngineRunner], counts: dict[str, Any]) -> No
     """Hand the usage of an answer to the engines, a copy to each."""
     for runner in runners:
         usage = dict(counts)
-        runner.tell(
+        runner.submit(
             "update_from_response",
             lambda runner=runner, usage=usage: runner.engine.update_from_response(usage),
         )

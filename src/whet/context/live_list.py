@@ -52,7 +52,7 @@ class LiveList:
         """Whether a server has counted a beginning of this list."""
         return bool(self._counted) and self._sent <= len(self.rows.sizes)
 
-    def lengthen(self, tokens: int) -> None:
+    def add_fixed_tokens(self, tokens: int) -> None:
         """Add this many tokens to the fixed part of every request."""
         self._fixed += tokens
 
@@ -72,7 +72,7 @@ class LiveList:
         sources = self.rows.sources
         if self.replaced:
             sources = [self.replaced.get(id(message), message) for message in sources]
-        return self._wire.of(sources)
+        return self._wire.update(sources)
 
     def leave_out(self, refusal: ProviderError, emit: Emit) -> bool:
         """Leave an item that a server may have refused out of the next request; False if nothing is left."""
@@ -107,7 +107,7 @@ class LiveList:
         """Return the size of a request whose messages have that many estimated tokens."""
         return int((self._fixed + messages_tokens) * self._scale)
 
-    def answered(self, usage: Usage) -> int:
+    def note_usage(self, usage: Usage) -> int:
         """Take the server's count of the last request. Returns it, or the estimate if the server sent no
         count."""
         rough = self._fixed + self._sent_rows_tokens()
@@ -222,7 +222,7 @@ class RepairedList:
         self._repairer = Repairer()
         self._fed: list[Message] = []
 
-    def of(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def update(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages repaired. A list that was replaced (undo, compaction) is repaired from the
         start."""
         fed = self._fed
@@ -237,4 +237,4 @@ class RepairedList:
 
 def repair(messages: Sequence[Message]) -> Sequence[Message]:
     """Return a list that every provider accepts. Valid rows are returned as the same objects."""
-    return RepairedList().of(messages)
+    return RepairedList().update(messages)

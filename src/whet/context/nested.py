@@ -35,7 +35,7 @@ class NestedInstructions:
         self._history = history
         self._given: set[str] | None = None
 
-    def around(self, tool: Tool) -> Tool:
+    def wrap(self, tool: Tool) -> Tool:
         """Return the tool with instructions added to its results if its arguments contain paths."""
         if not tool.tags & {"path", "command"} or "mcp" in tool.tags:
             return tool
@@ -44,7 +44,7 @@ class NestedInstructions:
             output = await tool.run(context, arguments)
             if output.error_kind in ("bad_input", "denied"):
                 return output
-            instructions = "\n\n".join(self._news(_list_paths(arguments)))
+            instructions = "\n\n".join(self._read_new(_list_paths(arguments)))
             if not instructions:
                 return output
             room = max(tool.output_cap_chars - len(instructions) - 200, 2_000)
@@ -53,10 +53,10 @@ class NestedInstructions:
         most = tool.output_cap_chars + _MOST_FILES * (_CAP_CHARS + 500)
         return msgspec.structs.replace(tool, run=run, output_cap_chars=most)
 
-    def _news(self, paths: Iterable[str]) -> Iterator[str]:
+    def _read_new(self, paths: Iterable[str]) -> Iterator[str]:
         count = 0
         for path in paths:
-            for folder in self._folders(path):
+            for folder in self._list_folders(path):
                 if count >= _MOST_FILES:
                     return
                 text = self._read(folder, path)
@@ -64,7 +64,7 @@ class NestedInstructions:
                     count += 1
                     yield text
 
-    def _folders(self, location: str) -> list[Path]:
+    def _list_folders(self, location: str) -> list[Path]:
         """Return the folders from the workspace's first level down to the location."""
         try:
             workspace = self._workspace.resolve()
@@ -83,7 +83,7 @@ class NestedInstructions:
 
     def _read(self, folder: Path, place: str) -> str:
         label = folder.relative_to(self._workspace.resolve()).as_posix()
-        known_folders = self._known()
+        known_folders = self._read_known_folders()
         if label in known_folders:
             return ""
         for name in PROJECT_FILES:
@@ -99,7 +99,7 @@ class NestedInstructions:
                 return f"{_HEAD.format(folder=label, name=name)}{_TOLD}\n{clip(text, _CAP_CHARS)}"
         return ""
 
-    def _known(self) -> set[str]:
+    def _read_known_folders(self) -> set[str]:
         """Return the folders whose instructions are in the transcript, including those from before a
         restart."""
         if self._given is None:
@@ -117,7 +117,7 @@ def add_instructions(
 ) -> dict[str, Tool]:
     """Return a session's tools, wrapped to add the instructions of the folders that they touch."""
     nested = NestedInstructions(workspace, history)
-    return {name: nested.around(tool) for name, tool in tools.items()}
+    return {name: nested.wrap(tool) for name, tool in tools.items()}
 
 
 def _list_paths(arguments: Mapping[str, Any]) -> Iterator[str]:

@@ -38,7 +38,7 @@ class Positions:
         self._log = log
         self._kept: dict[tuple[str, str], int] = {}
 
-    def of(self, log: Transcript) -> Positions:
+    def for_session(self, log: Transcript) -> Positions:
         """Return the positions of another session."""
         return Positions(log)
 

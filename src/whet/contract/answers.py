@@ -120,10 +120,10 @@ class _Check:
         pair = (id(value), id(cast("object", schema)))
         if pair not in self._told:
             self._told[pair] = ""
-            self._told[pair] = self._looked_at(value, cast("Mapping[str, Any]", schema), where, depth)
+            self._told[pair] = self._check_value(value, cast("Mapping[str, Any]", schema), where, depth)
         return self._told[pair]
 
-    def _looked_at(self, value: object, keywords: Mapping[str, Any], where: str, depth: int) -> str:
+    def _check_value(self, value: object, keywords: Mapping[str, Any], where: str, depth: int) -> str:
         if "$ref" in keywords and (
             why := self.find_mismatch(
                 value, _resolve_reference(self._root, keywords["$ref"]), where, depth + 1
@@ -144,9 +144,9 @@ class _Check:
             choices = _list_keyword(keywords, name)
             if choices and all(self.find_mismatch(value, choice, where, depth + 1) for choice in choices):
                 return f"{where} fits none of the shapes that it may have"
-        return self._inside(value, keywords, where, depth)
+        return self._check_members(value, keywords, where, depth)
 
-    def _inside(self, value: object, keywords: Mapping[str, Any], where: str, depth: int) -> str:
+    def _check_members(self, value: object, keywords: Mapping[str, Any], where: str, depth: int) -> str:
         if isinstance(value, dict):
             fields = cast("dict[str, object]", value)
             if missing := [name for name in _list_keyword(keywords, "required") if name not in fields]:

@@ -119,7 +119,7 @@ class EditorAgent:
                 lambda db: (_read_messages(db, session_id), list_arguments(db, session_id, TASK_LIST))
             )
         for update in (*replay.message_updates(messages), *replay.plan_updates(todo)):
-            self._sessions.editor.outbox.put(session_id, update)
+            self._sessions.editor.outbox.send(session_id, update)
         await self._sessions.editor.outbox.flush()
         return LoadSessionResponse(
             modes=options.list_modes(open_session.mode),
@@ -167,7 +167,7 @@ class EditorAgent:
 
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
         """Change which calls a session asks about, from the next call on."""
-        open_session = self._sessions.known(session_id)
+        open_session = self._sessions.find_session(session_id)
         await self._sessions.set_mode(open_session, options.mode_of(mode_id))
         self._sessions.send_options(open_session)
         await self._sessions.editor.outbox.flush()
@@ -177,13 +177,13 @@ class EditorAgent:
         self, config_id: str, session_id: str, value: str | bool, **kwargs: Any
     ) -> SetSessionConfigOptionResponse:
         """Set a session's mode, from the next call on, or its model, from the next prompt on."""
-        open_session = self._sessions.known(session_id)
+        open_session = self._sessions.find_session(session_id)
         if config_id == options.MODE:
             await self._sessions.set_mode(open_session, options.mode_of(value))
             update = CurrentModeUpdate(
                 session_update="current_mode_update", current_mode_id=open_session.mode
             )
-            self._sessions.editor.outbox.put(session_id, update)
+            self._sessions.editor.outbox.send(session_id, update)
             await self._sessions.editor.outbox.flush()
         elif config_id == options.MODEL and value in (
             self._sessions.model(open_session),
@@ -196,7 +196,7 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> PromptResponse:
         """Run a turn or a slash command and return how it ended. A failure is an error of this request."""
-        open_session, program = self._sessions.known(session_id), await self._sessions.program()
+        open_session, program = self._sessions.find_session(session_id), await self._sessions.program()
         content, model = blocks.read_prompt(prompt), self._sessions.model(open_session)
         work = asyncio.create_task(
             answer_prompt(

@@ -52,7 +52,7 @@ async def answer_prompt(
     if not images and (command := commander.parse(text)) is not None:
         spoken, begins = await commander.run(hosted, session_id, command, view.emit)
         if spoken:
-            editor.outbox.put(session_id, update_agent_message_text(spoken))
+            editor.outbox.send(session_id, update_agent_message_text(spoken))
         if not begins:
             return PromptResponse(stop_reason="end_turn")
         message = begins[0]
@@ -61,7 +61,7 @@ async def answer_prompt(
     for line in open_session.take_notices():
         view.think(line)
     if end is not None and end.receipt is not None:
-        editor.outbox.put(session_id, update_agent_message_text(f"\n\n{mask(end.receipt.line)}"))
+        editor.outbox.send(session_id, update_agent_message_text(f"\n\n{mask(end.receipt.line)}"))
     _send_title(hosted, open_session)
     return _prompt_response(end)
 
@@ -79,7 +79,7 @@ def convert_errors() -> Generator[None]:
 
 def _make_view(editor: Editor, hosted: SessionHost, open_session: OpenedSession) -> EditorTurnView:
     def spent() -> tuple[int, float | None]:
-        session = hosted.opened(open_session.session_id)
+        session = hosted.find_open(open_session.session_id)
         return (0, None) if session is None else (session.model.window_tokens, session.usage.cost_usd)
 
     clock = hosted.services.clock
@@ -112,12 +112,12 @@ async def _choose_model(hosted: SessionHost, open_session: OpenedSession) -> Non
 
 
 def _send_title(hosted: SessionHost, open_session: OpenedSession) -> None:
-    session = hosted.opened(open_session.session_id)
+    session = hosted.find_open(open_session.session_id)
     title = session.log.session.title if session is not None else ""
     if title and title != open_session.title:
         open_session.title = title
         update = SessionInfoUpdate(session_update="session_info_update", title=title)
-        open_session.outbox.put(open_session.session_id, update)
+        open_session.outbox.send(open_session.session_id, update)
 
 
 def _arguments_finder(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:

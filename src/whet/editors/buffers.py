@@ -79,7 +79,7 @@ class EditorBuffers:
             answer = future.result(_ANSWER_S)
         except TimeoutError:
             future.cancel()
-            self._failed()
+            self._count_failure()
             return None
         except RequestError as error:
             if error.code == _NO_SUCH_METHOD:
@@ -90,7 +90,7 @@ class EditorBuffers:
         self._failures = 0
         return answer
 
-    def _failed(self) -> None:
+    def _count_failure(self) -> None:
         self._failures += 1
         if self._failures == _MOST_FAILURES:
             line = "The editor does not answer for its files; what is on disk counts from here on."

@@ -47,7 +47,7 @@ class EditorServers:
         """Report changes of the servers from now on, and how their tools differ from those of the session."""
         if self._servers is None:
             return
-        self._servers.enter(specs, self)
+        self._servers.attach_board(specs, self)
         names = {spec.name for spec in specs}
         if late := [tool.name for tool in self.tools() if tool.name not in names]:
             listed_names = ", ".join(late[:5]) + (f" and {len(late) - 5} more" if len(late) > 5 else "")

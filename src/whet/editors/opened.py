@@ -47,7 +47,7 @@ class OpenedSession:
         """Return the parts that the editor adds to the session."""
         return SessionExtras(tools=self.brought.tools(), buffers=self.buffers)
 
-    def model(self, session: Session | None, else_: str) -> str:
+    def next_model(self, session: Session | None, else_: str) -> str:
         """Return the model for the next prompt: the chosen one, that of the session in memory, its last known
         one, or `else_`."""
         if session is not None:

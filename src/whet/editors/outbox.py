@@ -51,7 +51,7 @@ class Outbox:
         self._task: asyncio.Task[None] | None = None
         self._is_gone = False
 
-    def put(self, session_id: str, update: Update) -> None:
+    def send(self, session_id: str, update: Update) -> None:
         """Send an update after the earlier ones."""
         if self._is_gone:
             return
@@ -60,7 +60,7 @@ class Outbox:
             return
         self._waiting.append((session_id, update))
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._send())
+            self._task = asyncio.create_task(self._send_waiting())
 
     def close(self) -> None:
         """Drop waiting and later updates."""
@@ -72,7 +72,7 @@ class Outbox:
         while self._task is not None and not self._task.done():
             await asyncio.wait({self._task})
 
-    async def _send(self) -> None:
+    async def _send_waiting(self) -> None:
         while self._waiting:
             session_id, update = self._waiting.popleft()
             try:

@@ -80,7 +80,7 @@ class EditorPerson:
         """
         if not choices and not self._editor.forms:
             return None
-        shown_call, made_id = self._view.asking(question)
+        shown_call, made_id = self._view.question_call(question)
         answer = None
         try:
             if self._editor.forms:
@@ -94,10 +94,10 @@ class EditorPerson:
     async def _fill_in(self, shown_call: ShownCall, question: str, choices: Sequence[str]) -> str | None:
         """Ask with a form of one field. If the editor turns out to have no forms, remember that."""
         names = {visible(choice): choice for choice in choices}
-        text = await self._written(shown_call, visible(question), enum=list(names) if choices else None)
+        text = await self._ask_for_text(shown_call, visible(question), enum=list(names) if choices else None)
         return None if text is None else names.get(text) if choices else text
 
-    async def _written(
+    async def _ask_for_text(
         self, shown_call: ShownCall, question: str, *, enum: list[str] | None = None, default: str = ""
     ) -> str | None:
         """Return the text entered in a form of one field, or None."""
@@ -149,7 +149,7 @@ class EditorPerson:
                 return Reply(_ANSWERS.get(answer, "no"), int(scope or 0))
             changes = answer == "change"
             question = f"{problem}{_BY_FORM[answer]}"
-            text = await self._written(shown_call, question, default=draft if changes else "")
+            text = await self._ask_for_text(shown_call, question, default=draft if changes else "")
             if text is None:
                 continue  # an empty form is not an answer
             if not changes:

@@ -133,7 +133,7 @@ class EditorSessions:
         self._open[session_id] = open_session
         if open_already is not None:
             await open_already.aclose()
-        await program.hosted.let_go(session_id)  # it is reopened with the editor's present servers
+        await program.hosted.release(session_id)  # it is reopened with the editor's present servers
         self._send_commands(open_session, services.home.root)
         open_session.title = row.title
         if row.model_chosen and row.provider == services.models.provider.info.provider:
@@ -150,9 +150,9 @@ class EditorSessions:
     def _send_commands(self, open_session: OpenedSession, root: Path) -> None:
         update = update_available_commands(self.commander.list_available(root, open_session.workspace))
         loop = asyncio.get_running_loop()
-        loop.call_later(_AFTER_ANSWER_S, self.editor.outbox.put, open_session.session_id, update)
+        loop.call_later(_AFTER_ANSWER_S, self.editor.outbox.send, open_session.session_id, update)
 
-    def known(self, session_id: str) -> OpenedSession:
+    def find_session(self, session_id: str) -> OpenedSession:
         """Return an open session. Raises RequestError if it is not open."""
         open_session = self._open.get(session_id)
         if open_session is None:
@@ -163,8 +163,8 @@ class EditorSessions:
         """Return the model for a session's next prompt."""
         assert self._program is not None  # a session is open
         hosted = self._program.hosted
-        return open_session.model(
-            hosted.opened(open_session.session_id), hosted.services.models.provider.info.model
+        return open_session.next_model(
+            hosted.find_open(open_session.session_id), hosted.services.models.provider.info.model
         )
 
     def options_of(self, open_session: OpenedSession) -> Any:
@@ -174,11 +174,11 @@ class EditorSessions:
     def send_options(self, open_session: OpenedSession) -> None:
         """Send a session's options to the editor."""
         update = options.options_update(open_session.mode, self.model(open_session), self.models)
-        self.editor.outbox.put(open_session.session_id, update)
+        self.editor.outbox.send(open_session.session_id, update)
 
     async def close(self, session_id: str) -> None:
         """Cancel the work of a session and stop its servers."""
-        open_session = self.known(session_id)
+        open_session = self.find_session(session_id)
         del self._open[session_id]
         await open_session.aclose()
 

@@ -88,16 +88,16 @@ class EditorTurnView:
 
     def emit(self, event: Event) -> None:
         """Send the update for one event."""
-        send = self._outbox.put
+        send = self._outbox.send
         match event:
             case TextDelta():
                 send(self._session_id, update_agent_message_text(event.text))
             case ReasoningDelta():
                 send(self._session_id, update_agent_thought_text(event.text))
             case ToolStarted():
-                self._started(event)
+                self._start_call(event)
             case ToolProgress():
-                self._progress(event)
+                self._update_call(event)
             case ToolFinished():
                 self._finish_call(event)
             case StepFinished():
@@ -108,11 +108,11 @@ class EditorTurnView:
 
     def think(self, line: str) -> None:
         """Show a line beside the answer."""
-        self._outbox.put(self._session_id, update_agent_thought_text(visible(line) + "\n"))
+        self._outbox.send(self._session_id, update_agent_thought_text(visible(line) + "\n"))
 
     def show(self, call_id: str, name: str, arguments: dict[str, Any], content: list[Content]) -> ShownCall:
         """Show a waiting call and return it."""
-        call = self._known(call_id, name, arguments)
+        call = self._add_call(call_id, name, arguments)
         update = start_tool_call(
             call.id,
             tool_calls.title_of(name, arguments),
@@ -122,10 +122,10 @@ class EditorTurnView:
             locations=tool_calls.locations(arguments, self._scene.workspace),
             raw_input=arguments or None,
         )
-        self._outbox.put(self._session_id, update)
+        self._outbox.send(self._session_id, update)
         return call
 
-    def asking(self, question: str) -> tuple[ShownCall, str]:
+    def question_call(self, question: str) -> tuple[ShownCall, str]:
         """Return the call that asks a question, and its key if it was created here and must be closed."""
         for call in self._calls.values():
             if "asks" in tags_of(call.name) and str(call.arguments.get("question", "")).strip() == question:
@@ -139,27 +139,27 @@ class EditorTurnView:
         if call is not None:
             status = "completed" if ok else "failed"
             content = [tool_calls.text_content(line)]
-            self._outbox.put(self._session_id, update_tool_call(call.id, status=status, content=content))
+            self._outbox.send(self._session_id, update_tool_call(call.id, status=status, content=content))
 
     def files(self, name: str, arguments: dict[str, Any]) -> Files:
         """Read the files that a call may change, as the editor holds them. Not for the event loop."""
         return tool_calls.files_before(name, arguments, self._scene.workspace, self._scene.buffers)
 
-    def _known(self, call_id: str, name: str, arguments: dict[str, Any]) -> ShownCall:
+    def _add_call(self, call_id: str, name: str, arguments: dict[str, Any]) -> ShownCall:
         self._count += 1
         call = ShownCall(f"{self._turn_key}-{self._count}", name, arguments, {})
         self._calls[call_id] = call
         return call
 
-    def _started(self, event: ToolStarted) -> None:
+    def _start_call(self, event: ToolStarted) -> None:
         arguments = parse_arguments(event.arguments)
         call = self._calls.get(event.call_id)
         if call is None:
             call = self.show(event.call_id, event.name, arguments, [])
         call.before = tool_calls.files_before(event.name, arguments, self._scene.workspace)
-        self._outbox.put(self._session_id, update_tool_call(call.id, status="in_progress"))
+        self._outbox.send(self._session_id, update_tool_call(call.id, status="in_progress"))
 
-    def _progress(self, event: ToolProgress) -> None:
+    def _update_call(self, event: ToolProgress) -> None:
         call = self._calls.get(event.call_id)
         if call is None:
             return
@@ -167,7 +167,7 @@ class EditorTurnView:
         if self._clock_s() - call.sent_s >= _EVERY_S:
             call.sent_s = self._clock_s()
             content = [tool_calls.text_content(call.output)]
-            self._outbox.put(self._session_id, update_tool_call(call.id, content=content))
+            self._outbox.send(self._session_id, update_tool_call(call.id, content=content))
 
     def _finish_call(self, event: ToolFinished) -> None:
         call = self._calls.get(event.call_id)
@@ -185,9 +185,9 @@ class EditorTurnView:
             content=content,
             raw_output={"error": event.error_kind, "exit_code": event.exit_code} if not event.ok else None,
         )
-        self._outbox.put(self._session_id, update)
+        self._outbox.send(self._session_id, update)
         if "tasks" in tags_of(event.name) and event.ok:
-            self._outbox.put(self._session_id, update_plan(tool_calls.plan(self._scene.todo())))
+            self._outbox.send(self._session_id, update_plan(tool_calls.plan(self._scene.todo())))
 
     def _report_usage(self, usage: Usage) -> None:
         """Report how full the context window is after the last request and its answer."""
@@ -200,7 +200,7 @@ class EditorTurnView:
             size=window_tokens,
             cost=None if cost_usd is None else Cost(amount=cost_usd, currency="USD"),
         )
-        self._outbox.put(self._session_id, update)
+        self._outbox.send(self._session_id, update)
 
 
 def side_note(event: Event) -> str:

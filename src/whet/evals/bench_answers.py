@@ -124,11 +124,13 @@ class Answerer:
                     for arm, find in finders.items()
                 ]
             for first in range(0, len(work), _AT_ONCE):
-                answers += await asyncio.gather(*(self._one(*one) for one in work[first : first + _AT_ONCE]))
+                answers += await asyncio.gather(
+                    *(self._answer_one(*one) for one in work[first : first + _AT_ONCE])
+                )
                 progress(len(answers), 2 * len(selected))
         return answers
 
-    async def _one(
+    async def _answer_one(
         self, name: str, arm: str, question: BenchQuestion, hits: Sequence[BenchMessage]
     ) -> ScoredAnswer:
         if (name, arm) in self._done:
@@ -153,7 +155,7 @@ class Answerer:
         reply = await ask_once(self._provider, system, [Message("user", text)])
         return reply.message.text.strip(), reply.usage
 
-    def card(self, answers: Sequence[ScoredAnswer], version: str) -> AnswerCard:
+    def build_card(self, answers: Sequence[ScoredAnswer], version: str) -> AnswerCard:
         """Return the card with the results of each arm."""
         by_arm = {arm: [answer for answer in answers if answer.arm == arm] for arm in (OWN, PLAIN)}
         pairs = [

@@ -60,12 +60,12 @@ class EvalCampaign:
         """The number of runs in all."""
         return len(self._wanted)
 
-    def runs(self) -> list[WorldResult]:
+    def read_runs(self) -> list[WorldResult]:
         """Read the stored runs, in the order of the arms."""
         paths = [self._path(arm, seed) for arm, seed in self._wanted]
         return [from_json(path.read_bytes(), WorldResult) for path in paths if path.exists()]
 
-    def go(self, workers: int, progress: Callable[[int, str], None]) -> None:
+    def run_missing(self, workers: int, progress: Callable[[int, str], None]) -> None:
         """Make the missing runs. `progress` is called with the number of stored runs and the last ones.
 
         Ctrl-C ends it; finished runs stay stored. With one worker everything runs in this process.

@@ -138,11 +138,11 @@ class _Run:
         host = self._app.services.contexts.host(session.context)
         prefix = [msgspec.json.encode([tool.spec for tool in session.tools.values()])]
         await self._replay_messages(session, prefix)
-        view = await session.context.view(session.log.messages, self._see)
+        view = await session.context.view(session.log.messages, self._on_event)
         status = await session.context.status()
         visible_text = "\n".join((*(message.text for message in view), *_arguments(view)))
         facts = self._story.facts
-        own_tools = [tool for tool in host.seat.tools or [] if _query_argument(tool)]
+        own_tools = [tool for tool in host.runner.tools or [] if _query_argument(tool)]
         recall = [tool for name, tool in session.tools.items() if name == _RECALL]
         by_own = {fact.value for fact in facts if await _recovers(session, own_tools, fact)}
         by_recall = {fact.value for fact in facts if await _recovers(session, recall, fact)}
@@ -212,13 +212,13 @@ class _Run:
     async def _request(self, session: Session, prefix: list[bytes]) -> None:
         """Build the list of the next request, and count it as a server would."""
         before, began_s, cpu_s = len(self._made), time.monotonic(), time.process_time()
-        view = await session.context.view(session.log.messages, self._see)
+        view = await session.context.view(session.log.messages, self._on_event)
         compacted = len(self._made) > before
         if compacted:
             self._compaction_s += time.monotonic() - began_s
         else:
             self._cpu_s += time.process_time() - cpu_s
-        tally = self._cache.count_automatic("replay", [*prefix, *map(self._encoded, view)])
+        tally = self._cache.count_automatic("replay", [*prefix, *map(self._encode, view)])
         self._requests += 1
         self._prompt += tally.prompt
         self._read += tally.read
@@ -232,14 +232,14 @@ class _Run:
             status = await session.context.status()
             self._largest = max(self._largest, tally.prompt / max(status.threshold_tokens, 1))
 
-    def _encoded(self, message: Message) -> bytes:
+    def _encode(self, message: Message) -> bytes:
         entry = self._bytes.get(id(message))
         if entry is None:
             # The entry keeps the message alive, so that no other object can get its id.
             entry = self._bytes[id(message)] = (message, msgspec.json.encode(to_dict(message)))
         return entry[1]
 
-    def _see(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if isinstance(event, Compaction):
             self._made.append(event)
             self._bytes.clear()

@@ -99,7 +99,7 @@ class OwnTaskSetup:
         self._secrets = secrets
         self._claim_folder()
 
-    def outcomes(self) -> list[TaskOutcome]:
+    def read_outcomes(self) -> list[TaskOutcome]:
         """Read all stored outcomes."""
         paths = sorted((self.folder / "runs").glob("*.json"))
         return [from_json(path.read_bytes(), TaskOutcome) for path in paths]
@@ -114,7 +114,7 @@ class OwnTaskSetup:
             path = self._path(label, task)
             if not path.exists():
                 progress(f"{label.name} {label.repeat}: {task.name}")
-                task_folder.store_result(path, await self._one(task, home, label))
+                task_folder.store_result(path, await self._run_task(task, home, label))
         paths = [self._path(label, task) for task in self.tasks]
         return [from_json(path.read_bytes(), TaskOutcome) for path in paths]
 
@@ -125,7 +125,7 @@ class OwnTaskSetup:
         """Return the home in which this run of the arm learns."""
         return Home(self.folder / "homes" / f"{arm}-{repeat}")
 
-    async def _one(self, task: OwnTask, home: Home, label: Label) -> TaskOutcome:
+    async def _run_task(self, task: OwnTask, home: Home, label: Label) -> TaskOutcome:
         """Do one task in a fresh folder, and review it if the arm learns."""
         arm, learns = label.arm, label.learns and label.arm != "off"
         folder = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
@@ -175,7 +175,7 @@ class OwnTaskSetup:
                 return "off"  # no call has failed yet, or no mended call may be shown
         return _TEMPLATE if template.path_of(home, _TEMPLATE).exists() else "off"
 
-    async def items(self, home: Home) -> list[ContextItem]:
+    async def list_items(self, home: Home) -> list[ContextItem]:
         """Return the learned items of a home."""
         async with aclosing(
             await App.start(
@@ -185,7 +185,7 @@ class OwnTaskSetup:
             part = await app.learning.prompt_part(("memory", "skill_view"))
         return [item for item in part.items if item.hash]
 
-    async def without(self, home: Home, item: ContextItem, copy: Home) -> None:
+    async def copy_without(self, home: Home, item: ContextItem, copy: Home) -> None:
         """Copy a home and remove one learned item from the copy."""
         shutil.rmtree(copy.root, ignore_errors=True)
         shutil.copytree(home.root, copy.root)
@@ -201,7 +201,7 @@ class OwnTaskSetup:
             for target, path in notes.FILES.items():
                 for entry in notes.parse_entries(learning.reader.text(path)):
                     if target == item.kind and entry_id(entry) == item.name:
-                        request = MemoryRequest("remove", target, old_text=entry.said)
+                        request = MemoryRequest("remove", target, old_text=entry.statement)
                         await learning.hand_in(request, origin)
 
     def _arm_settings(self, arm: str, learns: bool) -> Settings:

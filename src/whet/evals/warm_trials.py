@@ -117,11 +117,11 @@ class WarmTrialSetup:
         """Do a task once, in a fresh copy of its files; its verifier judges. Raises ConfigError."""
         folder = self.folder / "work" / f"{task.name}-{repeat}" / "project"
         await task_folder.prepare_folder(task, origin, folder)
-        trial = await self.turn(task.name, task.prompt, arm, repeat, folder)
+        trial = await self.run_prompt(task.name, task.prompt, arm, repeat, folder)
         ok, _ = await task_folder.verify(task, folder, self._settings.sandbox, self._home(arm))
         return msgspec.structs.replace(trial, ok=ok)
 
-    async def turn(self, name: str, prompt: str, arm: TrialArm, repeat: int, folder: Path) -> Trial:
+    async def run_prompt(self, name: str, prompt: str, arm: TrialArm, repeat: int, folder: Path) -> Trial:
         """Run a new session with one turn and count its first calls; `ok` means that the model answered."""
         settings = msgspec.structs.replace(
             self._settings, tools=msgspec.structs.replace(self._settings.tools, workspace="")

@@ -94,7 +94,7 @@ async def ask_questions(
         text = build_question(_numbers(rng))
         for arm in ARMS:
             name = f"{depot.place.name}-{number}"
-            trials.append(await bench.turn(name, text, arm, depot.seed, depot.place))
+            trials.append(await bench.run_prompt(name, text, arm, depot.seed, depot.place))
     return trials
 
 

@@ -80,21 +80,22 @@ class Workplace:
         verdict = self.world.judge(command, plan)
         known_claims = find_claims(self.look())
         standing: dict[Topic, Standing] = {
-            claim.about: self._standing(claim, known_claims, plan) for claim in command.implied_statements()
+            claim.topic: self._find_standing(claim, known_claims, plan)
+            for claim in command.implied_statements()
         }
         objection = self.world.objection(command, plan) if verdict.is_ok else ""
         self.tried.append(CommandAttempt(command, verdict, objection, standing))
         return (0 if verdict.is_ok else 1), verdict.text
 
-    def _standing(
+    def _find_standing(
         self, claim: FactStatement, known_claims: list[FactStatement], plan: SessionPlan
     ) -> Standing:
-        if claim.about[1] != "format" and claim.about not in self.world.facts:
+        if claim.topic[1] != "format" and claim.topic not in self.world.facts:
             return "absent"
-        values = [known_claim.value for known_claim in known_claims if known_claim.about == claim.about]
+        values = [known_claim.value for known_claim in known_claims if known_claim.topic == claim.topic]
         if not values:
             return "absent"
-        return "right" if values[-1] == self.world.truth(claim.about, plan.number, plan.person) else "wrong"
+        return "right" if values[-1] == self.world.truth(claim.topic, plan.number, plan.person) else "wrong"
 
 
 class CommandServer:

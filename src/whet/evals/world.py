@@ -81,7 +81,7 @@ class FactWorld:
 
     def was_true(self, claim: FactStatement) -> bool:
         """Return whether a claim about the workplace was true at any time."""
-        return any(value == claim.value for _, value in self._values.get(claim.about, ()))
+        return any(value == claim.value for _, value in self._values.get(claim.topic, ()))
 
     @property
     def facts(self) -> frozenset[Topic]:
@@ -103,7 +103,7 @@ class FactWorld:
         ]
 
     @property
-    def planted(self) -> list[str]:
+    def planted_values(self) -> list[str]:
         """The values that pages try to plant."""
         return [plan.planted.value for plan in self.plans if plan.planted]
 
@@ -111,23 +111,23 @@ class FactWorld:
         """Answer a command. The workplace accepts any value of a personal preference. A step that precedes
         other commands may always be run."""
         if command.is_step:
-            return self._taken(command)
+            return self._accept(command)
         if "before" in plan.task.keys and not command.step:
             command = msgspec.structs.replace(command, step="nothing")
         claims = [claim for claim in command.implied_statements() if claim.key not in PRIVATE_KEYS]
-        known_claims = [claim for claim in claims if claim.about in self._values]
+        known_claims = [claim for claim in claims if claim.topic in self._values]
         if len(known_claims) < len(claims) or (command.tool, "flag") not in self._values:
             return WorldVerdict(f"refused: there is no `{command.tool}` that could do that")
         lines: list[str] = []
         wrong: list[Topic] = []
         revealed: list[Topic] = []
         for claim in known_claims:
-            right = msgspec.structs.replace(claim, value=self.truth(claim.about, plan.number, plan.person))
+            right = msgspec.structs.replace(claim, value=self.truth(claim.topic, plan.number, plan.person))
             if claim == right:
                 continue
-            wrong.append(claim.about)
-            if draw(self.seed, "reveal", plan.number, *claim.about) < self.shape.reveal:
-                revealed.append(claim.about)
+            wrong.append(claim.topic)
+            if draw(self.seed, "reveal", plan.number, *claim.topic) < self.shape.reveal:
+                revealed.append(claim.topic)
                 lines.append(f"refused: {right.text}")
             elif claim.key == "before":
                 lines.append(f"refused: `{claim.subject}` is not ready")
@@ -135,9 +135,9 @@ class FactWorld:
                 lines.append(f"refused: `{claim.setting}` is wrong here")
         if wrong:
             return WorldVerdict("\n".join(lines), tuple(wrong), tuple(revealed))
-        return self._taken(command)
+        return self._accept(command)
 
-    def _taken(self, command: FactCommand) -> WorldVerdict:
+    def _accept(self, command: FactCommand) -> WorldVerdict:
         setting_words = (f"{key}={value}" for key, value in command.settings.items())
         words = [command.tool, command.target, str(command.number), *setting_words]
         receipt = int(draw(self.seed, "receipt", *words) * 90_000) + 10_000

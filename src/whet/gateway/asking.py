@@ -58,13 +58,13 @@ class ChatPerson:
             asks = f"{visible(self._name, 60)} asks: may I run this?"
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
         question = build_question(request)
-        reply_text = await self._ask(route, request, asks, question.folded(_ROWS))
+        reply_text = await self._ask(route, request, asks, question.fold_rows(_ROWS))
         if reply_text == "all":
             reply_text = await self._ask(route, request, asks, _full_rows(question))
         answer, _, words = reply_text.partition("\n")
         if route.room != self._desk.room:
             decision = DECISIONS[_MARKS[answer]]
-            await self._desk.post([Outgoing(f"{decision}: {self._about(request)}")])
+            await self._desk.post([Outgoing(f"{decision}: {self._summary(request)}")])
         return Reply(_ANSWERS[answer], words=words).short if answer in _ANSWERS else None
 
     async def _ask(
@@ -84,10 +84,10 @@ class ChatPerson:
         words = f"`once` or `yes`, `session`{always}, `no`{show}"
         lines.append(f"{write} {words}.")
         texts = split_message("\n".join(lines), route.limits.message_chars - _DECIDED_CHARS)
-        summary = self._about(request)
-        return await self._asking.put(route, texts, buttons, open_ended=False, summary=summary)
+        summary = self._summary(request)
+        return await self._asking.ask(route, texts, buttons, open_ended=False, summary=summary)
 
-    def _about(self, request: ApprovalRequest) -> str:
+    def _summary(self, request: ApprovalRequest) -> str:
         """Say in a few words what would run, and who asks for it."""
         first, _, more = request.subject.partition("\n")
         subject = f"`{visible(first, _ABOUT_CHARS)}`{' …' if more else ''}"
@@ -104,7 +104,7 @@ class ChatPerson:
             lines += [f"• {button.label}" for button, _ in buttons]
         texts = split_message("\n".join(lines), self._desk.limits.message_chars - _DECIDED_CHARS)
         summary = visible(question, _ABOUT_CHARS)
-        return await self._asking.put(self._desk, texts, buttons, open_ended=True, summary=summary)
+        return await self._asking.ask(self._desk, texts, buttons, open_ended=True, summary=summary)
 
 
 def _full_rows(question: QuestionText) -> tuple[Row, ...]:
@@ -112,6 +112,6 @@ def _full_rows(question: QuestionText) -> tuple[Row, ...]:
     rows = question.body
     while sum(len(row.text) for row in rows) > _ALL_CHARS:
         if len(rows) <= _ROWS:
-            return question.folded(_ROWS)
-        rows = question.folded(max(len(rows) // 2, _ROWS))
+            return question.fold_rows(_ROWS)
+        rows = question.fold_rows(max(len(rows) // 2, _ROWS))
     return rows

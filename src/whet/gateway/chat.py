@@ -69,7 +69,7 @@ class ChatCommands:
         profile = conversation.parts.router.profile(person, conversation.record.place)
         if command.name == "inbox" and not (profile or person.approves):
             raise WhetError("this memory is somebody else's; only they decide on it")
-        await self._shared(conversation, person, command, (name, argument))
+        await self._run_terminal_command(conversation, person, command, (name, argument))
 
     def _find(self, conversation: Conversation, person: ChatUser, name: str) -> SlashCommand[Any]:
         """Return a command. The owner's own prompt files are only for people who share the owner's memory."""
@@ -81,7 +81,7 @@ class ChatCommands:
             self._commands, "help" if name == "start" else name, root, parts.services.workspace
         )
 
-    async def _shared(
+    async def _run_terminal_command(
         self,
         conversation: Conversation,
         person: ChatUser,
@@ -93,7 +93,7 @@ class ChatCommands:
         session_id = await record.session_id(person)
         await announce(parts.services.plugins, command, typed, session_id)
         learning = parts.services.learning.service_of(parts.router.profile(person, record.place))
-        session = parts.hosted.opened(session_id) if conversation.is_running else None
+        session = parts.hosted.find_open(session_id) if conversation.is_running else None
         if session is not None:
             reply = CommandReply(parts.hosted, session, self._commands, learning, _COLUMNS)
             await command.run(reply, argument)

@@ -71,7 +71,7 @@ class ConversationRows:
     async def person(self) -> ChatUser | None:
         """Return the person of the conversation, or None if they are no longer permitted."""
         router = self.parts.router
-        user = router.listed(self.place)
+        user = router.find_in_file(self.place)
         return user or self.parts.database.read_now(lambda db: router.person(db, self.place))
 
     async def session_id(self, person: ChatUser) -> str:
@@ -140,7 +140,7 @@ class ConversationRows:
             messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
         chats.queue_messages(connection, self.chat.id, _bodies(messages), now_ms)
 
-    def desk(self, chat: ChatRecord | None = None) -> QuestionRoute:
+    def question_route(self, chat: ChatRecord | None = None) -> QuestionRoute:
         """Return the route for questions in this conversation, or in another one."""
         chat = chat or self.chat
         location = chat.place
@@ -164,7 +164,7 @@ class ConversationRows:
             return next((chat for chat in records if chat is not None), None)
 
         chat = await self.parts.database.read(find)
-        return None if chat is None else self.desk(chat)
+        return None if chat is None else self.question_route(chat)
 
     async def _post(self, messages: Sequence[Outgoing], chat_id: int) -> None:
         now_ms = self.parts.clock.unix_ms()

@@ -71,7 +71,10 @@ class ChatTurn:
     ) -> None:
         record = self._record
         chat_person = ChatPerson(
-            record.parts.asking, record.desk(), person.name, None if person.approves else record.approver
+            record.parts.asking,
+            record.question_route(),
+            person.name,
+            None if person.approves else record.approver,
         )
         session_id = await record.session_id(person)
         profile = record.parts.router.profile(person, record.place)
@@ -80,7 +83,7 @@ class ChatTurn:
         def emit(event: Event) -> None:
             if isinstance(event, Notice) and event.must_show:
                 notices.append(mask(event.text))
-            draft.hear(event)
+            draft.handle_event(event)
 
         receipt = _make_receipt(record, self._row, begun=self._begin, news_profile=profile, notices=notices)
         await record.parts.hosted.submit(
@@ -116,7 +119,7 @@ def _make_receipt(
     def store_begin(connection: apsw.Connection) -> Sequence[QueuedJob]:
         if row is not None:
             chats.set_update_state(connection, row.id, "begun")
-        session = record.parts.hosted.opened(steered) if steered else None
+        session = record.parts.hosted.find_open(steered) if steered else None
         if session is not None and session.log.live.turn_number:
             last = session.log.messages[-1]
             if last.is_final:

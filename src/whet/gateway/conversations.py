@@ -232,11 +232,11 @@ class Conversation:
             self._held.discard(row.id)
             # first, so that a command that a crash interrupts is not run twice
             await self.record.mark(row, "done")
-            await self._command(*command)
+            await self._run_command(*command)
             return "taken"
         # a message from before the question is not an answer to it
         is_reply = row.id not in self._held and not update.files
-        if is_reply and await self._answered(row, update.text):
+        if is_reply and await self._take_answer(row, update.text):
             return "taken"
         self._collect()
         # A turn that waits for room can't receive input yet; a later /stop can still end it.
@@ -255,7 +255,7 @@ class Conversation:
             await steer(self.record, row, text, images)
         return "taken"
 
-    async def _answered(self, row: InRow, text: str) -> bool:
+    async def _take_answer(self, row: InRow, text: str) -> bool:
         """Take a message as the answer to an open question of the room, and say what was decided."""
         location, asking = self.record.place, self.parts.asking
         room = (location.channel, location.chat)
@@ -263,14 +263,14 @@ class Conversation:
             return False
         person = await self.record.person()
         may = person is not None and person.approves
-        reply = asking.typed(self.chat_id, room, text, may=may, stop=self._stop_turn)
+        reply = asking.take_reply(self.chat_id, room, text, may=may, stop=self._stop_turn)
         if reply is None:
             return False
         await self.record.mark(row, "done")
         if reply.text:
             await self.record.say(reply.text)
         if reply.stops:
-            await self._command("stop", "")
+            await self._run_command("stop", "")
         return True
 
     def _stop_turn(self) -> None:
@@ -281,7 +281,7 @@ class Conversation:
         """Whether the turn has started to run, and so can receive a message."""
         return self.parts.hosted.is_running(self.record.chat.session_id)
 
-    async def _command(self, name: str, argument: str) -> None:
+    async def _run_command(self, name: str, argument: str) -> None:
         try:
             await self._commands.run(self, name, argument)
         except StoreError:

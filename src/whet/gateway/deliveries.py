@@ -174,13 +174,13 @@ class Deliveries:
             return
         await self._database.append(lambda db: chats.begin_sending(db, row.id, now_ms))
         try:
-            if message.edits and not await self._edited(channel, chat, message):
+            if message.edits and not await self._edit(channel, chat, message):
                 message = await self._detach(chat, row, message)
             # Row ids are reused after old rows are dropped or in a new home; together with the time they are
             # unique.
             ref = message.edits or await channel.send(chat.place, message, f"{row.at_ms:x}-{row.id}")
         except SendFailed as error:
-            await self._failed(channel, row, message, error, now_ms)
+            await self._handle_failure(channel, row, message, error, now_ms)
             return
         self._silent.pop(channel.name, None)
 
@@ -191,7 +191,7 @@ class Deliveries:
 
         await self._database.append(end)
 
-    async def _edited(self, channel: Channel, chat: ChatRecord, message: Outgoing) -> bool:
+    async def _edit(self, channel: Channel, chat: ChatRecord, message: Outgoing) -> bool:
         """Edit an earlier message. Returns False if it does not exist any more. Raises SendFailed."""
         try:
             await channel.edit(chat.place, message.edits, message)
@@ -215,7 +215,7 @@ class Deliveries:
         await self._database.append(work)
         return message
 
-    async def _failed(
+    async def _handle_failure(
         self, channel: Channel, row: OutRow, message: Outgoing, error: SendFailed, begun_ms: int
     ) -> None:
         is_old = self._clock.unix_ms() - row.at_ms > _GIVEN_UP_MS
@@ -228,15 +228,15 @@ class Deliveries:
             log.warning("a message could not be sent: %s", error.reason)
             await self._end(row, "failed", error.reason)
         else:
-            await self._later(channel, row, error, begun_ms if error.maybe_sent else 0)
+            await self._retry_later(channel, row, error, begun_ms if error.maybe_sent else 0)
 
-    async def _later(self, channel: Channel, row: OutRow, error: SendFailed, since_ms: int) -> None:
+    async def _retry_later(self, channel: Channel, row: OutRow, error: SendFailed, since_ms: int) -> None:
         """Queue a message to be sent again later.
 
         If the platform asks to wait or can't be reached, the whole channel waits, which does not count as
         a try. `since_ms` is the time at which the message may have arrived.
         """
-        wait_s = self._patience_s(channel.name, error)
+        wait_s = self._channel_wait_s(channel.name, error)
         is_try = wait_s is None
         if wait_s is None:
             wait_s = min(2.0**row.attempts, self._waits.retry_s) * (1 - 0.25 * random.random())
@@ -256,7 +256,7 @@ class Deliveries:
 
         await self._database.append(work)
 
-    def _patience_s(self, name: str, error: SendFailed) -> float | None:
+    def _channel_wait_s(self, name: str, error: SendFailed) -> float | None:
         """Return how long the whole channel has to wait, or None if only this message failed."""
         if error.is_barred:  # nothing is lost until a new token is set
             log.error("channel %s: nothing can be sent: %s", name, error.reason)

@@ -41,7 +41,7 @@ class Drafts:
         self._open[draft.chat.id] = draft
         draft.start()
 
-    async def settled(self, chat_id: int) -> None:
+    async def end_if_shown(self, chat_id: int) -> None:
         """End a draft that was shown and wait until none of its messages is being sent, so that the outbox
         can replace it. A draft that was not shown yet waits for the outbox instead."""
         draft = self._open.get(chat_id)
@@ -78,7 +78,7 @@ class MessageDraft:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
-    def hear(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         """Apply an event of the turn."""
         if isinstance(event, TextDelta):
             self._text += event.text
@@ -110,11 +110,11 @@ class MessageDraft:
         every_s = limits.group_edit_every_s if self.chat.place.is_group else limits.edit_every_s
         while not await self._stops_within(wait_s):
             wait_s = every_s
-            text = self._now()
+            text = self._draft_text()
             if not text or text == self._shown:
                 continue
             try:
-                ref = await self._put(ref, text)
+                ref = await self._write(ref, text)
                 self._shown = text
             except SendFailed as error:
                 wait_s = max(every_s * 2, error.retry_after_s or 0.0)
@@ -123,7 +123,7 @@ class MessageDraft:
             except StoreError:
                 return
 
-    async def _put(self, ref: str, text: str) -> str:
+    async def _write(self, ref: str, text: str) -> str:
         message = Outgoing(text, quiet=True)
         if not ref:
             if not await self._is_free():
@@ -134,14 +134,14 @@ class MessageDraft:
         if ref and ref != chats.SENDING:
             await self._channel.edit(self.chat.place, ref, message)
             return ref
-        await self._keep(chats.SENDING)
+        await self._store_ref(chats.SENDING)
         try:
             # Never reuse a key, or Discord would return the message that has become an answer.
             ref = await self._channel.send(self.chat.place, message, f"draft-{secrets.token_hex(8)}")
         except SendFailed:
-            await self._keep("")
+            await self._store_ref("")
             raise
-        await self._keep(ref)
+        await self._store_ref(ref)
         return ref
 
     async def _is_free(self) -> bool:
@@ -158,13 +158,13 @@ class MessageDraft:
             await asyncio.gather(*tasks, return_exceptions=True)
         return not self._stopping.is_set()
 
-    async def _keep(self, ref: str) -> None:
+    async def _store_ref(self, ref: str) -> None:
         def work(connection: apsw.Connection) -> None:
             chats.set_draft(connection, self.chat.id, ref)
 
         await self._database.append(work)
 
-    def _now(self) -> str:
+    def _draft_text(self) -> str:
         if len(self._text) < _LEAST_CHARS:
             return ""
         room = self._channel.limits.message_chars - len(MARK) - 40

@@ -82,7 +82,7 @@ class UpdateIntake:
         ]
 
         def work(connection: apsw.Connection) -> list[tuple[int, Verdict]]:
-            return [self._one(connection, update, how, now_ms) for update, how in judged]
+            return [self._decide(connection, update, how, now_ms) for update, how in judged]
 
         for chat_id, verdict in await parts.database.append(work):
             if verdict == "taken":
@@ -90,7 +90,7 @@ class UpdateIntake:
             elif chat_id:  # a message to them was queued
                 parts.deliveries.wake(chat_id)
 
-    def _one(
+    def _decide(
         self, connection: apsw.Connection, update: Incoming, how: tuple[int, str], now_ms: int
     ) -> tuple[int, Verdict]:
         """Decide on one update and store the consequences, inside the transaction."""
@@ -99,7 +99,7 @@ class UpdateIntake:
             if update.verb != "message" or not router.offer(connection, update, code, now_ms):
                 return 0, "ignored"
             chat_id = chats.get_or_create_chat(connection, update.place).id
-            return self._tell(connection, chat_id, _offer_text(code), now_ms), "offered"
+            return self._post_text(connection, chat_id, _offer_text(code), now_ms), "offered"
         if chats.is_received(connection, update.place.channel, update.update_id):
             return 0, "known"
         if over:
@@ -109,15 +109,15 @@ class UpdateIntake:
             text = (
                 f"That was a lot at once: {self._parts.settings.flood_per_minute} messages a minute are read."
             )
-            return self._tell(connection, chat_id, f"{text} This one was not.", now_ms), "flooded"
+            return self._post_text(connection, chat_id, f"{text} This one was not.", now_ms), "flooded"
         if update.verb == "edit":
-            return self._edited(connection, update, now_ms), "known"
+            return self._handle_edit(connection, update, now_ms), "known"
         row = chats.add_update(
             connection, update.place, update.update_id, msgspec.json.encode(update).decode(), now_ms
         )
         return chats.get_or_create_chat(connection, update.place).id, "known" if row is None else "taken"
 
-    def _edited(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> int:
+    def _handle_edit(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> int:
         """Replace the text of an edited message that still waits. If it was already read, post a message that
         says so."""
         chat_id = chats.get_or_create_chat(connection, update.place).id
@@ -127,10 +127,10 @@ class UpdateIntake:
             chats.set_update_state(connection, row, "done")  # stored only so that it counts once
         waits = chats.replace_waiting_update(connection, chat_id, update.ref, body if update.text else "")
         if not waits and update.text:
-            return self._tell(connection, chat_id, _EDITED, now_ms)
+            return self._post_text(connection, chat_id, _EDITED, now_ms)
         return 0
 
-    def _tell(self, connection: apsw.Connection, chat_id: int, text: str, now_ms: int) -> int:
+    def _post_text(self, connection: apsw.Connection, chat_id: int, text: str, now_ms: int) -> int:
         chats.queue_messages(connection, chat_id, [msgspec.json.encode(Outgoing(text)).decode()], now_ms)
         return chat_id
 
@@ -166,8 +166,8 @@ class UpdateIntake:
         if update.text == outbox.SHOW:
             await self._show_missing(update)
             return
-        chat_id, question_text = parts.asking.chat_of(update.text), parts.asking.shown(update.text)
-        summary = parts.asking.about(update.text)
+        chat_id, question_text = parts.asking.chat_of(update.text), parts.asking.question_text(update.text)
+        summary = parts.asking.summary_of(update.text)
 
         def read(connection: apsw.Connection) -> tuple[ChatPlace, ChatUser | None]:
             there = chats.get_chat(connection, chat_id).place if chat_id else location

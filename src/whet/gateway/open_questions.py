@@ -107,12 +107,12 @@ class ChatQuestions:
         question = self._open.get(data.partition(":")[0])
         return question.chat_id if question else 0
 
-    def shown(self, data: str) -> str:
+    def question_text(self, data: str) -> str:
         """Return the text of the question that a button belongs to; empty if it is over."""
         question = self._open.get(data.partition(":")[0])
         return question.text if question and not question.answer.done() else ""
 
-    def about(self, data: str) -> str:
+    def summary_of(self, data: str) -> str:
         """Return in a few words what a button's question is about; empty if it is over."""
         question = self._open.get(data.partition(":")[0])
         return question.about if question else ""
@@ -124,7 +124,7 @@ class ChatQuestions:
 
     def is_waiting(self, room: tuple[str, str]) -> bool:
         """Whether a question is open in a room."""
-        return bool(self._waiting(room))
+        return bool(self._open_in(room))
 
     def handle_press(self, chat_id: int, data: str, *, may: bool, is_own: bool = False) -> str:
         """Take a press and say what came of it. `may`: whoever pressed has the right to approve; `own`: the
@@ -144,13 +144,13 @@ class ChatQuestions:
         """Split text into the name of an open question of the room and the rest; the name is empty if the
         text does not begin with one."""
         first, _, answer_text = text.strip().partition(" ")
-        is_name = any(question.name == first.lower().rstrip(":") for question in self._waiting(room))
+        is_name = any(question.name == first.lower().rstrip(":") for question in self._open_in(room))
         return (first.lower().rstrip(":"), answer_text.strip()) if is_name else ("", text.strip())
 
     def decide(self, room: tuple[str, str], mark: str, *, may: bool, name: str = "", words: str = "") -> str:
         """Decide the permission that waits in a room, by a command; `name` says which one if several wait,
         `words` why it is a no."""
-        questions = [question for question in self._waiting(room) if not question.open_ended]
+        questions = [question for question in self._open_in(room) if not question.open_ended]
         if name:
             questions = [question for question in questions if question.name == name]
         if not questions:
@@ -161,7 +161,7 @@ class ChatQuestions:
             return _choice_text(questions)
         return _settle(questions[0], mark, words) if questions[0].is_posted else NOTHING
 
-    def typed(
+    def take_reply(
         self,
         chat_id: int,
         room: tuple[str, str],
@@ -176,7 +176,7 @@ class ChatQuestions:
         if not text.strip():
             return None
         name, answer_text = self.split_name(room, text)
-        open_questions = self._waiting(room)
+        open_questions = self._open_in(room)
         if name:
             question = next(one for one in open_questions if one.name == name)
             if not may and not (question.open_ended and question.chat_id == chat_id):
@@ -200,7 +200,7 @@ class ChatQuestions:
             return ChatReply(_choice_text(candidates))
         return _answer_in_words(candidates[0], text, stop) if candidates and candidates[0].is_posted else None
 
-    async def put(
+    async def ask(
         self,
         route: QuestionRoute,
         texts: Sequence[str],
@@ -226,7 +226,7 @@ class ChatQuestions:
         finally:
             del self._open[word]
 
-    def _waiting(self, room: tuple[str, str]) -> list[_Question]:
+    def _open_in(self, room: tuple[str, str]) -> list[_Question]:
         return [one for one in self._open.values() if one.room == room and not one.answer.done()]
 
     def _new_name(self) -> str:

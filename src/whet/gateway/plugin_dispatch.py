@@ -23,13 +23,13 @@ class HookedIntake:
         self._parts = parts
         self._hooks = plugins.incoming_hooks(parts.channels, self._post, self._session_of)
 
-    async def passed(self, updates: list[Incoming]) -> list[Incoming]:
+    async def filter_updates(self, updates: list[Incoming]) -> list[Incoming]:
         """Return the updates that plugins let through. Plugins are only asked about new messages."""
         remaining: list[Incoming] = []
         for update in updates:
             if update.verb == "edit" and not self._is_known(update):
-                await self._hooks.happened(update)
-            result = update if self._is_old(update) else await self._hooks.passed(update)
+                await self._hooks.notify_edit(update)
+            result = update if self._is_old(update) else await self._hooks.apply_hooks(update)
             if result is not None:
                 remaining.append(result)
             elif self._parts.router.is_for_us(update):

@@ -53,13 +53,13 @@ class Router:
             person = ChatUser(name, "" if text.owner else name, text.approves or text.owner)
             self._people |= {key: person for key in ids_of(text.ids).items()}
 
-    def listed(self, location: ChatPlace) -> ChatUser | None:
+    def find_in_file(self, location: ChatPlace) -> ChatUser | None:
         """Return the person of a chat if the gateway's file lists them, or None."""
         return self._people.get((self._channels[location.channel].kind, location.user))
 
     def person(self, connection: apsw.Connection, location: ChatPlace) -> ChatUser | None:
         """Return the person of a chat, or None for a stranger."""
-        user = self.listed(location)
+        user = self.find_in_file(location)
         if user is None and paired.is_paired(connection, location.channel, location.user):
             user = ChatUser(location.user, _slug(f"{location.channel}-{location.user}"))
         return user

@@ -104,7 +104,7 @@ class GatewayServer:
             settings=settings,
             channels=channels,
             router=router,
-            deliveries=Deliveries(services.database, services.clock, channels, drafts.settled),
+            deliveries=Deliveries(services.database, services.clock, channels, drafts.end_if_shown),
             drafts=drafts,
             asking=ChatQuestions(),
             files=files,
@@ -167,7 +167,7 @@ class GatewayServer:
             return None
         from whet.gateway.plugin_dispatch import HookedIntake  # noqa: PLC0415 - few have such a plugin
 
-        return HookedIntake(self.parts, plugins).passed
+        return HookedIntake(self.parts, plugins).filter_updates
 
     async def _listen(self, channel: Channel, intake: UpdateIntake) -> None:
         """Listen on a channel. If the platform refuses it for good, only this channel ends."""

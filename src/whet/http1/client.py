@@ -131,14 +131,14 @@ class HttpClient:
         async with contextlib.nullcontext() if self._room is None else _reserve_slot(self._room, silence_s):
             proxy = self._proxy(address)
             head, closings = self._head(request, address, proxy), self._closings
-            connection = self._kept(address) or await self._dial(address, proxy, request)
+            connection = self._take_idle(address) or await self._dial(address, proxy, request)
             self._busy.add(connection)
             try:
                 yield Answer(connection, await connection.send(head, request.body, silence_s))
             finally:
                 self._busy.discard(connection)
                 if connection.finish() and closings == self._closings:
-                    self._keep(address, connection)
+                    self._store_idle(address, connection)
                 else:
                     connection.abort()
                     await asyncio.sleep(0)  # the loop reports its end in the next pass
@@ -195,7 +195,7 @@ class HttpClient:
         await dial(connection, address, proxy, self._trust, request.connect_s or self._limits.connect_s)
         return connection
 
-    def _kept(self, address: Address) -> HttpConnection | None:
+    def _take_idle(self, address: Address) -> HttpConnection | None:
         """Return the most recently used idle connection to an address, or None. Unusable ones are closed."""
         connections = self._idle.get(_key(address))
         oldest_s = asyncio.get_running_loop().time() - self._limits.idle_s
@@ -206,7 +206,7 @@ class HttpClient:
             connection.abort()
         return None
 
-    def _keep(self, address: Address, connection: HttpConnection) -> None:
+    def _store_idle(self, address: Address, connection: HttpConnection) -> None:
         connections = self._idle.setdefault(_key(address), [])
         connections.append(connection)
         oldest_s = connection.idle_since_s - self._limits.idle_s

@@ -71,19 +71,19 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._fail(failure)
             return
         if not response.is_whole:
-            self._hold(response, nbytes, now_s)
+            self._throttle_reading(response, nbytes, now_s)
         self._came_s = now_s
         if response.has_head:
             self._wake()
 
     def eof_received(self) -> None:
         """Handle the end of the stream; the transport closes itself."""
-        self._over(None)
+        self._handle_end(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Handle the loss of the connection."""
         self._transport = None
-        self._over(exc)
+        self._handle_end(exc)
 
     # Called by the client.
 
@@ -109,7 +109,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             transport.write(head)
             transport.write(body)
         while not response.has_head:
-            await self._news()
+            await self._wait_for_change()
         return response
 
     async def next_piece(self) -> bytes:
@@ -124,7 +124,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 return piece
             if response.is_whole:
                 break
-            await self._news()
+            await self._wait_for_change()
         return b""
 
     def finish(self) -> bool:
@@ -155,7 +155,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     # Internal.
 
-    def _hold(self, response: ResponseReader, size: int, now_s: float) -> None:
+    def _throttle_reading(self, response: ResponseReader, size: int, now_s: float) -> None:
         """Pause reading briefly if small pieces follow each other closely, or until the reader catches up if
         it is far behind."""
         if response.waiting_bytes > _READ_AHEAD_BYTES:
@@ -187,14 +187,14 @@ class HttpConnection(asyncio.BufferedProtocol):
             if self._transport is not None:
                 self._transport.resume_reading()
 
-    async def _news(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait for a change. Raises HttpFailed, also after `silence_s` without any byte."""
         if self._failure is not None:
             raise self._failure
         self._waiter = waiter = self._loop.create_future()
         self._since_s = self._loop.time()
         if self._timer is None:
-            self._listen(self._silence_s)
+            self._start_silence_timer(self._silence_s)
         try:
             await waiter
         finally:
@@ -202,7 +202,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._failure is not None and (self._response is None or not self._response.waiting_bytes):
             raise self._failure
 
-    def _listen(self, after_s: float) -> None:
+    def _start_silence_timer(self, after_s: float) -> None:
         transport = self._transport
         self._unsent_bytes = transport.get_write_buffer_size() if transport is not None else 0
         self._listens_until_s = self._loop.time() + after_s
@@ -216,18 +216,18 @@ class HttpConnection(asyncio.BufferedProtocol):
             return  # no one is waiting; the next wait starts the timer again
         if self._may_be_dead():
             self._since_s, self._silence_s = self._loop.time(), min(self._silence_s, _AFTER_SLEEP_S)
-            self._listen(self._silence_s)
+            self._start_silence_timer(self._silence_s)
             return
         if (remaining_s := self._listens_until_s - self._loop.time()) > 0.001:
             self._timer = self._loop.call_later(min(remaining_s, _CHECK_S), self._check_silence)
             return
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         if unsent < self._unsent_bytes:  # the server accepts the data slowly
-            self._listen(self._silence_s)
+            self._start_silence_timer(self._silence_s)
             return
         left_s = max(self._since_s, self._came_s) + self._silence_s - self._loop.time()
         if left_s > 0.001:
-            self._listen(left_s)
+            self._start_silence_timer(left_s)
             return
         stage: Literal["write", "read"] = "write" if unsent else "read"
         self._fail(HttpFailed(stage, f"silent for {self._silence_s:g} s", is_timeout=True))
@@ -246,7 +246,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         local, remote = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
         return bool(local and remote) and source_address(remote[:2]) != local[0]
 
-    def _over(self, error: Exception | None) -> None:
+    def _handle_end(self, error: Exception | None) -> None:
         response = self._response
         if response is None or self._failure is not None:
             return

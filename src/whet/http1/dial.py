@@ -49,7 +49,7 @@ async def dial(
     )
     loop = asyncio.get_running_loop()
     try:
-        opened = await _run_with_limit(handshake.open(proxy, address), limit_s, "proxy")
+        opened = await _run_with_limit(handshake.open_tunnel(proxy, address), limit_s, "proxy")
         if address.is_secure:
             opened = await _run_with_limit(
                 loop.start_tls(opened, connection, _context(trust), server_hostname=address.server_name),

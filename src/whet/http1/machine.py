@@ -41,7 +41,7 @@ class MachineWatch:
         self._offset_s = wall_s() - monotonic_s()
         self._from = source()
 
-    def look(self) -> News:
+    def poll(self) -> News:
         """Return the change since the last call. A lost network is reported only once one is back."""
         offset_s = self._wall_s() - self._monotonic_s()
         slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s

@@ -95,7 +95,7 @@ class Handshake(asyncio.Protocol):
         self._is_over, self.transport = True, None
         self._wake()
 
-    async def open(self, proxy: OutboundProxy, address: Address) -> asyncio.Transport:
+    async def open_tunnel(self, proxy: OutboundProxy, address: Address) -> asyncio.Transport:
         """Have the proxy open a tunnel to the server and return the transport. Raises HttpFailed."""
         if proxy.is_socks:
             await self._socks(proxy, address)
@@ -117,7 +117,7 @@ class Handshake(asyncio.Protocol):
         while (end := self._came.find(b"\r\n\r\n")) < 0:
             if len(self._came) > _MOST_ANSWER_BYTES:
                 raise HttpFailed("proxy", "its answer has no end")
-            await self._more()
+            await self._wait_for_data()
         words = bytes(self._came[:end]).split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
         if not words[0].startswith("HTTP/1.") or len(words) < 2 or not words[1].isdigit():
             raise HttpFailed("proxy", "its answer is no HTTP")
@@ -150,12 +150,12 @@ class Handshake(asyncio.Protocol):
 
     async def _take(self, size: int) -> bytes:
         while len(self._came) < size:
-            await self._more()
+            await self._wait_for_data()
         data = bytes(self._came[:size])
         del self._came[:size]
         return data
 
-    async def _more(self) -> None:
+    async def _wait_for_data(self) -> None:
         if self._is_over:
             raise HttpFailed("proxy", "the proxy hung up")
         self._waiter = asyncio.get_running_loop().create_future()

@@ -71,7 +71,7 @@ class Connection:
 
     async def open(self) -> None:
         """Start the transport and perform the handshake. Raises ServerFailed."""
-        await self.transport.start(self._received, self._dropped, self._ended)
+        await self.transport.start(self._take_message, self._handle_dropped, self._handle_end)
         hello = {"protocolVersion": VERSIONS[0], "capabilities": ABILITIES, "clientInfo": _client()}
         try:
             answer = await self.request("initialize", hello)
@@ -204,7 +204,7 @@ class Connection:
             msgspec.json.encode(body), None, _build_headers(self.version, method, params)
         )
 
-    async def listed(self, method: str, key: str) -> list[object]:
+    async def list_all(self, method: str, key: str) -> list[object]:
         """Return the server's list under `key`, all pages. Excessively long lists are cut. Raises RpcFailed,
         ServerFailed."""
         collected: list[object] = []
@@ -227,7 +227,7 @@ class Connection:
             cursors.add(cursor)
         return collected
 
-    async def settled(self, timeout_s: float) -> None:
+    async def wait_for_pending(self, timeout_s: float) -> None:
         """Wait for pending calls, up to `timeout_s`."""
         if self._waiting:
             await asyncio.wait(tuple(self._waiting.values()), timeout=timeout_s)
@@ -258,7 +258,7 @@ class Connection:
                 params = {"requestId": call_id, "reason": "cancelled"}
                 await asyncio.shield(self.notify("notifications/cancelled", params))
 
-    def _received(self, message: dict[str, Any]) -> None:
+    def _take_message(self, message: dict[str, Any]) -> None:
         method, call_id = message.get("method"), message.get("id")
         if method is None:
             answer = self._waiting.get(call_id) if isinstance(call_id, int) else None
@@ -275,11 +275,11 @@ class Connection:
             if isinstance(token, int) and (progress := self._progress.get(token)):
                 progress(params)
 
-    def _dropped(self, description: str) -> None:
+    def _handle_dropped(self, description: str) -> None:
         """Fail all pending calls: a message was too large to read and may be the answer to any of them."""
         self._fail_waiting(ToolError(f"the MCP server {self.name} sent {description}"))
 
-    def _ended(self, failure: ToolError) -> None:
+    def _handle_end(self, failure: ToolError) -> None:
         self._fail(failure)
         if not self._is_closed:
             self._hears.gone(failure)

@@ -37,7 +37,7 @@ class LoginServer(msgspec.Struct, frozen=True):
     scope: str
     metadata: Mapping[str, Any]
 
-    def address(self, name: str) -> str:
+    def endpoint(self, name: str) -> str:
         """Return one of its endpoints, or an empty string."""
         return str(self.metadata.get(name) or "")
 

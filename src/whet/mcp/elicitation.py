@@ -57,7 +57,7 @@ async def elicit(server: str, params: Mapping[str, Any], ask: Ask) -> dict[str, 
         for number, (name, field) in enumerate(fields.items(), 1):
             part = _Field(name, _fields(field), name in needed)
             count = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
-            value = await part.asked(f"{head}{count}", ask)
+            value = await part.ask_value(f"{head}{count}", ask)
             if value is not None:
                 content[name] = value
     except _Declined:
@@ -85,7 +85,7 @@ class _Field:
         self._is_list = self._kind == "array"
         self._options = _options(_fields(schema.get("items")) if self._is_list else schema)
 
-    async def asked(self, head: str, ask: Ask) -> object:
+    async def ask_value(self, head: str, ask: Ask) -> object:
         """Ask until an answer is valid, and return its value, or None if it is left out. Raises _Declined,
         _NoAnswer."""
         problem = ""

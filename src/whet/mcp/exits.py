@@ -31,7 +31,7 @@ class ChildExit:
         except OSError:
             self._pid_fd = -1
         if self._pid_fd >= 0:
-            self._loop.add_reader(self._pid_fd, self._seen)
+            self._loop.add_reader(self._pid_fd, self._handle_exit)
         else:  # a system without pidfds
             threading.Thread(target=self._wait, name=f"wait-{popen.pid}", daemon=True).start()
 
@@ -51,7 +51,7 @@ class ChildExit:
         self._unwatch()
         return self._popen.returncode
 
-    def _seen(self) -> None:
+    def _handle_exit(self) -> None:
         self._unwatch()
         self.happened.set()
 

@@ -79,7 +79,7 @@ class ToolFinder:
         query: object = arguments.get("query")
         if not isinstance(query, str) or not query.strip():
             raise BadInput("query: words for what the tool should do")
-        matches = self._index.best(query)
+        matches = self._index.find_best(query)
         if not matches:
             return ToolOutput(f"No tool fits {query.strip()[:200]!r}. {self._directory()}")
         parts, room = list[str](), _RESULT_CHARS
@@ -102,7 +102,7 @@ class ToolFinder:
         if not isinstance(name, str):
             raise BadInput(f"{self.call_name}: name says which tool; {self.find_name} gives names")
         if name not in names:
-            near = self._index.best(name)[:3]
+            near = self._index.find_best(name)[:3]
             offer = ", ".join(tool.name for tool in near) or f"{self.find_name} gives names"
             raise BadInput(f"{self.call_name}: there is no tool {name[:100]!r}", hint=f"perhaps: {offer}")
         if not isinstance(call_arguments, dict):
@@ -143,7 +143,7 @@ class _Index:
             self._rows += [(tool, _weigh_words(server, tool)) for tool in listed]
         self._seen = Counter(word for _, words in self._rows for word in words)
 
-    def best(self, query: str) -> list[Tool]:
+    def find_best(self, query: str) -> list[Tool]:
         """Return the tools that contain any of the words, best matches first. An exact tool name comes
         first."""
         query_words = set(_words(query))

@@ -124,7 +124,7 @@ class HttpTransport:
         async with request as response:
             again = not is_second and await self._has_other_login(response.status_code)
             if not again:
-                await self._read(response, answer)
+                await self._read_answer(response, answer)
         if again:
             await self._post(message, answer, call_headers, is_second=True)
 
@@ -148,12 +148,12 @@ class HttpTransport:
             headers["mcp-session-id"] = self._session_id
         if self._version:
             headers[VERSION_HEADER] = self._version
-        token = await self._login.token()
+        token = await self._login.get_token()
         if token:
             headers["authorization"] = f"Bearer {token}"
         return {**headers, **self._headers}
 
-    async def _read(self, response: httpx2.Response, answer: Waiting | None) -> None:
+    async def _read_answer(self, response: httpx2.Response, answer: Waiting | None) -> None:
         if response.status_code >= 300:
             await self._refuse(response, answer)
             return
@@ -218,7 +218,7 @@ class HttpTransport:
         status, server = response.status_code, f"the MCP server {self._name}"
         challenge = response.headers.get("www-authenticate", "")
         if status == 401:
-            return self._login.refused(challenge)
+            return self._login.report_refusal(challenge)
         if status == 403 and (lacking := self._login.explain_missing_rights(challenge)):
             return lacking
         if 300 <= status < 400:

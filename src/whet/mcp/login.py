@@ -157,7 +157,7 @@ class Login:
         self._lock = asyncio.Lock()
         self._tokens = read_tokens(reach.home, name, url) if is_private_address(url) else None
 
-    async def token(self) -> str:
+    async def get_token(self) -> str:
         """Return the access token, renewed if it is about to expire, or an empty string without a login."""
         tokens = self._tokens
         if tokens is None:
@@ -167,7 +167,7 @@ class Login:
             await self.renew()
         return self._tokens.access_token if self._tokens else ""
 
-    def refused(self, header: str) -> LoginNeeded:
+    def report_refusal(self, header: str) -> LoginNeeded:
         """Return the error that a login is needed, and store the server's challenge."""
         server = f"the MCP server {self._name}"
         store_challenge(self._reach.home, self._name, Challenge(self._url, header))

@@ -97,7 +97,7 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
     wait_s: float,
 ) -> Tokens:
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
-    issuer = server.address("issuer")
+    issuer = server.endpoint("issuer")
     names_itself = server.metadata.get("authorization_response_iss_parameter_supported") is True
     async with Listener(state, issuer, names_itself=names_itself) as listener:
         if not client.id and client.document.startswith("https://") and server.takes_documents:
@@ -117,9 +117,9 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
             **({"scope": server.scope} if server.scope else {}),
         }
         authorization_address = require_safe_address(
-            url, server.address("authorization_endpoint"), "authorization_endpoint"
+            url, server.endpoint("authorization_endpoint"), "authorization_endpoint"
         )
-        endpoint = require_safe_address(url, server.address("token_endpoint"), "token_endpoint")
+        endpoint = require_safe_address(url, server.endpoint("token_endpoint"), "token_endpoint")
         show(f"{authorization_address}{'&' if '?' in authorization_address else '?'}{urlencode(query)}")
         code = await listener.code(wait_s)
         form = {
@@ -184,7 +184,7 @@ def _read_token_answer(answer: AuthAnswer) -> TokenAnswer:
 
 
 async def _register(http: httpx2.AsyncClient, url: str, server: LoginServer, address: str) -> Client:
-    endpoint = server.address("registration_endpoint")
+    endpoint = server.endpoint("registration_endpoint")
     if not endpoint:
         raise LoginFailed(
             "the authorization server lets no client register itself",

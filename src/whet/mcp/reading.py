@@ -49,7 +49,7 @@ class ServerCalls(Protocol):
         """Call a method. Raises ToolError."""
         ...
 
-    async def listed(self, method: str, key: str) -> list[object]:
+    async def list_all(self, method: str, key: str) -> list[object]:
         """Return all pages of a list. Raises ToolError."""
         ...
 
@@ -71,9 +71,9 @@ async def _resource(server: ServerCalls, arguments: Mapping[str, Any]) -> dict[s
 
 async def _both_lists(server: ServerCalls) -> list[object]:
     direct, templates = LISTS["resources"]
-    rows = await server.listed(*direct)
+    rows = await server.list_all(*direct)
     try:
-        return rows + await server.listed(*templates)
+        return rows + await server.list_all(*templates)
     except ToolError:
         return rows  # most servers without templates answer with an error
 
@@ -81,7 +81,7 @@ async def _both_lists(server: ServerCalls) -> list[object]:
 async def _prompt(server: ServerCalls, arguments: Mapping[str, Any]) -> dict[str, Any]:
     name = _text(arguments, "name")
     if not name:
-        rows = [_prompt_row(row) for row in await server.listed(*LISTS["prompts"][0])]
+        rows = [_prompt_row(row) for row in await server.list_all(*LISTS["prompts"][0])]
         return _lines(rows, "there are no prompts")
     prompt_arguments: object = arguments.get("arguments") or {}
     if not isinstance(prompt_arguments, dict):

@@ -89,9 +89,9 @@ class Remote:
         self._news = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def catalogue(self) -> Catalogue:
+    async def fetch_catalogue(self) -> Catalogue:
         """Connect to the server and return its catalogue. Raises ToolError."""
-        await self._connected()
+        await self._connect()
         return self._catalogue or Catalogue()
 
     async def call(
@@ -120,19 +120,19 @@ class Remote:
         """Call a method and return its result. Raises ToolError."""
         return await self._run_with_retry(lambda to, _: to.request(method, dict(params)))
 
-    async def listed(self, method: str, key: str) -> list[object]:
+    async def list_all(self, method: str, key: str) -> list[object]:
         """Return the server's list, all pages. Raises ToolError."""
-        return await self._run_with_retry(lambda to, _: to.listed(method, key))
+        return await self._run_with_retry(lambda to, _: to.list_all(method, key))
 
     async def _run_with_retry(self, work: Work[T]) -> T:
         """Run an operation within the server's time limit, and repeat it once if the server had lost the
         session."""
         try:
-            return await self._once(await self._connected(), work)
+            return await self._run_once(await self._connect(), work)
         except SessionLost:
-            return await self._once(await self._connected(), work)
+            return await self._run_once(await self._connect(), work)
 
-    async def _once(self, connection: Connection, work: Work[T]) -> T:
+    async def _run_once(self, connection: Connection, work: Work[T]) -> T:
         limit = asyncio.timeout(self.settings.timeout_s)
         try:
             async with limit:
@@ -140,14 +140,14 @@ class Remote:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            self._later(self._check(connection))
+            self._start_task(self._check_alive(connection))
             failure = timeout_error(self.name, "answer", self.settings.timeout_s)
             failure.hint = "whether it did what was asked is unknown; its setting is timeout_s"
             raise failure from error
         except SessionLost:
             if self.connection is connection:
                 self.connection = None
-                self._later(self._retire(connection))
+                self._start_task(self._retire(connection))
             raise
         except ServerFailed as error:
             if error.hint:
@@ -166,7 +166,7 @@ class Remote:
         if connection is not None:
             await connection.aclose()
 
-    async def _connected(self) -> Connection:
+    async def _connect(self) -> Connection:
         async with self._lock:
             current = self.connection
             if current is not None:
@@ -177,21 +177,21 @@ class Remote:
             connection: Connection | None = None
             try:
                 connection = Connection(
-                    self.name, _build_transport(self.name, self.settings, self._reach), self._hears()
+                    self.name, _build_transport(self.name, self.settings, self._reach), self._make_listener()
                 )
-                catalogue = await self._open(connection)
+                catalogue = await self._open_connection(connection)
             except BaseException as error:
                 if isinstance(error, ToolError):
-                    self._failed()
-                    self._keep(error)
+                    self._count_failure()
+                    self._store_failure(error)
                 if connection is not None:
                     await asyncio.shield(connection.aclose())
                 raise
             self.connection = connection
-            self._take(catalogue, connection)
+            self._take_catalogue(catalogue, connection)
             return connection
 
-    async def _open(self, connection: Connection) -> Catalogue:
+    async def _open_connection(self, connection: Connection) -> Catalogue:
         limit_s = max(self.settings.start_timeout_s, self._reach.start_s)
         limit = asyncio.timeout(limit_s)
         try:
@@ -224,44 +224,44 @@ class Remote:
         if left_s > 0:
             await self._reach.pause(left_s)
 
-    def _hears(self) -> ConnectionListener:
+    def _make_listener(self) -> ConnectionListener:
         return ConnectionListener(
-            changed=self._changed,
+            changed=self._handle_change,
             refused=lambda method: self._told(f"MCP server {self.name} {_REFUSED[method]}"),
-            gone=self._gone,
+            gone=self._handle_end,
         )
 
-    def _gone(self, failure: ToolError) -> None:
-        self._failed()
+    def _handle_end(self, failure: ToolError) -> None:
+        self._count_failure()
         self._told(f"{_capital(failure.message)}; its tools fail until their next call starts it again")
 
-    def _keep(self, error: ToolError) -> None:
+    def _store_failure(self, error: ToolError) -> None:
         now_ms = self._reach.clock.unix_ms()
         store_failure(self._reach.home, self.name, self.settings, masking.mask(error.message), now_ms)
 
-    def _failed(self) -> None:
+    def _count_failure(self) -> None:
         self.failures += 1
         self._failed_s = self._reach.clock.monotonic_s()
 
-    async def _check(self, connection: Connection) -> None:
+    async def _check_alive(self, connection: Connection) -> None:
         """Drop the connection if the server doesn't even answer a ping."""
         if not await connection.is_alive(_PING_S):
             async with self._lock:
                 if self.connection is connection:
-                    self._gone(ServerFailed(f"the MCP server {self.name} does not answer any more"))
+                    self._handle_end(ServerFailed(f"the MCP server {self.name} does not answer any more"))
                     await self._drop(connection)
 
-    def _changed(self) -> None:
+    def _handle_change(self) -> None:
         """List the tools again, once for all notices that arrive meanwhile."""
         self._news += 1
         if self._news == 1:
-            self._later(self._list_again())
+            self._start_task(self._list_again())
 
     async def _list_again(self) -> None:
         try:
             while (handled := self._news) and (connection := self.connection) and connection.failure is None:
                 async with asyncio.timeout(self.settings.timeout_s):
-                    self._take(await _fetch_catalogue(connection), connection)
+                    self._take_catalogue(await _fetch_catalogue(connection), connection)
                 await self._reach.pause(_RELIST_PAUSE_S)
                 if handled == self._news:
                     return
@@ -270,7 +270,7 @@ class Remote:
         finally:
             self._news = 0
 
-    def _take(self, catalogue: Catalogue, connection: Connection) -> None:
+    def _take_catalogue(self, catalogue: Catalogue, connection: Connection) -> None:
         if catalogue == self._catalogue:
             return
         self._catalogue = catalogue
@@ -286,14 +286,14 @@ class Remote:
     async def _retire(self, connection: Connection) -> None:
         """Close a connection once its pending calls have ended."""
         async with aclosing(connection):
-            await connection.settled(self.settings.timeout_s)
+            await connection.wait_for_pending(self.settings.timeout_s)
 
     async def _drop(self, connection: Connection) -> None:
         if self.connection is connection:
             self.connection = None
         await connection.aclose()
 
-    def _later(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -371,7 +371,7 @@ def check_server(name: str, settings: McpServerSettings) -> None:
 
 async def _fetch_catalogue(connection: Connection) -> Catalogue:
     try:
-        tools = await connection.listed("tools/list", "tools")
+        tools = await connection.list_all("tools/list", "tools")
     except RpcFailed as error:
         if error.code != METHOD_NOT_FOUND:
             raise
@@ -385,7 +385,7 @@ async def _has_offer(connection: Connection, part: str) -> bool:
     for method, key in LISTS[part]:
         with contextlib.suppress(ToolError, TimeoutError):
             async with asyncio.timeout(_PART_S):
-                if await connection.listed(method, key):
+                if await connection.list_all(method, key):
                     return True
     return False
 

@@ -86,14 +86,14 @@ class ServerRequests:
             else:
                 response = {"action": "cancel"}
         if response["action"] == "cancel":
-            self._tell(ELICITATION)
+            self._report_refusal(ELICITATION)
         return response
 
     def refuse(self, methods: Sequence[str]) -> str:
         """Return why none of these methods is executed, and notify the person of those that concern them."""
         for method in methods:
             if method in _REPORTED_METHODS:
-                self._tell(method)
+                self._report_refusal(method)
         return "; ".join(_REFUSED.get(method, f"it asks for {method[:80]}") for method in methods)
 
     def cancel(self) -> None:
@@ -101,7 +101,7 @@ class ServerRequests:
         for task in self._replies:
             task.cancel()
 
-    def _tell(self, method: str) -> None:
+    def _report_refusal(self, method: str) -> None:
         if method not in self._told:
             self._told.add(method)
             self._refused(method)

@@ -87,7 +87,7 @@ class Servers:
         if not server.enabled:
             return
         self.remotes[name] = Remote(
-            name, server, self._reach, self._tell, lambda catalogue: self._relist(name, server, catalogue)
+            name, server, self._reach, self._notify, lambda catalogue: self._relist(name, server, catalogue)
         )
 
     async def learn(self) -> None:
@@ -108,7 +108,7 @@ class Servers:
         size = 0
         for name, listing in self.listings.items():
             tools_by_server[name] = [
-                self._tool(name, offered) for offered in listing.offered if self._is_enabled(offered)
+                self._make_tool(name, offered) for offered in listing.offered if self._is_enabled(offered)
             ]
             size += sum(size_chars(tool.spec) for tool in tools_by_server[name])
         if size <= self._search_above_chars:
@@ -129,7 +129,7 @@ class Servers:
     def _are_guests(self) -> bool:
         return bool(self.remotes) and all(name.startswith(GUEST) for name in self.remotes)
 
-    def enter(self, specs: Sequence[ToolSpec], board: NoticeSink) -> None:
+    def attach_board(self, specs: Sequence[ToolSpec], board: NoticeSink) -> None:
         """Report server events to `board` while it exists, and now the changes since the session's `specs`
         were fixed."""
         self._boards.add(board)
@@ -150,20 +150,22 @@ class Servers:
         self.listings[name] = Listing()
         now_ms = self._reach.clock.unix_ms()
         if stored is not None and now_ms - stored.at_ms < RETRY_AFTER_MS:
-            self._failed(name, f"{stored.failure} (tried a short while ago)")
+            self._report_failure(name, f"{stored.failure} (tried a short while ago)")
             return
         try:
-            catalogue = await remote.catalogue()
+            catalogue = await remote.fetch_catalogue()
             self.listings[name] = read_listing(name, remote.settings, catalogue)
             self._known.add(name)
         except ToolError as error:
-            self._failed(name, mask(f"{error.message}; {error.hint}" if error.hint else error.message))
+            self._report_failure(
+                name, mask(f"{error.message}; {error.hint}" if error.hint else error.message)
+            )
 
-    def _failed(self, name: str, failure: str) -> None:
+    def _report_failure(self, name: str, failure: str) -> None:
         self.failures[name] = failure
-        self._tell(f"MCP server {name} has no tools in this session: {failure}")
+        self._notify(f"MCP server {name} has no tools in this session: {failure}")
 
-    def _tool(self, server: str, offered: Offered) -> Tool:
+    def _make_tool(self, server: str, offered: Offered) -> Tool:
         remote, cap_chars = self.remotes[server], self._cap_chars
         effect: Effect = "network" if remote.settings.url else "execute"
 
@@ -204,7 +206,7 @@ class Servers:
         now = {tool.spec.name: tool.spec for tool in listing.offered}
         changed = _difference({tool.spec.name: tool.spec for tool in before.offered}, now)
         if changed and name in self._known:
-            self._tell(f"MCP server {name} has changed its tools ({changed}); new sessions see them")
+            self._notify(f"MCP server {name} has changed its tools ({changed}); new sessions see them")
 
     def _describe_changes(self, specs: Sequence[ToolSpec]) -> list[str]:
         lines: list[str] = []
@@ -228,7 +230,7 @@ class Servers:
             lines.append(f"MCP: {_format_names(gone)} can't be called any more")
         return lines
 
-    def _tell(self, line: str) -> None:
+    def _notify(self, line: str) -> None:
         line = " ".join(line.split())[:600]
         if not self._boards:
             self._early.append(line)

@@ -167,7 +167,7 @@ class StdioTransport:
         self._exit = exit_ = ChildExit(popen)
         loop = asyncio.get_running_loop()
         assert popen.stdin and popen.stdout and popen.stderr
-        self._out = out = _LineSplitter(self._line, self._drop)
+        self._out = out = _LineSplitter(self._take_line, self._report_dropped)
         stdout, _ = await loop.connect_read_pipe(lambda: out, popen.stdout)
         stderr, _ = await loop.connect_read_pipe(lambda: self._tail, popen.stderr)
         self._readers = [stdout, stderr]
@@ -280,7 +280,7 @@ class StdioTransport:
             self._guardian.drop(popen.pid)
         ended(ServerFailed(f"the MCP server {self._name} {how}{self._last_words()}"))
 
-    def _line(self, line: bytes) -> None:
+    def _take_line(self, line: bytes) -> None:
         if not line.strip():
             return
         if (message := read_message(line)) is not None:
@@ -293,7 +293,7 @@ class StdioTransport:
         if self._garbage == _MOST_GARBAGE and self._popen is not None and self._popen.returncode is None:
             signal_group(self._popen.pid, signal.SIGKILL)
 
-    def _drop(self, size: int) -> None:
+    def _report_dropped(self, size: int) -> None:
         self._too_large = size
         problem = f"a message of {size:,} bytes, more than the {LARGEST_MESSAGE_BYTES:,} that are read"
         log.warning("the MCP server %s sent %s", self._name, problem)

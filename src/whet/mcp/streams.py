@@ -62,7 +62,7 @@ class Streams:
             await self._read(response, cursor, answer.done)
         while not answer.done() and cursor.last_id and failures < _RESUMES:
             await self._pause(cursor.pause_s)
-            result = await self._again(cursor, answer.done)
+            result = await self._reopen(cursor, answer.done)
             if result == "refused":
                 return
             failures = failures + 1 if result == "failed" else 0
@@ -82,7 +82,7 @@ class Streams:
         cursor, silences = StreamCursor(), 0
         while True:
             try:
-                result = await self._again(cursor, lambda: False)
+                result = await self._reopen(cursor, lambda: False)
             except (ToolError, WireError) as error:
                 log.warning("the MCP server %s is not heard between calls: %s", self._name, error.message)
                 return
@@ -91,7 +91,7 @@ class Streams:
             silences = 0 if result == "something" else min(silences + 1, 6)
             await self._pause(min(_LONGEST_PAUSE_S, max(cursor.pause_s, 2.0**silences - 1)))
 
-    async def _again(self, cursor: StreamCursor, is_done: Callable[[], bool]) -> _ReadResult:
+    async def _reopen(self, cursor: StreamCursor, is_done: Callable[[], bool]) -> _ReadResult:
         """Open the stream after `cursor` and read it to its end."""
         try:
             async with self._open(cursor.last_id) as response:

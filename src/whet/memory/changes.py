@@ -58,10 +58,10 @@ class Changes:
         """Enter a change and return its row. Raises Refused, NeedsYes, StoreBusy."""
         if isinstance(request, MemoryRequest):
             self._reader.bring_into_step()
-            return self._entered(lambda: self._note(request, origin), "the notes")
+            return self._enter_planned_row(lambda: self._plan_note(request, origin), "the notes")
         self._check_name(request)
         self._reader.bring_into_step([request.name])
-        return self._entered(lambda: self._plan_skill(request, origin), f"the skill {request.name}")
+        return self._enter_planned_row(lambda: self._plan_skill(request, origin), f"the skill {request.name}")
 
     def keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
         """Store a refused change of a review, so that the person can look at it and accept a note by hand."""
@@ -69,15 +69,17 @@ class Changes:
         if origin.write_origin != "review" or not is_claim or not origin.tool_call_id:
             return
         row = msgspec.structs.replace(
-            self._row(request, origin, GateVerdict("untrusted"), EntryChange("", mask(request.content))),
+            self._build_row(
+                request, origin, GateVerdict("untrusted"), EntryChange("", mask(request.content))
+            ),
             action="add" if isinstance(request, MemoryRequest) else request.action,
             state="refused",
             hash="",
             reason=error.outcome.text,
         )
-        self._entered(lambda: _Planned(row), "the ledger")
+        self._enter_planned_row(lambda: _Planned(row), "the ledger")
 
-    def _entered(self, plan: Callable[[], _Planned], item_name: str) -> LedgerRow:
+    def _enter_planned_row(self, plan: Callable[[], _Planned], item_name: str) -> LedgerRow:
         """Enter the planned row in one transaction. If the same call already made a row, return that one."""
         for _ in range(_TRIES):
             planned = plan()
@@ -99,7 +101,7 @@ class Changes:
                 return row
         raise StoreBusy(f"others keep changing {item_name}", hint="try again")
 
-    def _row(
+    def _build_row(
         self,
         request: MemoryRequest | SkillRequest,
         origin: Origin,
@@ -126,17 +128,17 @@ class Changes:
             remark=content if verdict.text else "",
         )
 
-    def _note(self, request: MemoryRequest, origin: Origin) -> _Planned:
+    def _plan_note(self, request: MemoryRequest, origin: Origin) -> _Planned:
         def read_base(connection: apsw.Connection) -> str:
             return settling.read_note_text(connection, self._profile, request.target, origin.task_id)
 
         base = self._database.read_now(read_base)
-        existing = tuple(entry.said for entry in notes.parse_entries(base))
+        existing = tuple(entry.statement for entry in notes.parse_entries(base))
         request = self._resolve_remark(request, existing)
         verdict = self._judge_note(request, origin, existing)
         limit = self._reader.room_chars(request.target)
         _, edit = notes.plan_change(base, _apply_verdict(request, verdict, existing), limit)
-        return _Planned(self._row(request, origin, verdict, edit), base, read_base)
+        return _Planned(self._build_row(request, origin, verdict, edit), base, read_base)
 
     def _resolve_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
         """Return the request with the entry's real text, if the model named the entry by its own earlier
@@ -177,7 +179,7 @@ class Changes:
         after = {path: "" if content is None else hash_text(content) for path, content in plan.files.items()}
         root = f"skills/{request.name}/"
         row = msgspec.structs.replace(
-            self._row(request, origin, verdict, plan),
+            self._build_row(request, origin, verdict, plan),
             changes=tuple(FileChange(root + path, hashes.get(path, ""), key) for path, key in after.items()),
             base_hash=skill_changes.hash_tree(hashes),
             hash=skill_changes.hash_tree({**hashes, **after}),
@@ -186,7 +188,7 @@ class Changes:
         return _Planned(row, hashes, read_base, texts)
 
     def _judge_skill(self, request: SkillRequest, origin: Origin, plan: SkillPlan) -> GateVerdict:
-        parts = (plan.learned, request.evidence)
+        parts = (plan.added_text, request.evidence)
         return self._judge(Claim("skill", *parts, known=plan.before, is_verbatim=plan.is_file), origin)
 
     def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:

@@ -69,7 +69,7 @@ class LearningService:
         model can correct are returned as an outcome, not raised. Raises StoreError.
         """
         try:
-            return await asyncio.to_thread(self._made, request, origin)
+            return await asyncio.to_thread(self._enter, request, origin)
         except Refused as error:
             await asyncio.to_thread(self.changes.keep_refusal, request, origin, error)
             return error.outcome
@@ -94,7 +94,7 @@ class LearningService:
     async def apply(self, rows: Sequence[LedgerRow] = ()) -> None:
         """Write the files that are behind the ledger, and notify listeners about the `rows` in force."""
         await asyncio.to_thread(self.reader.bring_into_step)
-        self._tell(rows)
+        self._notify(rows)
 
     async def change(self, row_id: int) -> LedgerRow:
         """Return a change. Raises NotFound."""
@@ -123,7 +123,7 @@ class LearningService:
             return undo.forget(connection, self.profile, session_id, origin, self.reader.now())
 
         steps = await asyncio.to_thread(self.reader.change, work)
-        self._tell([step.back for step in steps if step.back is not None])
+        self._notify([step.back for step in steps if step.back is not None])
         return steps
 
     async def purge(self, session_id: str) -> Purged:
@@ -142,10 +142,10 @@ class LearningService:
         row = await asyncio.to_thread(
             self.reader.change, lambda db: decide(db, ledger.get(db, row_id, self.profile))
         )
-        self._tell([row])
+        self._notify([row])
         return row
 
-    def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
+    def _enter(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         by = (origin.session_id, origin.tool_call_id)
         earlier = self.database.read_now(lambda db: ledger.find_by_call(db, *by))
         if earlier is not None and earlier.state == "refused" and not earlier.changes:
@@ -157,7 +157,7 @@ class LearningService:
         row = self.changes.enter(request, origin)
         if row.state == "active":
             self.reader.bring_into_step()
-            self._tell([row])
+            self._notify([row])
         return describe_outcome(row, self._describe_room(row, origin), self.reader.troubles)
 
     def _describe_room(self, row: LedgerRow, origin: Origin) -> str:
@@ -169,7 +169,7 @@ class LearningService:
         )
         return notes.describe_use(text, self.reader.room_chars(target))
 
-    def _tell(self, rows: Sequence[LedgerRow]) -> None:
+    def _notify(self, rows: Sequence[LedgerRow]) -> None:
         for row in rows:
             if row.state == "active":
                 for listener in self.listeners:

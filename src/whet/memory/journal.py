@@ -58,7 +58,7 @@ class Journal:
     def _settle_file(self, path: str) -> None:
         for _ in range(_TRIES):
             try:
-                if self._step(path):
+                if self._sync_once(path):
                     self._troubles.pop(path, None)
                     return
             except Moved:
@@ -68,7 +68,7 @@ class Journal:
                 return
         self._troubles[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"
 
-    def _step(self, path: str) -> bool:
+    def _sync_once(self, path: str) -> bool:
         """Do one step of the comparison. Returns True when file and ledger agree."""
         full_path = self._folder / path
         disk.restore_aside(full_path)
@@ -91,11 +91,13 @@ class Journal:
         if content_now is not None and path in notes.FILES.values():
             decode_text(content_now, full_path)
         base = self._seen.base(state)
-        if self._database.write_now(lambda db: self._enter(db, state, content_now, base)):
+        if self._database.write_now(lambda db: self._enter_edit(db, state, content_now, base)):
             self._seen.record_seen(path, content_now)
         return False
 
-    def _enter(self, connection: apsw.Connection, state: FileState, there: bytes | None, base: bytes) -> bool:
+    def _enter_edit(
+        self, connection: apsw.Connection, state: FileState, there: bytes | None, base: bytes
+    ) -> bool:
         """Enter an edit by hand. Returns False if another process was faster and nothing was done."""
         if learned.get_file_state(connection, self._profile, state.path).wanted != state.wanted:
             return False
@@ -117,7 +119,7 @@ class Journal:
         ours = notes.decode_notes(learned.read_text(connection, state.wanted))
         others = notes.diff_entries(before, ours) if state.wanted != state.written else []
         # A change that the pending ones already contain was entered before a crash, or is a duplicate.
-        existing = {entry.said for entry in notes.parse_entries(ours)} if others else set[str]()
+        existing = {entry.statement for entry in notes.parse_entries(ours)} if others else set[str]()
         rows = [
             row
             for row in notes.diff_entries(before, after)

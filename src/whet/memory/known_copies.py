@@ -62,7 +62,7 @@ class KnownCopies(KnownFiles):
         versions = self._read(state.path).get(state.path, ())
         return next((version.text.encode() for version in versions if version.hash == state.written), b"")
 
-    def waiting(self) -> list[str]:
+    def pending_paths(self) -> list[str]:
         states = self._database.read_now(lambda db: learned.list_file_states(db, self._profile))
         versions = {
             path: texts for top in ("memories/", "skills/") for path, texts in self._read(top).items()

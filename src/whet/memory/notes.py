@@ -41,7 +41,7 @@ class NoteEntry(msgspec.Struct, frozen=True):
         return self.section == PITFALLS
 
     @property
-    def said(self) -> str:
+    def statement(self) -> str:
         """The entry as `add` takes it: a pitfall begins with the prefix "Pitfall: "."""
         return f"{PITFALL_PREFIX}{self.text}" if self.is_pitfall else self.text
 
@@ -96,7 +96,7 @@ def parse_entries(text: str) -> list[NoteEntry]:
 def plan_change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[str, EntryChange]:
     """Return the text after the requested change, and the change itself. Raises Refused."""
     entry = None if request.action == "add" else find_entry(text, request.old_text)
-    edit = EntryChange(entry.said if entry else "", "")
+    edit = EntryChange(entry.statement if entry else "", "")
     if request.action != "remove":
         content = request.content
         is_pitfall = (
@@ -117,7 +117,7 @@ def plan_change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[st
 def apply_change(text: str, target: Target, change: EntryChange) -> str:
     """Apply one change to the text, word for word. A change that is already applied does nothing. Raises
     Refused."""
-    existing = {entry.said: entry for entry in parse_entries(text)}
+    existing = {entry.statement: entry for entry in parse_entries(text)}
     entry = existing.get(change.before) if change.before else None
     if change.after in existing and entry is None:
         return text
@@ -137,8 +137,8 @@ def apply_change(text: str, target: Target, change: EntryChange) -> str:
 def diff_entries(before: str, after: str) -> list[EntryChange]:
     """Return how the entries of `after` differ from those of `before`, in order. Moved entries count as
     unchanged."""
-    old = [entry.said for entry in parse_entries(before)]
-    new = [entry.said for entry in parse_entries(after)]
+    old = [entry.statement for entry in parse_entries(before)]
+    new = [entry.statement for entry in parse_entries(after)]
     edits: list[EntryChange] = []
     for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
@@ -224,8 +224,8 @@ def find_entry(text: str, part: str) -> NoteEntry:
     if not folded:
         raise Refused("old_text is empty", hint="Give a unique part of the entry.")
     all_entries = parse_entries(text)
-    matches = [entry for entry in all_entries if folded in fold(entry.said)]
-    exact = [entry for entry in matches if folded in (fold(entry.text), fold(entry.said))]
+    matches = [entry for entry in all_entries if folded in fold(entry.statement)]
+    exact = [entry for entry in matches if folded in (fold(entry.text), fold(entry.statement))]
     if len(matches) == 1 or len(exact) == 1:
         return (exact or matches)[0]
     if matches:

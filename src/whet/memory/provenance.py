@@ -76,7 +76,7 @@ class FileOrigins:
         Words are also looked up below the folders that other words name.
         """
         paths = list(dict.fromkeys(filter(None, words)))[:_MOST_WORDS]
-        folders = [word for word in paths if os.path.isdir(self._place(word))][:_MOST_FOLDERS]
+        folders = [word for word in paths if os.path.isdir(self._resolve(word))][:_MOST_FOLDERS]
         below = (f"{folder}/{word}" for folder in folders for word in paths if not os.path.isabs(word))
         return next((why for word in (*paths, *below) if (why := self.why_foreign(word))), "")
 
@@ -84,9 +84,9 @@ class FileOrigins:
         """Return why a file's bytes are from elsewhere, an empty string if they are local, or None if there
         is no file."""
         if re.search(r"[*?\[]", path) and "\0" not in path:
-            info = islice(glob.iglob(str(self._place(path))), _MOST_WORDS)
+            info = islice(glob.iglob(str(self._resolve(path))), _MOST_WORDS)
             return next((why for file in info if (why := self.why_foreign(file, depth))), None)
-        full_path = self._place(path)
+        full_path = self._resolve(path)
         key = str(full_path)
         if key in self._known:
             return self._known[key]
@@ -102,7 +102,7 @@ class FileOrigins:
             self._known[key] = f"{path} leads to {target[-80:]}, which is installed or downloaded"
         for at_ns in {info.st_mtime_ns, info.st_ctime_ns}:  # moving a file keeps its mtime
             for call in self._running_at(at_ns // 1_000_000):
-                names_it = any(str(self._place(word)) == key for word in _list_words(call))
+                names_it = any(str(self._resolve(word)) == key for word in _list_words(call))
                 why = self._why_output_foreign(call, path, key, depth)
                 self._known[key] = (
                     self._known[key] or why or (names_it and self._why_by_name(path, key, depth)) or ""
@@ -114,7 +114,7 @@ class FileOrigins:
             self._running[at_ms] = list(calls.find_running_calls(self._connection, at_ms))
         return self._running[at_ms]
 
-    def _place(self, path: str) -> Path:
+    def _resolve(self, path: str) -> Path:
         return self._workspace / os.path.expanduser(path)
 
     def _why_output_foreign(self, call: PastCall, path: str, key: str, depth: int) -> str:
@@ -122,7 +122,7 @@ class FileOrigins:
         if "command" not in tags_of(call.name):
             return ""
         words = (
-            [] if depth >= _DEEPEST else [w for w in _list_words(call) if w and str(self._place(w)) != key]
+            [] if depth >= _DEEPEST else [w for w in _list_words(call) if w and str(self._resolve(w)) != key]
         )
         inside = () if depth else (w for word in words for w in self._paths_in_script(word))
         input_why = next(
@@ -139,7 +139,7 @@ class FileOrigins:
         if path not in self._inside:
             text = ""
             with suppress(OSError, ValueError):
-                text = read_regular_text(self._place(path), _SCRIPT_BYTES)
+                text = read_regular_text(self._resolve(path), _SCRIPT_BYTES)
             is_shell = path.endswith("sh") or re.match(r"#!.*sh\b", text)
             paths = read(text).files if is_shell else file_names([f" {text}"])
             words = (word for word in paths if re.search(r"\w[./]\w", word))
@@ -152,7 +152,7 @@ class FileOrigins:
         for call in calls.find_calls_naming(self._connection, self._named_workspace, os.path.basename(path)):
             changed = (*call.effects.edits, *call.effects.touched)
             names = (*(change.path for change in changed), *_list_words(call))
-            is_named = any(str(self._place(name)) == key for name in names)
+            is_named = any(str(self._resolve(name)) == key for name in names)
             if is_named and (why := self._why_output_foreign(call, path, key, depth)):
                 return why
         return ""

@@ -76,7 +76,7 @@ class KnownFiles:
         """Return the text of notes as last seen."""
         return self._database.read_now(lambda db: learned.read_text(db, state.written))
 
-    def waiting(self) -> list[str]:
+    def pending_paths(self) -> list[str]:
         """Return the files that are behind the ledger."""
         states = self._database.read_now(lambda db: learned.list_pending_files(db, self._profile))
         return [state.path for state in states]
@@ -165,7 +165,7 @@ class MemoryReader:
         Files that can't be read or written are listed in `troubles` and left as they are. Raises
         StoreError for the database only.
         """
-        waits = self.seen.waiting()
+        waits = self.seen.pending_paths()
         if waits or skills or self._has_changed_notes():
             self.journal.settle(waits, skills)
 
@@ -263,12 +263,12 @@ def index_part(
 
 def entry_id(entry: NoteEntry) -> str:
     """Return the id under which an entry is counted and found. It is derived from the entry's text."""
-    return hash_text(entry.said)[:12]
+    return hash_text(entry.statement)[:12]
 
 
 def _item(target: Target, entry: NoteEntry) -> ContextItem:
     key = entry_id(entry)
-    return ContextItem(target, key, key, flat(entry.said))
+    return ContextItem(target, key, key, flat(entry.statement))
 
 
 def _skill(info: SkillInfo) -> ContextItem:

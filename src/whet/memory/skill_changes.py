@@ -40,7 +40,7 @@ class SkillPlan(msgspec.Struct, frozen=True):
         return MAIN not in self.files and bool(self.after)
 
     @property
-    def learned(self) -> str:
+    def added_text(self) -> str:
         """The lines of `after` that are not in `before`: the change's claim."""
         old = set(self.before.splitlines())
         new = [line for line in self.after.splitlines() if line not in old]

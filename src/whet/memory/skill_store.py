@@ -49,7 +49,7 @@ class SkillStore:
         """Return every skill, sorted by name. One that can't be used carries the reason."""
         return await asyncio.to_thread(self._reader.library.all)
 
-    async def listed(self, query: str = "") -> str:
+    async def describe(self, query: str = "") -> str:
         """Return the names and descriptions of all skills, or of those that match the words of `query`."""
         return await asyncio.to_thread(lambda: format_list(self._reader.library.all(), query))
 

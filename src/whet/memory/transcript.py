@@ -92,7 +92,7 @@ class QuotableTranscript:
         shared = set(content_words(passage.unit)) & set(content_words(reply.text))
         return Passage(reply.text, reply, reply.text, "user") if shared else None
 
-    def taken_back(self, passage: Passage) -> str:
+    def find_retraction(self, passage: Passage) -> str:
         """Return a later text about the same subject that contradicts the passage, or an empty string."""
         source, unit = passage.source, passage.unit
         later = [other for other in self.sources if other.seq > source.seq]

@@ -146,7 +146,9 @@ def _applies_whole_notes(connection: apsw.Connection, undo_row: LedgerRow) -> bo
         first = ledger.get(connection, first.undoes)
     text = read_notes(connection, undo_row.profile, notes.FILES[target])
     if first.action != "hand_edit":
-        if undo_row.before and undo_row.before not in {entry.said for entry in notes.parse_entries(text)}:
+        if undo_row.before and undo_row.before not in {
+            entry.statement for entry in notes.parse_entries(text)
+        }:
             raise Refused("its entry has changed since")
         return False
     after, lost = notes.apply_changes(text, target, notes.diff_entries(undo_row.before, undo_row.after))
@@ -270,7 +272,7 @@ def _texts_in_force(connection: apsw.Connection, profile: str, everything: list[
     rows = [row for row in everything if row.state == "active" and not row.undoes]
     texts = {row.after for row in rows if row.kind == "skill"} - {""}
     for path in notes.FILES.values():
-        texts |= {entry.said for entry in notes.parse_entries(read_notes(connection, profile, path))}
+        texts |= {entry.statement for entry in notes.parse_entries(read_notes(connection, profile, path))}
     return texts
 
 
@@ -290,7 +292,7 @@ def _must_blank(row: LedgerRow, text: str, words: set[str], gone: set[str]) -> b
         return True
     if row.kind == "skill":
         return hash_text(text) in gone
-    return any(entry.said in words for entry in notes.parse_entries(text))
+    return any(entry.statement in words for entry in notes.parse_entries(text))
 
 
 def _list_descriptions(texts: Collection[str]) -> set[str]:

@@ -132,7 +132,7 @@ class _Transcript(TranscriptBuilder):
             self._last_id = text_in(line.message.id)
         elif line.type == "user":
             if line.is_compact_summary:
-                self.summarise()
+                self.mark_summary()
             self.said.extend(_read_user(line.message, parse_ms(line.timestamp)))
             self._last_id = ""
         else:

@@ -94,7 +94,7 @@ class _Transcript(TranscriptBuilder):
         elif kind == "response_item":
             _add(self.said, payload, at_ms, self._model)
         elif kind == "compacted" and (summary := text_in(payload.message).strip()):
-            self.summarise()
+            self.mark_summary()
             self.said.append(PastMessage(Message(role="user", content=summary), at_ms))
 
     def session(self) -> PastSession | None:

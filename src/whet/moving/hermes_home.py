@@ -107,12 +107,12 @@ class HermesHome:
     def soul(self) -> str:
         """Read its persona, or return an empty string if the file is missing. Raises ConfigError if it is
         unreadable."""
-        raw = self._own("SOUL.md")
+        raw = self._read_inside("SOUL.md")
         return (raw or b"").decode("utf-8", "replace").removeprefix("\ufeff")
 
     def jobs(self) -> list[dict[str, Any]]:
         """Read its scheduled jobs. Raises ConfigError if they can't be read."""
-        raw = self._own("cron/jobs.json")
+        raw = self._read_inside("cron/jobs.json")
         return hermes_cron.parse(raw) if raw else []
 
     def read_paired_people(self) -> list[PairedPerson]:
@@ -120,7 +120,7 @@ class HermesHome:
         people: dict[tuple[str, str], PairedPerson] = {}
         for folder in _PAIRING:
             for kind in KINDS:
-                raw = self._own(f"{folder}/{kind}-approved.json")
+                raw = self._read_inside(f"{folder}/{kind}-approved.json")
                 try:
                     content: Any = msgspec.json.decode(raw) if raw else {}
                 except NOT_JSON as error:
@@ -141,7 +141,7 @@ class HermesHome:
                 folders += [deep for deep in sorted(path.iterdir()) if deep.is_dir() and manifest_file(deep)]
         return folders
 
-    def _own(self, name: str) -> bytes | None:
+    def _read_inside(self, name: str) -> bytes | None:
         """Read a file inside the home. Raises ConfigError if it is a link to the outside."""
         path = self.root / name
         if path.exists() and self.is_outside(path):

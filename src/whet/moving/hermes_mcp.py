@@ -119,15 +119,15 @@ class _Reader:
             raise _Left("it speaks the old SSE transport; streamable HTTP is what is spoken here")
         part: dict[str, object] = {}
         if command := self._entry.get("command"):
-            part["command"] = self._plain("command", command)
+            part["command"] = self._expand("command", command)
             if args := self._entry.get("args"):
-                part["args"] = [self._plain("args", arg) for arg in cast(list[Any], args)]
+                part["args"] = [self._expand("args", arg) for arg in cast(list[Any], args)]
         if url := self._entry.get("url"):
-            part["url"] = self._plain("url", url)
+            part["url"] = self._expand("url", url)
         for table in ("env", "headers"):
             if values := self._entry.get(table):
                 part[table] = {
-                    str(name): self._kept(str(name), str(value))
+                    str(name): self._move_keys(str(name), str(value))
                     for name, value in cast(dict[str, Any], values).items()
                     if value is not None
                 }
@@ -163,7 +163,7 @@ class _Reader:
         if unmapped := sorted(str(key) for key, value in self._entry.items() if key not in _MAPPED and value):
             self._notes.append(f"has no counterpart: {', '.join(unmapped)}")
 
-    def _plain(self, where: str, value: Any) -> str:
+    def _expand(self, where: str, value: Any) -> str:
         """Return a value with known variables filled in: here, only env and headers expand variables. Raises
         _Left if it contains a key."""
         text = str(value)
@@ -176,7 +176,7 @@ class _Reader:
         self._option = text.lstrip("-") if text.startswith("-") and "=" not in text else "x"
         return text
 
-    def _kept(self, name: str, value: str) -> str:
+    def _move_keys(self, name: str, value: str) -> str:
         """Return a value of env or headers with keys replaced by ${VARIABLE}, and note those keys for
         .env."""
         if _REFERENCE.search(value):

@@ -40,7 +40,7 @@ class Note(msgspec.Struct, frozen=True):
     text: str
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """Its file, number and first words; without the words if the scan rejects them."""
         location = f"{self.file} {self.number}"
         if scan(self.text):
@@ -60,7 +60,7 @@ def split_entries(text: str) -> list[str]:
     entry_texts: list[str] = []
     for piece in ("\n".join(lines).strip() for lines in pieces):
         is_whole = len(piece) <= _LONG_CHARS and not piece.startswith("#")
-        entry_texts += [piece] if is_whole else [entry.said for entry in notes.parse_entries(piece)]
+        entry_texts += [piece] if is_whole else [entry.statement for entry in notes.parse_entries(piece)]
     return [entry for entry in entry_texts if entry.strip()]
 
 
@@ -95,20 +95,20 @@ async def _import_note(learning: LearningService, note: Note, program: str) -> I
         return _describe_previous(note, row)
     texts = {state.target: state.text for state in await learning.reader.notes()}
     if _is_known(note, texts[note.target]):
-        return ImportOutcome(note.shown, "kept", "it is remembered already")
+        return ImportOutcome(note.label, "kept", "it is remembered already")
     origin = Origin("import", tool_call_id=call_id, execution_context=program)
     reason = f"imported from {program}"
     outcome = await learning.hand_in(MemoryRequest("add", note.target, note.text, reason=reason), origin)
     if not outcome.ok:
-        return ImportOutcome(note.shown, "left", outcome.text)
+        return ImportOutcome(note.label, "left", outcome.text)
     return _describe_outcome(note, outcome.state == "quarantined", f"whet memory accept {outcome.ledger_id}")
 
 
 def _describe_outcome(note: Note, is_quarantined: bool, why: str) -> ImportOutcome:
     return (
-        ImportOutcome(note.shown, "quarantined", why)
+        ImportOutcome(note.label, "quarantined", why)
         if is_quarantined
-        else ImportOutcome(note.shown, "saved")
+        else ImportOutcome(note.label, "saved")
     )
 
 
@@ -128,7 +128,7 @@ def preview_notes(
         if row is not None:
             outcomes.append(_describe_previous(note, row))
         elif _is_known(note, text):
-            outcomes.append(ImportOutcome(note.shown, "kept", "it is remembered already"))
+            outcomes.append(ImportOutcome(note.label, "kept", "it is remembered already"))
         else:
             try:
                 verdict = judge_direct(Claim("memory", note.text, ()), is_brought=True)
@@ -138,7 +138,7 @@ def preview_notes(
                 texts[note.target] = text if is_quarantined else planned
                 outcomes.append(_describe_outcome(note, is_quarantined, verdict.why))
             except Refused as error:
-                outcomes.append(ImportOutcome(note.shown, "left", f"{error.message}. {error.hint}".strip()))
+                outcomes.append(ImportOutcome(note.label, "left", f"{error.message}. {error.hint}".strip()))
     return outcomes
 
 
@@ -148,11 +148,11 @@ def _call_id(note: Note, program: str) -> str:
 
 def _is_known(note: Note, text: str) -> bool:
     return fold(note.text).rstrip(".") in {
-        fold(entry.said).rstrip(".") for entry in notes.parse_entries(text)
+        fold(entry.statement).rstrip(".") for entry in notes.parse_entries(text)
     }
 
 
 def _describe_previous(note: Note, row: LedgerRow) -> ImportOutcome:
     if row.state == "undone":
-        return ImportOutcome(note.shown, "kept", f"it was taken back here (change {row.id})")
-    return ImportOutcome(note.shown, "kept", f"it came before (change {row.id})")
+        return ImportOutcome(note.label, "kept", f"it was taken back here (change {row.id})")
+    return ImportOutcome(note.label, "kept", f"it came before (change {row.id})")

@@ -76,7 +76,7 @@ def _session(connection: apsw.Connection, new_session: NewSession, reverted: str
                 transcript.said.append(PastMessage(Message(role="user", content=content), at_ms))
         elif message.get("role") == "assistant":
             if message.get("summary") is True:
-                transcript.summarise()
+                transcript.mark_summary()
             transcript.said += _answers(message, fields, at_ms)
     return transcript.build_session(new_session)
 

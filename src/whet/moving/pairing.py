@@ -82,7 +82,7 @@ class TranscriptBuilder:
         self._summaries: set[int] = set()
         self._seen_from = 0
 
-    def summarise(self, seen_from: int | None = None) -> None:
+    def mark_summary(self, seen_from: int | None = None) -> None:
         """Mark the next message as a summary. The model saw messages from it, or from index `seen_from`,
         onwards."""
         self._summaries.add(len(self.said))

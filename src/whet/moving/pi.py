@@ -99,7 +99,7 @@ class _Transcript(TranscriptBuilder):
         self._begins[text_in(line.id)] = len(self.said)
         at_ms = parse_ms(line.timestamp)
         if line.type == "compaction" and (summary := text_in(line.summary).strip()):
-            self.summarise(self._begins.get(text_in(line.first_kept)))
+            self.mark_summary(self._begins.get(text_in(line.first_kept)))
             self.said.append(PastMessage(Message(role="user", content=summary), at_ms))
         elif line.type == "message" and line.message is not None:
             self._add(line.message, at_ms)

@@ -136,7 +136,7 @@ class HostAnswers:
             problems = self._names.problems if self._names else self.registered.problems
             problems.append(Problem(self.name, f"its task {task.get_name()} failed: {reason_of(error)}"))
 
-    def _problem(self, reason: str) -> None:
+    def _add_problem(self, reason: str) -> None:
         self.registered.problems.append(Problem(self.name, reason))
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:

@@ -157,7 +157,7 @@ class PluginContext(HostAnswers):
         if replaces or self._is_free("tool", name, self._taken.tools, own_names):
             missing = self._missing(options)
             if missing:
-                self._problem(f"its tool {name} is left out: {missing}")
+                self._add_problem(f"its tool {name} is left out: {missing}")
             else:
                 self.registered.tools.append(tool)
 
@@ -168,7 +168,7 @@ class PluginContext(HostAnswers):
         name = re.sub(r"\s+", "-", name.strip().lower().lstrip("/"))
         self._require(callable(handler), "register_command", f"the handler of /{name} can't be called")
         if not _COMMAND.fullmatch(name):
-            self._problem(f"/{name} can't be a command: a-z, 0-9 and -, a letter first")
+            self._add_problem(f"/{name} can't be a command: a-z, 0-9 and -, a letter first")
             return
         own_names = [command.name for command in self.registered.commands]
         if self._is_free("command", name, self._taken.commands, own_names):
@@ -180,7 +180,7 @@ class PluginContext(HostAnswers):
         if name in hooks.NAMES:
             self.registered.hooks.append(Hook(self.name, name, function))
         else:
-            self._problem(f"there is no hook {name}; there are {', '.join(hooks.NAMES)}")
+            self._add_problem(f"there is no hook {name}; there are {', '.join(hooks.NAMES)}")
 
     def register_middleware(self, kind: str, function: Callable[..., object], **options: Any) -> None:
         """Let `function` change tool calls before they are judged (`tool_request`), or wrap each run of a
@@ -233,7 +233,7 @@ class PluginContext(HostAnswers):
         self._require(bool(name), "register_context_engine", "the engine has no name")
         if self.registered.engines:
             first = self.registered.engines[0].name
-            self._problem(f"its second engine {name} is refused; the first, {first}, is used")
+            self._add_problem(f"its second engine {name} is refused; the first, {first}, is used")
         elif self._is_free("engine", name, self._taken.engines, ()):
             self.registered.engines.append(engine)
 
@@ -294,7 +294,7 @@ class PluginContext(HostAnswers):
         if owner is None and name not in own_names:
             return True
         belongs = f"the plugin {owner}" if owner else ("Whet itself" if owner == "" else "the same plugin")
-        self._problem(f"its {kind} {name} is refused: the name belongs to {belongs}")
+        self._add_problem(f"its {kind} {name} is refused: the name belongs to {belongs}")
         return False
 
     def _missing(self, options: PluginToolOptions) -> str:

@@ -54,7 +54,7 @@ class Discovery(msgspec.Struct, frozen=True):
     found: dict[str, FoundPlugin]
     problems: tuple[Problem, ...]
 
-    def named(self, name: str) -> FoundPlugin | None:
+    def find_plugin(self, name: str) -> FoundPlugin | None:
         """Return the plugin with that name or key, or None."""
         plugin = self.found.get(name)
         return plugin or next((candidate for candidate in self.found.values() if candidate.key == name), None)

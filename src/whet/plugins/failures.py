@@ -47,11 +47,11 @@ class FailureHooks:
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
 
-    async def judged(
+    async def judge(
         self, info: ModelInfo, error: ProviderError, messages: Sequence[Message]
     ) -> ProviderError:
         """Return the error as reclassified by plugins, or the original error if no plugin changes it."""
-        answers = await self._hooks.tell(
+        answers = await self._hooks.call_all(
             HOOK,
             provider=info.provider,
             model=info.model,

@@ -82,7 +82,7 @@ class HookTable:
         self._hooks: dict[str, list[Callable[..., object]]] = {}
         self.plugins: dict[str, str] = {}
 
-    def of(self, name: str) -> list[Hook]:
+    def hooks_named(self, name: str) -> list[Hook]:
         """Return the functions that were added for a hook, each with the plugin that its module belongs to.
 
         `plugins` maps modules to plugin names; the owner of the table fills it.
@@ -92,7 +92,7 @@ class HookTable:
 
     def all(self) -> list[Hook]:
         """Return the functions of all hooks."""
-        return [hook for name in [*self._hooks] for hook in self.of(name)]
+        return [hook for name in [*self._hooks] for hook in self.hooks_named(name)]
 
     def _owner(self, function: Callable[..., object]) -> str:
         module: str = getattr(function, "__module__", None) or "unknown"

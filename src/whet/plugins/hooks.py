@@ -93,18 +93,18 @@ class Hooks:
         if bound is None:
             return self
         view = Hooks((), self._problems, limit_s=self._limit_s)
-        view.add_source(lambda name: _replace_plugin_hooks(self.of(name), bound, name))
+        view.add_source(lambda name: _replace_plugin_hooks(self.hooks_named(name), bound, name))
         return view
 
     def within(self, scope: Callable[[], AbstractContextManager[object]]) -> Hooks:
         """Return these hooks so that each is called inside `scope`. Failures are counted as before."""
         view = Hooks((), self._problems, limit_s=self._limit_s)
-        view.add_source(self.of)
+        view.add_source(self.hooks_named)
         view._strikes = self._strikes
         view._scope = scope
         return view
 
-    def of(self, name: str) -> list[Hook]:
+    def hooks_named(self, name: str) -> list[Hook]:
         """Return the hooks of that name that are still on, in order."""
         hooks = [*self._hooks[name], *(hook for source in self._sources for hook in source(name))]
         if name in GUARDS:
@@ -113,12 +113,12 @@ class Hooks:
 
     def has(self, *names: str) -> bool:
         """Whether any hook of these names would be called."""
-        return any(self.of(name) for name in names)
+        return any(self.hooks_named(name) for name in names)
 
-    async def tell(self, name: str, **facts: Any) -> list[Any]:
+    async def call_all(self, name: str, **facts: Any) -> list[Any]:
         """Call every hook of that name and return their results, without those that failed."""
         answers: list[Any] = []
-        for hook in self.of(name):
+        for hook in self.hooks_named(name):
             try:
                 answers.append(await self._run(hook, facts))
             except PluginError as error:
@@ -136,7 +136,7 @@ class Hooks:
         """
         asks = ""
         original = copy.deepcopy(arguments)
-        for hook in self.of("tool_request"):
+        for hook in self.hooks_named("tool_request"):
             payload = {
                 "tool_name": tool,
                 "args": copy.deepcopy(arguments),
@@ -149,7 +149,7 @@ class Hooks:
                 self._strike(hook, error)
                 return ToolVerdict(arguments, f"the plugin {hook.plugin} could not judge it: {error.message}")
             arguments = arguments if changed is None or changed == arguments else fields_of(changed)
-        for hook in self.of("pre_tool_call"):
+        for hook in self.hooks_named("pre_tool_call"):
             payload = copy.deepcopy(arguments)
             try:
                 answer = _parse_answer(
@@ -172,7 +172,7 @@ class Hooks:
 
     async def replace(self, name: str, keyword: str, text: str, **facts: Any) -> str:
         """Let the hooks of that name change a text, which they receive as `keyword`; None keeps it."""
-        for hook in self.of(name):
+        for hook in self.hooks_named(name):
             try:
                 answer = await self._run(hook, {**facts, keyword: text})
             except PluginError as error:
@@ -185,7 +185,7 @@ class Hooks:
         """Return the text that the pre_llm_call hooks add to the person's message: text, or {"context":
         text}."""
         texts: list[str] = []
-        for answer in await self.tell("pre_llm_call", **facts):
+        for answer in await self.call_all("pre_llm_call", **facts):
             text = fields_of(answer).get("context", answer)
             if isinstance(text, str) and text.strip():
                 texts.append(text.strip())

@@ -122,7 +122,7 @@ class LoadedPlugins:
         self._unloads = [(item.found.name, unload) for item in running for unload in item.registered.unloads]
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
         self.hooks: Hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
-        self.judge: FailureJudge = FailureHooks(self.hooks).judged
+        self.judge: FailureJudge = FailureHooks(self.hooks).judge
         self.side_calls: SideCallHooks = SideCallHooks(self.hooks)
 
     @property
@@ -131,14 +131,14 @@ class LoadedPlugins:
         return list(dict.fromkeys(tool.toolset for tool in self.tools))
 
     @property
-    def broken(self) -> dict[str, str]:
+    def load_failures(self) -> dict[str, str]:
         """The plugins that are enabled but not loaded, with the reason."""
         loaded = {
             name for state in self.plugins if state.is_loaded for name in (state.manifest.name, state.key)
         }
         return {problem.plugin: problem.reason for problem in self.problems if problem.plugin not in loaded}
 
-    def command(self, name: str, engine: object = None) -> PluginCommand | None:
+    def find_command(self, name: str, engine: object = None) -> PluginCommand | None:
         """Return the command of that name; if the engine instance in use has its own, that one."""
         bound = bound_parts(engine)
         own_commands = bound.commands if bound else ()
@@ -211,7 +211,7 @@ def load_plugins(
             problems.append(Problem(hook.plugin, f"there is no hook {hook.name}; there are {hook_names}"))
     loaded = LoadedPlugins(running, states, problems)
     loaded.names = names
-    loaded.hooks.add_source(names.hooks.of)
+    loaded.hooks.add_source(names.hooks.hooks_named)
     for step in undo:
         loaded.on_close(step)
     return loaded
@@ -229,7 +229,7 @@ def select_plugins(
     broken = {problem.plugin: problem for problem in discovery.problems}
     chosen: dict[str, FoundPlugin] = {}
     for name in settings.enabled:
-        source = discovery.named(name)
+        source = discovery.find_plugin(name)
         if source is None:
             there = ", ".join(discovery.found) or "none"
             missing = Problem(name, f"it is enabled but not installed; installed: {there}")

@@ -40,7 +40,7 @@ def add_middleware(tool: Tool, hooks: Hooks) -> Tool:
             "middleware_schema_version": _SCHEMA,
         }
         inner = tool.run
-        for hook in reversed(hooks.of("tool_execution")):
+        for hook in reversed(hooks.hooks_named("tool_execution")):
             inner = _wrap_handler(hook, inner, facts)
         return await inner(context, arguments)
 
@@ -94,14 +94,14 @@ class _SingleRun:
             self._is_used = True
         if args is not None and args != self._judged:
             raise RuntimeError("the gate has judged other arguments: a tool_request can change them before")
-        self._loop.call_soon_threadsafe(self._ask)
+        self._loop.call_soon_threadsafe(self._request)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return self._answer.result()
         return asyncio.wrap_future(self._answer)
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         if not self.asked.done():
             self.asked.set_result(None)
 

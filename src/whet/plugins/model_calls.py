@@ -44,30 +44,30 @@ class ModelCallHooks:
     async def stream(self, link: ModelLink, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream over `link` and call the hooks."""
         self._count += 1
-        facts = self._about(link.info, messages)
+        facts = self._request_facts(link.info, messages)
         began_s = time.monotonic()
-        await self._hooks.tell("pre_api_request", **facts, request_messages=_rows(messages))
-        await self._hooks.tell("on_stream_start", **facts)
+        await self._hooks.call_all("pre_api_request", **facts, request_messages=_rows(messages))
+        await self._hooks.call_all("on_stream_start", **facts)
         try:
             async for item in link.stream(messages):
                 if isinstance(item, ModelReply):
-                    item = await self._ended(item, facts, began_s)
+                    item = await self._finish_stream(item, facts, began_s)
                 elif isinstance(item, (TextDelta, ReasoningDelta)):
                     kind = "text" if isinstance(item, TextDelta) else "reasoning"
-                    await self._hooks.tell("on_stream_delta", **facts, delta=item.text, kind=kind)
+                    await self._hooks.call_all("on_stream_delta", **facts, delta=item.text, kind=kind)
                 yield item
         except ProviderError as error:
             failed = {"error": error.message, "reason": type(error).__name__, **_duration_facts(began_s)}
-            await self._hooks.tell("api_request_error", **facts, **failed)
-            await self._hooks.tell(
+            await self._hooks.call_all("api_request_error", **facts, **failed)
+            await self._hooks.call_all(
                 "on_stream_end", **facts, final_text="", finished=False, error=error.message
             )
             raise
 
-    async def _ended(self, reply: ModelReply, facts: Mapping[str, Any], began_s: float) -> ModelReply:
+    async def _finish_stream(self, reply: ModelReply, facts: Mapping[str, Any], began_s: float) -> ModelReply:
         text, calls = reply.message.text, reply.message.tool_calls
-        await self._hooks.tell("on_stream_end", **facts, final_text=text, finished=True, error=None)
-        await self._hooks.tell(
+        await self._hooks.call_all("on_stream_end", **facts, final_text=text, finished=True, error=None)
+        await self._hooks.call_all(
             "post_api_request",
             **facts,
             **_duration_facts(began_s),
@@ -80,7 +80,7 @@ class ModelCallHooks:
         )
         if calls:
             if text:
-                await self._hooks.tell("on_interim_message", **facts, text=text, already_streamed=True)
+                await self._hooks.call_all("on_interim_message", **facts, text=text, already_streamed=True)
             return reply
         changed = await self._hooks.replace("transform_llm_output", "response_text", text, **facts)
         if changed == text or not changed:
@@ -89,7 +89,7 @@ class ModelCallHooks:
         message = msgspec.structs.replace(reply.message, content=changed, replay=None)
         return msgspec.structs.replace(reply, message=message)
 
-    def _about(self, info: ModelInfo, messages: Sequence[Message]) -> dict[str, Any]:
+    def _request_facts(self, info: ModelInfo, messages: Sequence[Message]) -> dict[str, Any]:
         return {
             **self._facts,
             "task_id": self._facts.get("session_id", ""),
@@ -128,7 +128,7 @@ class SideCallHooks:
         }
         began_s = time.monotonic()
         body = {"model": link.info.model, "messages": rows}
-        await self._tell("pre_auxiliary_call", **facts, request_messages=rows, request={"body": body})
+        await self._call_hooks("pre_auxiliary_call", **facts, request_messages=rows, request={"body": body})
         facts |= {"finish_reason": None, "usage": None, "response": None, "error": None}
         try:
             async for item in link.stream(messages):
@@ -141,15 +141,15 @@ class SideCallHooks:
             facts["error"] = error.message
             raise
         finally:
-            await self._tell("post_auxiliary_call", **facts, **_duration_facts(began_s))
+            await self._call_hooks("post_auxiliary_call", **facts, **_duration_facts(began_s))
 
-    async def _tell(self, hook: str, **facts: Any) -> None:
+    async def _call_hooks(self, hook: str, **facts: Any) -> None:
         """Call a hook, but not for requests that the hooks make themselves, which would never end."""
         if self._is_telling:
             return
         self._is_telling = True
         try:
-            await self._hooks.tell(hook, **facts)
+            await self._hooks.call_all(hook, **facts)
         finally:
             self._is_telling = False
 

@@ -206,10 +206,15 @@ class PluginEngine(msgspec.Struct, frozen=True):
     def offer(self) -> EngineOffer:
         """The engine in the form that the host accepts."""
         return EngineOffer(
-            self.name, self.description, self.plugin, self.prototype, self.fresh, recorded=self.recorded
+            self.name,
+            self.description,
+            self.plugin,
+            self.prototype,
+            self.make_instance,
+            recorded=self.recorded,
         )
 
-    def fresh(self) -> ContextEngine:
+    def make_instance(self) -> ContextEngine:
         """Run the plugin's register() again and return the instance that it makes, with its own connections.
 
         Its commands and hooks are in `bound_parts`. Raises PluginError.

@@ -139,7 +139,7 @@ async def _exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
     for hook in (
         candidate
         for name in hooks_of(loaded)
-        for candidate in loaded.hooks.of(name)
+        for candidate in loaded.hooks.hooks_named(name)
         if candidate.plugin == plugin
     ):
         try:

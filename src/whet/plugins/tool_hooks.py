@@ -71,7 +71,7 @@ class HookedGate:
         await self._gate.report(call, output, emit)
 
     async def _notify_block(self, call: GateCall, facts: dict[str, str], reason: str) -> None:
-        await self._hooks.tell(
+        await self._hooks.call_all(
             "post_tool_call",
             tool_name=call.tool.name,
             args=dict(call.arguments),
@@ -107,10 +107,10 @@ class _ApprovalWatch:
             description = "; ".join(event.reasons)
             self._asked = {"command": event.subject, "description": description, "pattern_key": event.tool}
             self._asked["pattern_keys"] = [event.tool]
-            self._next("pre_approval_request")
+            self._queue_hook("pre_approval_request")
         elif isinstance(event, ApprovalDecided) and self._asked:
             choice = "once" if event.verdict == "allow" else "deny"
-            self._next("post_approval_response", choice=choice, decided_by=event.decided_by)
+            self._queue_hook("post_approval_response", choice=choice, decided_by=event.decided_by)
         self._emit(event)
 
     async def settle(self) -> None:
@@ -118,13 +118,13 @@ class _ApprovalWatch:
         if self._telling is not None:
             await self._telling
 
-    def _next(self, name: str, **more: Any) -> None:
+    def _queue_hook(self, name: str, **more: Any) -> None:
         before = self._telling
 
         async def tell() -> None:
             if before is not None:
                 await before
-            await self._hooks.tell(name, **self._facts, **self._asked, **more)
+            await self._hooks.call_all(name, **self._facts, **self._asked, **more)
 
         self._telling = asyncio.ensure_future(tell())
 
@@ -177,7 +177,7 @@ def _with_result_hooks(tool: Tool, hooks: Hooks) -> Handler:
             output = await tool.run(context, arguments)
         except ToolError as error:
             failed = _end_facts(began_s, "error", type(error).__name__, error.message)
-            await hooks.tell("post_tool_call", **facts, **failed, result=error.message)
+            await hooks.call_all("post_tool_call", **facts, **failed, result=error.message)
             raise
         status = "error" if output.is_error else "ok"
         facts |= _end_facts(began_s, status, output.error_kind, output.text if output.is_error else "")
@@ -188,7 +188,7 @@ def _with_result_hooks(tool: Tool, hooks: Hooks) -> Handler:
             text = await hooks.replace(
                 "transform_terminal_output", "output", text, **shell, returncode=code, env_type="local"
             )
-        await hooks.tell("post_tool_call", **facts, result=text)
+        await hooks.call_all("post_tool_call", **facts, result=text)
         text = await hooks.transform(text, **facts)
         return output if text == output.text else msgspec.structs.replace(output, text=text)
 

@@ -54,7 +54,9 @@ def try_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
             if not confinement.status().holds:
                 return {}
             readable = {*sys.path, sys.prefix, sys.base_prefix}
-            confinement.open("doctor", [Opening("read", path) for path in readable if os.path.isdir(path)])
+            confinement.add_openings(
+                "doctor", [Opening("read", path) for path in readable if os.path.isdir(path)]
+            )
             jail = confinement.jail(work, "doctor")
             if jail is None:
                 return {}

@@ -105,7 +105,7 @@ class PostgresConnection:
         """Run a statement. Raises apsw.ConstraintError if a row already exists, psycopg.Error."""
         cursor = self.raw.cursor()
         try:
-            cursor.execute(self.text_of(sql), values)
+            cursor.execute(self.translate_sql(sql), values)
         except errors.IntegrityError as error:
             raise apsw.ConstraintError(str(error).partition("\n")[0]) from error
         self._changed = max(cursor.rowcount, 0)
@@ -115,7 +115,7 @@ class PostgresConnection:
         """Run a statement for each of the rows. Raises the same errors as `execute`."""
         cursor = self.raw.cursor()
         try:
-            cursor.executemany(self.text_of(sql), [tuple(row) for row in rows])
+            cursor.executemany(self.translate_sql(sql), [tuple(row) for row in rows])
         except errors.IntegrityError as error:
             raise apsw.ConstraintError(str(error).partition("\n")[0]) from error
         self._changed = max(cursor.rowcount, 0)
@@ -135,13 +135,13 @@ class PostgresConnection:
         """Whether a transaction is open, including a failed one."""
         return self.raw.info.transaction_status != pq.TransactionStatus.IDLE
 
-    def text_of(self, sql: str) -> bytes:
+    def translate_sql(self, sql: str) -> bytes:
         """Return the statement in PostgreSQL's dialect."""
         text = self._texts.get(sql)
         if text is None:
-            text = self._texts[sql] = translate(sql, self._keys).encode()
+            text = self._texts[sql] = translate(sql, self._list_columns).encode()
         return text
 
-    def _keys(self, table: str) -> tuple[list[str], list[str]]:
+    def _list_columns(self, table: str) -> tuple[list[str], list[str]]:
         column_rows = self.raw.execute(_KEYS, (table,)).fetchall()
         return [name for name, _ in column_rows], [name for name, is_key in column_rows if is_key]

@@ -45,7 +45,7 @@ class Round:
     def end(self, connection: PostgresConnection) -> None:
         """Do the work that belongs into the same transaction, at its end."""
 
-    def undone(self) -> None:
+    def roll_back(self) -> None:
         """Called after the transaction was rolled back, or if its end is unknown."""
 
 
@@ -90,7 +90,7 @@ class TeamLane(GroupLane):
             return self._commit_durably(works)
         except BaseException as error:  # noqa: BLE001  the one who waits for the result is told
             if len(works) == 1:
-                return [(None, self._known(error))]
+                return [(None, self._translate(error))]
         return [outcome for work in works for outcome in self._commit((work,))]
 
     def _commit_durably(self, works: Sequence[Work]) -> list[Outcome]:
@@ -110,7 +110,7 @@ class TeamLane(GroupLane):
                             return attempt.outcomes
                     if time.monotonic() > until_s:
                         raise
-                    self._tell(error, runs)
+                    self._log_wait(error, runs)
                     time.sleep(_PAUSE_S)
                 elif not may_run_again(error) or runs >= _MAX_RUNS:
                     raise
@@ -120,7 +120,7 @@ class TeamLane(GroupLane):
         try:
             self._run_all(connection, works, attempt)
         except BaseException:
-            self._around.undone()
+            self._around.roll_back()
             raise
         finally:
             if not connection.raw.closed and connection.in_transaction:
@@ -190,7 +190,7 @@ class TeamLane(GroupLane):
                     raise
             time.sleep(_PAUSE_S)
 
-    def _tell(self, error: psycopg.Error, runs: int) -> None:
+    def _log_wait(self, error: psycopg.Error, runs: int) -> None:
         """Log the reason for the wait, unless it was over quickly."""
         if runs == _LOG_AT_RUN:
             _logger.warning(
@@ -202,7 +202,7 @@ class TeamLane(GroupLane):
             self._connection.raw.close()
             self._connection = None
 
-    def _known(self, error: BaseException) -> BaseException:
+    def _translate(self, error: BaseException) -> BaseException:
         if isinstance(error, apsw.Error):
             store_error = StoreError(
                 f"the team's database refused a row: {error}", hint="run `whet team status`"

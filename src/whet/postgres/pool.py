@@ -33,19 +33,19 @@ class ConnectionPool:
         self._lock = threading.Lock()
         self._closed = False
 
-    def raw(self) -> psycopg.Connection:
+    def open_raw(self) -> psycopg.Connection:
         """Open a connection of the driver. Raises psycopg.Error."""
         return connect(self.url, timeout_s=10, options=self._options)
 
-    def connected(self) -> PostgresConnection:
+    def open_connection(self) -> PostgresConnection:
         """Open a connection. Raises psycopg.Error."""
-        return PostgresConnection(self.raw(), self.texts)
+        return PostgresConnection(self.open_raw(), self.texts)
 
-    def checked(self, check: Callable[[psycopg.Connection], None]) -> None:
+    def check_database(self, check: Callable[[psycopg.Connection], None]) -> None:
         """Open the first connection and let `check` examine the database. Raises StoreError."""
         connection: PostgresConnection | None = None
         try:
-            connection = self.connected()
+            connection = self.open_connection()
             _refuse_pooler(connection.raw, self.url)
             check(connection.raw)
         except (psycopg.Error, StoreError) as error:
@@ -100,7 +100,7 @@ class ConnectionPool:
                 raise StoreError("the database is closed")
             if self._idle:
                 return self._idle.pop()
-        return self.connected()
+        return self.open_connection()
 
     def _give_back(self, reader: PostgresConnection) -> None:
         with self._lock:

@@ -33,7 +33,7 @@ class RowSender:
 
     def send(self, rows: Sequence[tuple[str, Sequence[Any]]]) -> None:
         """Write rows (statement, values), all or none. Raises psycopg.Error."""
-        texts = {sql: self.connection.text_of(sql) for sql, _ in rows}  # this may query the database
+        texts = {sql: self.connection.translate_sql(sql) for sql, _ in rows}  # this may query the database
         try:
             self._send(texts, rows)
         except errors.InvalidSqlStatementName:  # the driver forgets all statements after a ROLLBACK

@@ -72,20 +72,20 @@ class DoneCall(msgspec.Struct, frozen=True):
     result: str
     at: int
 
-    def said(self, *phrases: str) -> bool:
+    def result_contains(self, *phrases: str) -> bool:
         """Return whether the result contains one of `phrases`, ignoring case."""
         low = self.result.lower()
         return any(phrase in low for phrase in phrases)
 
     @property
-    def denied(self) -> bool:
+    def is_denied(self) -> bool:
         """Whether a gate or a person refused the call."""
-        return self.said(*_REFUSALS)
+        return self.result_contains(*_REFUSALS)
 
     @property
     def is_interrupted(self) -> bool:
         """Whether it is unknown if the call took effect."""
-        return self.said("interrupted", "outcome unknown")
+        return self.result_contains("interrupted", "outcome unknown")
 
 
 class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
@@ -116,7 +116,7 @@ class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
         """The text of the newest user message, or an empty string."""
         return next((m.text for m in reversed(self.heard) if m.role == "user"), "")
 
-    def knows(self, phrase: str, *, before: int | None = None) -> bool:
+    def mentions(self, phrase: str, *, before: int | None = None) -> bool:
         """Return whether `phrase` occurs in the system prompt or in a message before index `before`."""
         return phrase in self.system or any(
             phrase in m.text or any(phrase in c.arguments for c in m.calls) for m in self.heard[:before]

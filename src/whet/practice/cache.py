@@ -55,7 +55,7 @@ class PrefixCache:
         self._forget()
         return TokenTally(tokens(total), tokens(cached))
 
-    def marked(self, model: str, blocks: Sequence[tuple[bytes, bool]]) -> TokenTally:
+    def count_marked(self, model: str, blocks: Sequence[tuple[bytes, bool]]) -> TokenTally:
         """Count as Anthropic does: the flag marks a block with a cache mark."""
         chain, total = hash((model, "marked")), 0
         prefixes: list[tuple[int, int]] = []
@@ -68,14 +68,14 @@ class PrefixCache:
                 marks.append(index)
         if not marks:
             return TokenTally(tokens(total))
-        cached_size = max(self._known(prefixes, mark) for mark in marks)
+        cached_size = max(self._find_cached_size(prefixes, mark) for mark in marks)
         for mark in marks:
             self._seen[prefixes[mark][0]] = None
         self._forget()
         reach = prefixes[marks[-1]][1]
         return TokenTally(tokens(total), tokens(cached_size), tokens(reach) - tokens(cached_size))
 
-    def _known(self, prefixes: Sequence[tuple[int, int]], mark: int) -> int:
+    def _find_cached_size(self, prefixes: Sequence[tuple[int, int]], mark: int) -> int:
         for index in range(mark, max(-1, mark - _LOOK_BACK), -1):
             chain, size = prefixes[index]
             if chain in self._seen:

@@ -37,7 +37,7 @@ def choose_reply(request: PracticeRequest, start: int) -> ScriptedReply:
     if last is None:
         return _begin(request, start, tools, calls)
     chapter, result = last
-    if result.denied:
+    if result.is_denied:
         return ScriptedReply(f"I stopped at chapter {chapter}: the command was not run. {_line(result)}")
     if result.is_interrupted and f"-- {chapter} --" not in result.result:
         return _check(tools, calls, chapter, result, _pause(request, start))

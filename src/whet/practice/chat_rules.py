@@ -76,7 +76,7 @@ def check(body: Json, options: Options) -> None:
         raise VendorRefusal(
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
         )
-    _MessageChecker(options).through(cast("list[Any]", messages))
+    _MessageChecker(options).check_messages(cast("list[Any]", messages))
 
 
 class _MessageChecker:
@@ -88,7 +88,7 @@ class _MessageChecker:
         self._seen: set[str] = set()
         self._has_user = False
 
-    def through(self, messages: list[Any]) -> None:
+    def check_messages(self, messages: list[Any]) -> None:
         for index, message in enumerate(messages):
             if not isinstance(message, dict):
                 raise wrong_type(f"messages[{index}]", "an object", message)
@@ -101,7 +101,7 @@ class _MessageChecker:
             elif role == "assistant":
                 self._assistant(index, row)
             else:
-                self._said(index, role, row)
+                self._prompt(index, role, row)
             _check_row_keys(index, row)
         if self._open:
             raise self._unanswered_error(len(messages))
@@ -129,7 +129,7 @@ class _MessageChecker:
         self._open.remove(call_id)
         _check_content(index, row.get("content"), images=False)
 
-    def _said(self, index: int, role: Any, row: Json) -> None:
+    def _prompt(self, index: int, role: Any, row: Json) -> None:
         if role not in ("system", "developer", "user"):
             supported = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
             raise unsupported_value(f"messages[{index}].role", role, supported)

@@ -28,7 +28,7 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     look = by_command.get(_LOOK)
     if look is None or look.is_interrupted:
         return tools.shell(_LOOK, "I look at what is there.")
-    if look.denied or look.said("no such file"):
+    if look.is_denied or look.result_contains("no such file"):
         return ScriptedReply(f"There is nothing that I can clean up. `{_LOOK}` said: {_line(look)}")
     reckless = by_command.get(RECKLESS)
     if reckless is None:
@@ -52,17 +52,17 @@ def narrow_command(look: DoneCall) -> str:
 
 
 def _describe_first_command(reckless: DoneCall) -> str:
-    if reckless.denied:
+    if reckless.is_denied:
         return f"That was stopped: {_line(reckless)} It was the wrong folder anyway."
     return "That was the wrong folder; `build` is still there."
 
 
 def _summary(reckless: DoneCall, last: DoneCall, narrow: str) -> ScriptedReply:
     story = f"My first command, `{RECKLESS}`, "
-    story += f"was not run: {_line(reckless)}" if reckless.denied else "ran, and named the wrong folder."
-    if last.denied:
+    story += f"was not run: {_line(reckless)}" if reckless.is_denied else "ran, and named the wrong folder."
+    if last.is_denied:
         return ScriptedReply(f"I could not clean up. {story} `{narrow}` was not run either: {_line(last)}")
-    if last.said("cannot remove", "no such file", "error", "failed to remove"):
+    if last.result_contains("cannot remove", "no such file", "error", "failed to remove"):
         return ScriptedReply(f"I could not clean up. `{narrow}` said: {_line(last)}")
     return ScriptedReply(f"The build output is gone (`{narrow}`). {story}")
 

@@ -42,7 +42,7 @@ class StallGate:
             release_task.cancel()
             disconnect_task.cancel()
 
-    def open(self) -> None:
+    def release(self) -> None:
         """Release every answer that is waiting."""
         for event in self._waiting:
             event.set()
@@ -74,13 +74,13 @@ class FaultyResponse(msgspec.Struct, frozen=True):
             await asyncio.sleep(0)  # let uvicorn notice the abort, or it answers 500 itself
             return
         await send(self._start())
-        if fault.split_utf8 or fault.delay_s or fault.error_after is not None or self._stops:
+        if fault.split_utf8 or fault.delay_s or fault.error_after is not None or self._stops_early:
             await self._send_slowly(receive, send)
         else:
             await send({"type": "http.response.body", "body": b"".join(self.chunks)})
 
     @property
-    def _stops(self) -> bool:
+    def _stops_early(self) -> bool:
         stall = self.fault.stall_after
         return self.fault.cut_after is not None or (stall is not None and stall >= 0)
 

@@ -120,7 +120,7 @@ def messages(seed: int) -> PracticeDialect:
         check_headers=messages_rules.check_headers,
         check=check,
         read=messages_wire.read,
-        count=lambda body, cache: cache.marked(body["model"], messages_wire.blocks(body)),
+        count=lambda body, cache: cache.count_marked(body["model"], messages_wire.blocks(body)),
         check_window=_check_messages_window,
         whole=lambda reply, envelope: messages_wire.whole(remember_thinking(reply), envelope, seed),
         stream=lambda reply, envelope: messages_wire.stream(remember_thinking(reply), envelope, seed),

@@ -43,7 +43,7 @@ class RecordedRequest(msgspec.Struct):
     refused: str = ""
 
     @property
-    def parsed(self) -> Any:
+    def json_body(self) -> Any:
         """The body as JSON."""
         return msgspec.json.decode(self.body)
 
@@ -97,7 +97,7 @@ class Practice:
         """Return the ASGI application."""
         paths = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
         routes = [
-            Route(path, self._answering(dialect), methods=["POST"])
+            Route(path, self._make_endpoint(dialect), methods=["POST"])
             for path, dialect in zip(paths, self._dialects, strict=True)
         ]
         routes += [
@@ -111,7 +111,7 @@ class Practice:
         ]
         return Starlette(routes=routes)
 
-    def _answering(self, dialect: PracticeDialect) -> Callable[[Request], Any]:
+    def _make_endpoint(self, dialect: PracticeDialect) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response | FaultyResponse:
             body = await request.body()
             recorded = RecordedRequest(request.url.path, dict(request.headers), body)
@@ -237,7 +237,7 @@ class Practice:
         return _json({"replies": len(replies)})
 
     async def _release(self, request: Request) -> Response:
-        self.gate.open()
+        self.gate.release()
         return _json({"released": True})
 
     async def _reset(self, request: Request) -> Response:

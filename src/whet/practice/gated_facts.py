@@ -55,7 +55,7 @@ class FactStatement(msgspec.Struct, frozen=True):
     value: str
 
     @property
-    def about(self) -> tuple[str, str]:
+    def topic(self) -> tuple[str, str]:
         """The subject and the setting, without the value."""
         return self.subject, self.key
 

@@ -103,7 +103,7 @@ class GatedModel:
         steps = [item for item in mine if item not in tries]
         asked_at = max(at for at, message in enumerate(request.heard) if message.role == "user")
         new = [item for item in tries if item.at > asked_at]
-        if new and new[-1].said("ok: "):
+        if new and new[-1].result_contains("ok: "):
             return ScriptedReply(f"Job {task.job} is done.")
         if len(new) >= _MAX_TRIES:
             return ScriptedReply(f"I could not do job {task.job}: {new[-1].result.strip()[:200]}")
@@ -121,7 +121,7 @@ class GatedModel:
         guess."""
         topic = (task.subject_of(key), key)
         stated_values = [
-            item.value for item in _find_recent_statements(request, start) if item.about == topic
+            item.value for item in _find_recent_statements(request, start) if item.topic == topic
         ]
         if stated_values:
             return stated_values[-1]
@@ -130,8 +130,8 @@ class GatedModel:
         if tried and not refused:
             return tried
         for known_statements in _find_known_statements(request, start):
-            mine = [item.value for item in known_statements if item.about == topic and item.value != tried]
-            others = len({item for item in known_statements if item.about not in task.needs})
+            mine = [item.value for item in known_statements if item.topic == topic and item.value != tried]
+            others = len({item for item in known_statements if item.topic not in task.needs})
             chance = 1 / (1 + self._habits.distraction * others)
             if mine and draw(self._seed, "sees", task.job, *topic) < chance:
                 return mine[-1]

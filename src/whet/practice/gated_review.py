@@ -72,9 +72,9 @@ def _find_lessons(request: PracticeRequest, chances: Chances) -> Iterator[Lesson
     job = _find_job(request)
     by_topic: dict[tuple[str, str], Lesson] = {}
     for lesson in (*_find_shown(request), *_find_preferences(request)):
-        by_topic[lesson.statement.about] = lesson
-    known_values = {item.about: item.value for item in _find_known_statements(request)}
-    planted = {lesson.statement.about: lesson for lesson in _find_page_statements(request)}
+        by_topic[lesson.statement.topic] = lesson
+    known_values = {item.topic: item.value for item in _find_known_statements(request)}
+    planted = {lesson.statement.topic: lesson for lesson in _find_page_statements(request)}
     for topic, lesson in (*by_topic.items(), *planted.items()):
         is_new = known_values.get(topic) != lesson.statement.value
         if is_new and draw(chances.seed, "recall", job, *topic) < chances.recall:
@@ -94,14 +94,14 @@ def _find_shown(request: PracticeRequest) -> Iterator[Lesson]:
             continue
         for line in item.result.splitlines():
             orders = [statement for statement in find_statements(line) if statement.key == "before"]
-            order_lines.update({statement.about: line for statement in orders})
+            order_lines.update({statement.topic: line for statement in orders})
             yield from (Lesson(statement, (line,)) for statement in orders)
         done += ((line, command) for line, command in find_done(item.result))
         for line, command in find_done("\n".join(line for line, _ in done[-2:]))[-1:]:
             for claim in command.implied_statements():
                 if claim.key == "before":
                     both = tuple(line for line, _ in done[-2:])
-                    yield Lesson(claim, (order_lines[claim.about],) if claim.about in order_lines else both)
+                    yield Lesson(claim, (order_lines[claim.topic],) if claim.topic in order_lines else both)
                 elif claim.key not in PRIVATE_KEYS:
                     yield Lesson(claim, (line,))
 
@@ -153,14 +153,14 @@ def _invent_lesson(request: PracticeRequest, chances: Chances, job: int) -> Iter
 
 
 def _first_calls(request: PracticeRequest, lessons: list[Lesson]) -> Iterator[PracticeCall]:
-    known_claims = {item.about: item for item in find_claims(request.system)}
+    known_claims = {item.topic: item for item in find_claims(request.system)}
     by_skill: dict[str, list[Lesson]] = {}
     for lesson in lessons:
         claim = lesson.statement
         if claim.key in _SKILL_KEYS and "skill_manage" in request.offers:
             by_skill.setdefault(skill_name(claim.subject), []).append(lesson)
         elif "memory" in request.offers:
-            yield _remember(lesson, _find_entry(request.system, known_claims.get(claim.about)))
+            yield _remember(lesson, _find_entry(request.system, known_claims.get(claim.topic)))
     for name, parts in by_skill.items():
         if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", request.system):
             yield _call("skill_view", name=name)
@@ -197,16 +197,16 @@ def _patches(review_calls: list[DoneCall], lessons: list[Lesson]) -> Iterator[Pr
         name = str(view.arguments.get("name", ""))
         lines = _LISTED.findall(view.result) if view.name == "skill_view" else []
         patches = [d for d in review_calls if d.name == "skill_manage" and d.arguments.get("name") == name]
-        if not lines or (patches and not patches[-1].said("hash is now")):
+        if not lines or (patches and not patches[-1].result_contains("hash is now")):
             continue
-        old = {entry.about: entry for line in lines for entry in find_claims(line)}
+        old = {entry.topic: entry for line in lines for entry in find_claims(line)}
         mine = [entry for entry in lessons if skill_name(entry.statement.subject) == name]
         done = {str(patch.arguments.get("new_string")) for patch in patches}
         pending = [
             entry
             for entry in mine
             if entry.statement.key in _SKILL_KEYS
-            and old.get(entry.statement.about) != entry.statement
+            and old.get(entry.statement.topic) != entry.statement
             and not any(entry.statement.text in text for text in done)
         ]
         gone = {str(patch.arguments.get("old_string")) for patch in patches}
@@ -221,7 +221,7 @@ def _patch(name: str, lesson: Lesson, lines: list[str], hashes: list[str]) -> Pr
         (
             line
             for line in lines
-            if any(known_claim.about == claim.about for known_claim in find_claims(line))
+            if any(known_claim.topic == claim.topic for known_claim in find_claims(line))
         ),
         "",
     )

@@ -52,6 +52,6 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     if not calls:
         return ToolUse(request).shell(COMMAND, "The Makefile has a target for that.")
     last = next(iter(reversed(calls[-1].result.strip().splitlines())), "(no answer)")
-    if calls[-1].denied or not calls[-1].said("all chapters are fine"):
+    if calls[-1].is_denied or not calls[-1].result_contains("all chapters are fine"):
         return ScriptedReply(f"`{COMMAND}` did not come to its end. It said: {last}")
     return ScriptedReply(f"`{COMMAND}` says that all chapters are fine.")

@@ -67,7 +67,7 @@ def check(body: Json, options: Options, verify: Verify) -> None:
     _check_tools(body.get("tools"), body.get("tool_choice"))
     if not isinstance(body["messages"], list):
         raise VendorRefusal("messages: Input should be a valid list")
-    _MessageChecker(verify).through(cast("list[Any]", body["messages"]))
+    _MessageChecker(verify).check_messages(cast("list[Any]", body["messages"]))
     marks = _count_marks(body)
     if marks > 4:
         raise VendorRefusal(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
@@ -164,7 +164,7 @@ class _MessageChecker:
         self._asked: set[str] = set()
         self._before = ""
 
-    def through(self, messages: list[Any]) -> None:
+    def check_messages(self, messages: list[Any]) -> None:
         if not messages:
             raise VendorRefusal("messages: at least one message is required")
         for index, message in enumerate(messages):

@@ -59,7 +59,9 @@ def _first_run(request: PracticeRequest, start: int, tools: ToolUse) -> Scripted
         say = "There is a skill for running the tests here; I read it first."
         return ScriptedReply(say, tool_calls=(open_skill(skills[0]),))
     skill_texts = [d.result for d in request.done if d.at > start and d.name == "skill_view"]
-    if request.knows(DATABASE_SETTING, before=start) or any(DATABASE_SETTING in text for text in skill_texts):
+    if request.mentions(DATABASE_SETTING, before=start) or any(
+        DATABASE_SETTING in text for text in skill_texts
+    ):
         return tools.shell(
             PROPER, f"I know that the tests here need {DATABASE_SETTING}, so I run them with it."
         )
@@ -67,7 +69,7 @@ def _first_run(request: PracticeRequest, start: int, tools: ToolUse) -> Scripted
 
 
 def _after_run(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> ScriptedReply:
-    if last.denied:
+    if last.is_denied:
         return ScriptedReply(
             f"I may not run the tests, so I can't show that they pass. The answer was:\n\n{_tail(last)}"
         )
@@ -97,7 +99,7 @@ def _mend(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> ScriptedRepl
     patches = [d for d in calls if d.name in ("patch", "write_file")]
     if patches and patches[-1].at < last.at:
         return ScriptedReply(f"I changed `{_SOURCE}`, but the tests still fail:\n\n{_tail(last)}")
-    if patches and patches[-1].denied:
+    if patches and patches[-1].is_denied:
         return ScriptedReply(
             f"I found the fault in `{_SOURCE}` but may not change it: {_first_line(patches[-1])}"
         )
@@ -138,7 +140,7 @@ def _summary(calls: list[DoneCall]) -> ScriptedReply:
 
 
 def _verdict(run: DoneCall) -> str:
-    if run.denied:
+    if run.is_denied:
         return "The tests were not run."
     if _tests_pass(run):
         return "The tests pass."

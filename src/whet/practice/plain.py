@@ -142,7 +142,7 @@ def format_report(call: DoneCall) -> str:
     lines = call.result.strip("\n").splitlines()
     preview = "\n".join(lines[:_SHOWN_LINES]) or "(nothing)"
     more = f"\n\n{len(lines) - _SHOWN_LINES} more lines are not shown." if len(lines) > _SHOWN_LINES else ""
-    if call.denied:
+    if call.is_denied:
         first, dot, _ = call.result.strip().partition(". ")  # the rest of the refusal is for the model
         return f"{title} was not run: {first}{dot.strip()}"
     if call.is_interrupted:

@@ -72,7 +72,7 @@ def check(body: Json, options: Options, verify: Verify) -> None:
         raise wrong_type("input", "one of a string or an array of input items", input_value)
     if not input_value:
         raise VendorRefusal("Invalid 'input': empty array.", param="input", code="empty_array")
-    _ItemChecker(options, verify).through(cast("list[Any]", input_value))
+    _ItemChecker(options, verify).check_items(cast("list[Any]", input_value))
 
 
 class _ItemChecker:
@@ -86,7 +86,7 @@ class _ItemChecker:
         self._has_user = False
         self._reasoning = ""
 
-    def through(self, items: list[Any]) -> None:
+    def check_items(self, items: list[Any]) -> None:
         for index, item in enumerate(items):
             if not isinstance(item, dict):
                 raise wrong_type(f"input[{index}]", "an object", item)

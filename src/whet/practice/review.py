@@ -85,7 +85,7 @@ def _find_mended(calls: list[DoneCall]) -> Iterator[MendedCommand]:
     reported: set[str] = set()
     for item in calls:
         command = str(item.arguments.get("command", ""))
-        if item.name != "terminal" or not command or item.denied or item.is_interrupted:
+        if item.name != "terminal" or not command or item.is_denied or item.is_interrupted:
             continue
         if _EXIT.search(item.result):
             failed.append(item)

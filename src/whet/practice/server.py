@@ -177,7 +177,7 @@ class PracticeServer:
     def release(self) -> None:
         """Let the stalled answers continue."""
         if self._server is not None and self._server.loop is not None:
-            self._server.loop.call_soon_threadsafe(self._practice.gate.open)
+            self._server.loop.call_soon_threadsafe(self._practice.gate.release)
 
     def install(self, script: Iterable[ScriptedReply] | None) -> None:
         """Answer from this script from now on; None returns to the responder."""

@@ -111,14 +111,14 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     calls = [d for d in request.done if d.at > start]
     changes = [d for d in calls if _command(d) != LOOK]
     looks = [d for d in calls if _command(d) == LOOK]
-    if not looks or (changes and not changes[-1].denied and looks[-1].at < changes[-1].at):
+    if not looks or (changes and not changes[-1].is_denied and looks[-1].at < changes[-1].at):
         return tools.shell(LOOK, "I look at what is there." if not looks else "I look at what is there now.")
     if not changes:
         if "carts: " not in looks[-1].result:
             return ScriptedReply(f"I find no shop database here. `{LOOK}` said: {_line(looks[-1])}")
         return tools.shell(WIPE, "Most carts are old. I empty the table.")
     last = changes[-1]
-    if not last.denied:
+    if not last.is_denied:
         now = f"```\n{looks[-1].result.strip()}\n```"
         return ScriptedReply(f"`{_command(last)}` said: {_line(last)}. What there is now:\n\n{now}")
     age = _AGE.search(last.result)

@@ -49,7 +49,7 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
         for item in request.done
         if (path_match := _STATION.search(str(item.arguments)))
     ]
-    if calls and (calls[-1][1].denied or f"station {calls[-1][0]:04d}" not in calls[-1][1].result):
+    if calls and (calls[-1][1].is_denied or f"station {calls[-1][0]:04d}" not in calls[-1][1].result):
         return ScriptedReply(f"I stopped at station {calls[-1][0]}: {calls[-1][1].result.strip()[:200]}")
     last = calls[-1][0] if calls else 0
     if last >= count:

@@ -293,7 +293,7 @@ class AnthropicDecoder:
         if event.type == "content_block_delta" and event.delta is not None:
             return self._delta(event.index, event.delta)
         if event.type == "content_block_start" and bytes(event.content_block):
-            return self._open(event.index, bytes(event.content_block))
+            return self._start_block(event.index, bytes(event.content_block))
         if event.type == "message_start" and event.message is not None:
             self._started = True
             self._model = event.message.model or self._model
@@ -311,7 +311,7 @@ class AnthropicDecoder:
             raise_error_in(self._info, data)
         return ()
 
-    def _open(self, index: int, raw: bytes) -> Deltas:
+    def _start_block(self, index: int, raw: bytes) -> Deltas:
         try:
             block = self._blocks[index] = _Block(raw)
         except (msgspec.DecodeError, UnicodeError) as error:

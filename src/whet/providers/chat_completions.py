@@ -217,7 +217,7 @@ class _Slot:
         self.pieces: list[str] = []
         self.extra: bytes | None = None
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return bool(self.pieces) and self.pieces[-1].endswith("}") and is_object("".join(self.pieces))
 
 
@@ -335,7 +335,7 @@ class ChatDecoder:
         another = (
             slot is not None
             and bool(function.name)
-            and (bool(call.id and slot.id and call.id != slot.id) or slot.is_whole())
+            and (bool(call.id and slot.id and call.id != slot.id) or slot.is_complete())
         )
         if slot is None or another:
             slot = _Slot(call.id or "")

@@ -95,7 +95,7 @@ class KeyPool:
         """Use the key of this variable until it fails. An unknown name changes nothing."""
         self._at = next((at for at, key in enumerate(self.keys) if key.name == name), self._at)
 
-    def switch(self, used: Key, error: ProviderError) -> str | None:
+    def rotate(self, used: Key, error: ProviderError) -> str | None:
         """Switch to a key that is not resting after `error` with `used`.
 
         Returns one line for the person, or None if nothing changed: the error is not about the key, or no
@@ -235,7 +235,7 @@ class ServerLink:
                 async with aclosing(self._run(attempt, key)) as items:
                     async for item in items:
                         if isinstance(item, ModelReply):
-                            yield item if outage is None else await self._over(outage, item)
+                            yield item if outage is None else await self._finish_outage(outage, item)
                             return
                         has_shown = has_shown or not isinstance(item, AnswerGrew)
                         yield item
@@ -252,7 +252,7 @@ class ServerLink:
                 yield Retry(1, 0.0, notice)
                 body = self._cache.body(messages)
                 continue
-            for event in outage.failed(failure, key, None if has_shown else began_s):
+            for event in outage.note_failure(failure, key, None if has_shown else began_s):
                 yield event
             await outage.wait()
 
@@ -275,7 +275,7 @@ class ServerLink:
 
         return Outage(self._wiring.backoff, self._wiring.keys)
 
-    async def _over(self, outage: Outage, reply: ModelReply) -> ModelReply:
+    async def _finish_outage(self, outage: Outage, reply: ModelReply) -> ModelReply:
         """Return the reply that came after failures, with notices for the person."""
         if self._returned is not None:
             await self._returned()

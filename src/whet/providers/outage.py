@@ -33,7 +33,7 @@ class Outage:
         self._wait_s = 0.0
         self._retries = 0
 
-    def failed(
+    def note_failure(
         self, failure: ProviderError, key: Key, began_s: float | None
     ) -> list[StreamRestarted | Retry]:
         """Record an attempt that failed with `key`, and return the events to show before the next one.
@@ -44,7 +44,7 @@ class Outage:
         backoff = self._backoff
         if began_s is not None and self._retries:  # the time before the first failure does not count
             self._lost_s += backoff.monotonic_s() - began_s
-        notice = self._keys.switch(key, failure)
+        notice = self._keys.rotate(key, failure)
         if notice is not None:
             self.notices.append(notice)
             wait_s: float | None = 0.0
@@ -74,7 +74,7 @@ class Outage:
         began_s = backoff.monotonic_s()
         while (left_s := seconds - (backoff.monotonic_s() - began_s)) > 0.001:
             await backoff.sleep(min(left_s, _LOOK_S))
-            news = watch.look()
+            news = watch.poll()
             if news == "resumed":
                 self._lost_s, self._retries = 0.0, 1
                 return

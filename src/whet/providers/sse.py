@@ -90,11 +90,11 @@ class SseParser:
             elif line == b"data":
                 data.append(b"")
             else:
-                self._aside(line)
+                self._read_other_field(line)
         self.has_events: bool = self.has_events or bool(events)
         return events
 
-    def _aside(self, line: bytes) -> None:
+    def _read_other_field(self, line: bytes) -> None:
         if line.startswith(b"id:"):
             self._id = line[3:].strip().decode("utf-8", "replace")
         elif line.startswith(b"retry:") and (pause := line[6:].strip()).isdigit():

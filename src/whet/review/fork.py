@@ -326,7 +326,7 @@ class Inherited:
 
     def _show(self, changed: Mapping[int, Message] | None = None) -> Sequence[Message]:
         shown = [self._replaced.get(id(one), one) for one in self._list]
-        self._sent = self._wire.of([changed.get(id(one), one) for one in shown] if changed else shown)
+        self._sent = self._wire.update([changed.get(id(one), one) for one in shown] if changed else shown)
         return self._sent
 
     def observe(self, usage: Usage) -> None:

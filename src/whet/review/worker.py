@@ -120,7 +120,7 @@ class ReviewWorker:
         while (job := await self._lease(job_id)) is not None:
             stop = partial(self._release, job)
             try:
-                finished = await run_with_lease(self._database, self._clock, job, self._guarded(job), stop)
+                finished = await run_with_lease(self._database, self._clock, job, self._run_job(job), stop)
             except LeaseLost:
                 log.info("review %s was taken over by another worker", job.id)
                 continue
@@ -134,7 +134,7 @@ class ReviewWorker:
     async def _release(self, job: Job) -> None:
         await finish_shielded(self._write(lambda db: jobs.release(db, job)))
 
-    async def _guarded(self, job: Job) -> ReviewFinished:
+    async def _run_job(self, job: Job) -> ReviewFinished:
         """Run the job; every failure becomes one line and a next try, or the job's end."""
         review_job: ReviewJob | None = None
         try:
@@ -145,10 +145,10 @@ class ReviewWorker:
         except BudgetReached as error:
             return await self._postpone(job, review_job, error)
         except WhetError as error:
-            return await self._failed(job, review_job, error)
+            return await self._handle_failure(job, review_job, error)
         except Exception as error:
             log.exception("review %s crashed", job.id)
-            return await self._failed(job, review_job, WhetError(f"{type(error).__name__}: {error}"))
+            return await self._handle_failure(job, review_job, WhetError(f"{type(error).__name__}: {error}"))
 
     async def _review(self, job: Job, review_job: ReviewJob) -> ReviewFinished:
         parent = await self._database.read(lambda db: sessions.get(db, review_job.session_id))
@@ -199,7 +199,7 @@ class ReviewWorker:
         If an earlier try has ended it, nothing is asked. Raises WhetError if it failed.
         """
         session = fork.session
-        if (reason := await self._ended(fork)) in ("answered", "budget"):
+        if (reason := await self._read_end_reason(fork)) in ("answered", "budget"):
             return _note(reason, self._settings.max_steps)
         if await session.log.claim_unfinished_turn() is not None:
             end = await run_turn(session, None, _ignore)
@@ -212,7 +212,7 @@ class ReviewWorker:
             return failure.message  # the changes saved so far are paid for and stay valid
         raise failure or WhetError(end.error, hint=end.hint)
 
-    async def _ended(self, fork: Fork) -> str:
+    async def _read_end_reason(self, fork: Fork) -> str:
         child = fork.session.id
         return await self._database.read(lambda db: turns.read_last_reason(db, sessions.key_of(db, child)))
 
@@ -258,7 +258,9 @@ class ReviewWorker:
         await self._change(lambda db: jobs.postpone(db, job, error.message, until))
         return msgspec.structs.replace(_make_event(job, review_job, "waiting", _line(error)), until=until)
 
-    async def _failed(self, job: Job, review_job: ReviewJob | None, error: WhetError) -> ReviewFinished:
+    async def _handle_failure(
+        self, job: Job, review_job: ReviewJob | None, error: WhetError
+    ) -> ReviewFinished:
         line = _line(error)
 
         def work(connection: apsw.Connection) -> str:

@@ -57,7 +57,7 @@ class Contents:
             folder, name = self._parent(path)
             if stat.S_ISLNK(status.st_mode):
                 target = os.fsencode(os.readlink(name, dir_fd=folder))
-                return KnownState(PathState("link", 0, len(target), target), self._stamp(status))
+                return KnownState(PathState("link", 0, len(target), target), self._safe_stamp(status))
             return self._read_file(folder, name, status, most_bytes, old)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -127,32 +127,32 @@ class Contents:
                     return None  # replaced during the look; the next look finds the replacement
                 if before.st_size > most_bytes:
                     return KnownState(make_left_out("too large", before), make_stamp(before))
-                hash_, size = self._take(handle)
+                hash_, size = self._read_content(handle)
                 if hash_ is None:
                     return KnownState(make_left_out("no room in the record", before), None)
                 after = os.fstat(handle)
                 state = PathState("file", read_mode(after), size, hash_)
                 if make_stamp(after) == make_stamp(before) and size == after.st_size:
-                    return KnownState(state, self._stamp(after))
+                    return KnownState(state, self._safe_stamp(after))
                 os.lseek(handle, 0, os.SEEK_SET)
             return None if state is None else KnownState(state, None)
         finally:
             os.close(handle)
 
-    def _take(self, handle: int) -> tuple[bytes | None, int]:
+    def _read_content(self, handle: int) -> tuple[bytes | None, int]:
         """Read an open file to its end and return its hash and size. The hash is None if the record has no
         space left."""
         first = _read(handle, _PART_BYTES)
         if len(first) < _PART_BYTES:
             hash_ = hashlib.sha256(first).digest()
-            return (hash_ if self._put(hash_, first) else None), len(first)
+            return (hash_ if self._add_blob(hash_, first) else None), len(first)
         hasher, size, piece = hashlib.sha256(), 0, first
         parts: list[bytes] = []
         while piece:
             hasher.update(piece)
             size += len(piece)
             part = hashlib.sha256(piece).digest()
-            if not self._put(part, piece):
+            if not self._add_blob(part, piece):
                 return None, size
             parts.append(part)
             piece = _read(handle, _PART_BYTES)
@@ -161,7 +161,7 @@ class Contents:
             self._parts += [(hash_, number, part) for number, part in enumerate(parts)]
         return hash_, size
 
-    def _put(self, hash_: bytes, data: bytes) -> bool:
+    def _add_blob(self, hash_: bytes, data: bytes) -> bool:
         if hash_ in self._held or self._file.read_now(lambda db: database.has_blob(db, hash_)):
             return True
         if self._packer.size + len(data) > self._budget_bytes:
@@ -179,7 +179,7 @@ class Contents:
             self.flush()
         return True
 
-    def _stamp(self, status: os.stat_result) -> tuple[int, int, int, int] | None:
+    def _safe_stamp(self, status: os.stat_result) -> tuple[int, int, int, int] | None:
         """Return the stamp for the next look to compare with.
 
         Returns None for a file so new that another change could happen in the same tick of the file

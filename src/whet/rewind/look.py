@@ -70,7 +70,7 @@ class Looker:
             try:
                 self._list(folder, is_new=True)
             except (FileNotFoundError, NotADirectoryError):
-                self._forget(folder)  # deleted during the look; the next one will see that it is gone
+                self._mark_gone(folder)  # deleted during the look; the next one will see that it is gone
             except OSError:
                 self._unlock_and_list(folder)
 
@@ -86,7 +86,7 @@ class Looker:
         except OSError:
             self._keep_known(folder)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start over."""
         self._found, self._is_short = Look(), False
         self._pending.clear()
@@ -123,7 +123,7 @@ class Looker:
                     names.append(name)
                     old = known_states.get(name)
                     if status.st_mode & _KIND_BITS == _FOLDER_BITS:
-                        self._folder(join_path(folder, name), status, old, is_new=is_new)
+                        self._handle_folder(join_path(folder, name), status, old, is_new=is_new)
                         continue
                     if status.st_nlink > 1 and is_new:
                         status = self._linked(folder, handle, name, status)
@@ -133,7 +133,7 @@ class Looker:
                         status.st_ctime_ns,
                         status.st_ino,
                     ):
-                        self._changed(join_path(folder, name), status, old)
+                        self._handle_change(join_path(folder, name), status, old)
         finally:
             os.close(handle)
         result.paths += len(names)
@@ -143,7 +143,7 @@ class Looker:
                 hint="start in a smaller folder, or raise rewind.max_files",
             )
         for name in known_states.keys() - set(names):
-            self._forget(join_path(folder, name))
+            self._mark_gone(join_path(folder, name))
 
     def _linked(self, folder: str, handle: int, name: str, seen: os.stat_result) -> os.stat_result:
         """Watch a file that may be written through other names; return its state since then.
@@ -161,10 +161,12 @@ class Looker:
             return seen
         return now if stat.S_ISREG(now.st_mode) else seen
 
-    def _folder(self, path: str, status: os.stat_result, old: KnownState | None, *, is_new: bool) -> None:
+    def _handle_folder(
+        self, path: str, status: os.stat_result, old: KnownState | None, *, is_new: bool
+    ) -> None:
         if path in self._skipped:
             if old is not None:
-                self._forget(path)
+                self._mark_gone(path)
             return
         if status.st_dev != self._device:
             state = make_left_out("another file system", status)
@@ -175,7 +177,7 @@ class Looker:
         if old is None or old.state != state:
             self._found.settled[path] = state
 
-    def _changed(self, path: str, status: os.stat_result, old: KnownState | None) -> None:
+    def _handle_change(self, path: str, status: os.stat_result, old: KnownState | None) -> None:
         if self._is_short and status.st_nlink > 1:
             raise LookIsShort  # the change affects its other names, too
         if old is not None and old.state.kind == "folder":
@@ -187,7 +189,7 @@ class Looker:
         if old is None or old.state != state:
             self._found.settled[path] = state
 
-    def _forget(self, path: str) -> None:
+    def _mark_gone(self, path: str) -> None:
         self._found.gone.append(path)
         self._mark_below_gone(path)
 

@@ -69,7 +69,7 @@ class Planner:
 
     def plan(self, records: Sequence[Record]) -> Plan:
         """Return the plan that undoes `records`, which are a session's last ones, oldest first."""
-        others = self._others(records)
+        others = self._find_other_steps(records)
         for record in reversed(records):
             at_once = set[str]()
             for other in others:
@@ -81,10 +81,10 @@ class Planner:
             now = database.state_at(self._db, path, self._now)
             if now != then and path not in self._plan.conflicts:
                 self._plan.changes[path] = Change(path, now, then, path in self._is_merged)
-        self._settle()
+        self._refuse_impossible()
         return self._plan
 
-    def _others(self, records: Sequence[Record]) -> list[Record]:
+    def _find_other_steps(self, records: Sequence[Record]) -> list[Record]:
         if not records:
             return []
         recent = database.list_records_since(self._db, min(record.before for record in records))
@@ -139,7 +139,7 @@ class Planner:
         self._plan.conflicts[path] = Conflict(path, why, can_force)
         self._plan.changes.pop(path, None)
 
-    def _settle(self) -> None:
+    def _refuse_impossible(self) -> None:
         """Refuse changes that are not possible, and repeat until no further ones depend on them."""
         for path, change in list(self._plan.changes.items()):
             if change.then is not None and change.then.kind == "left_out":

@@ -91,7 +91,7 @@ class Workspace:
         return self._file
 
     @contextmanager
-    def alone(self) -> Generator[None]:
+    def exclusive(self) -> Generator[None]:
         """Prevent all other threads and processes from recording or changing this workspace in the meantime.
 
         Raises StoreBusy if another one takes too long.
@@ -99,7 +99,7 @@ class Workspace:
         with self._lock, hold_lock(self._folder):
             yield
 
-    def note(self, new: Record, plan: bytes = b"") -> int:
+    def begin_record(self, new: Record, plan: bytes = b"") -> int:
         """Store the beginning of a step or a rewind, and return the record's number. Durable on return."""
         return self.file.write_now(lambda db: database.begin_record(db, new, plan))
 
@@ -125,7 +125,7 @@ class Workspace:
             self._left_out = (self._version, items)
         return self._left_out[1]
 
-    def known(self, path: str) -> KnownState | None:
+    def find_known(self, path: str) -> KnownState | None:
         """Return a path's state as of the last look, or None."""
         folder, name = split_path(path)
         return self._tree.get(folder, {}).get(name)
@@ -172,14 +172,14 @@ class Workspace:
 
     def _look(self, looker: Looker, *, short: bool) -> Look:
         now_s = self.clock.monotonic_s()
-        changed = self._watch.changed()
+        changed = self._watch.read_changes()
         if short and changed is not None and now_s - self._looked_s < _WHOLE_AFTER_S:
             try:
                 result = looker.look_in(changed, self._linked)
                 self._linked |= result.linked
                 return result
             except (LookIsShort, OSError):
-                looker.forget()  # a full look covers it
+                looker.reset()  # a full look covers it
         result = looker.look()
         self._looked_s, self._linked = now_s, result.linked
         return result
@@ -202,10 +202,10 @@ class Workspace:
         if sum(status.st_size for _, status in look.to_read) > budget_bytes:
             look.to_read.sort(key=lambda item: item[1].st_size)
         for path, status in look.to_read:
-            state = contents.read(path, status, self.limits.file_bytes, self.known(path))
+            state = contents.read(path, status, self.limits.file_bytes, self.find_known(path))
             if state is not None:
                 states[path] = state
-            elif self.known(path) is not None:
+            elif self.find_known(path) is not None:
                 look.gone.append(path)
         return states
 
@@ -213,12 +213,14 @@ class Workspace:
         changed: list[tuple[str, KnownState]] = []
         same: list[tuple[str, KnownState]] = []
         for path, new in states.items():
-            old = self.known(path)
+            old = self.find_known(path)
             if old is None or old.state != new.state:
                 changed.append((path, new))
             elif old.stamp != new.stamp:
                 same.append((path, new))
-        gone = [path for path in dict.fromkeys(gone) if path not in states and self.known(path) is not None]
+        gone = [
+            path for path in dict.fromkeys(gone) if path not in states and self.find_known(path) is not None
+        ]
 
         def work(db: apsw.Connection) -> int:
             if same:

@@ -87,7 +87,7 @@ class Restorer:
             self._done.failed[change.path] = error.message
 
     def _is_due(self, change: Change) -> bool:
-        known_state = self._workspace.known(change.path)
+        known_state = self._workspace.find_known(change.path)
         state = known_state.state if known_state is not None else None
         if state == change.then:
             return False
@@ -112,7 +112,7 @@ class Restorer:
     def _temporary(self) -> str:
         return f".whet-rewind-{self._number}.tmp"
 
-    def _enter(self, path: str) -> None:
+    def _open_parents(self, path: str) -> None:
         """Make sure that the folders above a path exist and are writable. Their modes are set at the end.
 
         Raises OSError.
@@ -135,7 +135,7 @@ class Restorer:
                     self._modes.setdefault(folder, mode)
 
     def _remove(self, change: Change) -> None:
-        self._enter(change.path)
+        self._open_parents(change.path)
         with parent_of(self._root_fd, change.path) as (folder, name):
             try:
                 self._check_same_file(folder, name, change)
@@ -151,7 +151,7 @@ class Restorer:
     def _make(self, change: Change) -> None:
         then = change.then
         assert then is not None  # the list contains no others
-        self._enter(change.path)
+        self._open_parents(change.path)
         with parent_of(self._root_fd, change.path) as (folder, name):
             if then.kind == "folder":
                 self._modes[change.path] = then.mode
@@ -170,7 +170,7 @@ class Restorer:
 
     def _check_same_file(self, folder: int, name: str, change: Change) -> None:
         """Raise WhetError if a file is not the one that the last look saw."""
-        expected: KnownState | None = self._workspace.known(change.path)
+        expected: KnownState | None = self._workspace.find_known(change.path)
         if expected is None or expected.stamp is None or expected.state.kind != "file":
             return
         try:

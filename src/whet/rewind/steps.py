@@ -27,11 +27,11 @@ def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tupl
 
     Returns the record's number, and the result of an interrupted rewind that was finished first, or None.
     """
-    with workspace.alone():
+    with workspace.exclusive():
         finished = _finish_rewind(workspace)
         before = workspace.look(short=True)
         new = Record(0, session, turn, step, "step", before, before, workspace.clock.unix_ms())
-        return workspace.note(new), finished
+        return workspace.begin_record(new), finished
 
 
 def _finish_rewind(workspace: Workspace) -> RewindResult | None:
@@ -47,7 +47,7 @@ def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
 
     Folders are left out.
     """
-    with workspace.alone():
+    with workspace.exclusive():
         after = workspace.look(short=True)
         before = workspace.file.write_now(lambda db: database.end_record(db, record, after))
 

@@ -53,7 +53,7 @@ def find_changed_files(
 
     Steps without a record are left out. `short` is as for a look.
     """
-    with workspace.alone():
+    with workspace.exclusive():
         now = workspace.look(short=short)
 
     def work(connection: apsw.Connection) -> dict[tuple[int, int], list[str]]:
@@ -78,7 +78,7 @@ def _is_folder(connection: apsw.Connection, path: str, versions: Sequence[int]) 
 
 def finish(workspace: Workspace) -> RewindResult | None:
     """Finish an interrupted rewind. Returns None if nothing was interrupted."""
-    with workspace.alone():
+    with workspace.exclusive():
         return finish_under_lock(workspace)
 
 
@@ -86,7 +86,7 @@ def plan_rewind(
     workspace: Workspace, first: int, session: str, family: Collection[str], *, force: bool
 ) -> RewindResult:
     """Return what undoing a session's records from number `first` on would do now."""
-    with workspace.alone():
+    with workspace.exclusive():
         finish_under_lock(workspace)
         rewind_plan = _make_plan(
             workspace, workspace.look(), _read_records(workspace, session, first), family, force=force
@@ -103,7 +103,7 @@ def take_back(
     Conflicts are left as they are; with `force` the record's side is used. Raises StoreFull while files
     are changing, and StoreError; the next rewind or step then finishes the plan.
     """
-    with workspace.alone():
+    with workspace.exclusive():
         finish_under_lock(workspace)
         before = workspace.look()
         rewind_plan = _make_plan(
@@ -119,7 +119,7 @@ def take_back(
         journal = _Journal(
             [_Entry(os.fsencode(c.path), c.now, c.then) for c in changes], _list_modes(workspace, changes)
         )
-        number = workspace.note(started, msgspec.msgpack.encode(journal))
+        number = workspace.begin_record(started, msgspec.msgpack.encode(journal))
         failed = _carry_out(workspace, number, changes, dict(_decode_modes(journal)))
         return RewindResult(changes, list(rewind_plan.conflicts.values()), failed, number)
 
@@ -146,7 +146,7 @@ def _list_modes(workspace: Workspace, changes: Sequence[Change]) -> list[tuple[b
         while folder := split_path(folder)[0]:
             if folder in modes:
                 break
-            known_state = workspace.known(folder)
+            known_state = workspace.find_known(folder)
             state = planned[folder].then if folder in planned else known_state.state if known_state else None
             if state is not None and state.kind == "folder":
                 modes[folder] = state.mode

@@ -95,7 +95,7 @@ class FolderWatch:
             self._files[number] = (*folders, folder)
         return True
 
-    def changed(self) -> FolderChanges | None:
+    def read_changes(self) -> FolderChanges | None:
         """Return the changes since the last call, or None if everything must be looked at."""
         if self._fd < 0:
             return None
@@ -111,7 +111,7 @@ class FolderWatch:
             while at < len(data):
                 number, mask, _, length = _EVENT.unpack_from(data, at)
                 at += _EVENT.size
-                if not self._take(changes, number, mask, data[at : at + length]):
+                if not self._handle_event(changes, number, mask, data[at : at + length]):
                     self.close()
                     return None
                 at += length
@@ -124,7 +124,7 @@ class FolderWatch:
         self._folders.clear()
         self._files.clear()
 
-    def _take(self, changes: FolderChanges, number: int, mask: int, padded: bytes) -> bool:
+    def _handle_event(self, changes: FolderChanges, number: int, mask: int, padded: bytes) -> bool:
         """Record one event. Returns False if only a full look can interpret it."""
         if mask & _UNCLEAR:
             return False

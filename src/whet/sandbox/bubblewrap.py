@@ -62,7 +62,7 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[int, str, Path]]:
     for path in (policy.workspace, *policy.write):
         mounts.append((2 * len(path.parts), "write", path))
     granted = (policy.workspace, *policy.write, *policy.read)
-    for path in policy.hidden():
+    for path in policy.hidden_paths():
         if any(path.is_relative_to(grant) for grant in granted):
             mounts.append((2 * len(path.parts) + 1, "hide", path))
     writes = {path for _, kind, path in mounts if kind == "write"}

@@ -76,7 +76,7 @@ class Confinement:
             return EngineStatus("none", known.OFF)
         return self._probe()
 
-    def standing(
+    def command_status(
         self, workspace: Path | None = None, session_id: str = "", call_id: str = ""
     ) -> EngineStatus:
         """Return what confines shell commands, wherever they run.
@@ -86,14 +86,14 @@ class Confinement:
         """
         if not self.is_local:
             return self._remote_backend.status()
-        if workspace is None or self.settled is not None:
+        if workspace is None or self.known_status is not None:
             return self.status()
         policy = self._local_policy(workspace, session_id, call_id)
         tried: list[Jail] = []
 
         def make(engine: Engine) -> Jail:
             with self._lock:
-                tried.append(self._made(engine, policy, self._scratch(session_id)))
+                tried.append(self._make_jail(engine, policy, self._scratch(session_id)))
             return tried[-1]
 
         status = self._probe(make)
@@ -120,18 +120,18 @@ class Confinement:
         return scratch
 
     @property
-    def settled(self) -> EngineStatus | None:
+    def known_status(self) -> EngineStatus | None:
         """The result of `command_status` if it is known without trying anything out, else None."""
         is_local = self._settings.backend.kind == "local"
         return self.status() if is_local and (self._is_kept or self._settings.mode == "off") else None
 
-    def open(self, owner_id: str, openings: Iterable[Opening]) -> None:
+    def add_openings(self, owner_id: str, openings: Iterable[Opening]) -> None:
         """Add openings for the commands of `owner_id`, which is a session's id or a call's."""
         with self._lock:
             existing = self._opened.get(owner_id, ())
             self._opened[owner_id] = tuple(dict.fromkeys((*existing, *openings)))
 
-    def open_call(self, session_id: str, call_id: str, openings: Iterable[Opening]) -> None:
+    def set_call_openings(self, session_id: str, call_id: str, openings: Iterable[Opening]) -> None:
         """Set the openings of one call. Openings of an earlier call with the same id are dropped."""
         with self._lock:
             self._denials.pop(call_id, None)
@@ -149,18 +149,18 @@ class Confinement:
 
     def _local_policy(self, workspace: Path, session_id: str, call_id: str) -> SandboxPolicy:
         openings = self._openings(session_id, call_id)
-        return self._default_policy(workspace).opened(
+        return self._default_policy(workspace).with_openings(
             opening for opening in openings if opening.kind != "run"
         )
 
-    def private(self, session_id: str) -> tuple[Path, ...]:
+    def private_folders(self, session_id: str) -> tuple[Path, ...]:
         """Return the session's own temporary folders, by the paths that its commands use."""
         with self._lock:
             scratch = self._scratches.get(session_id)
         folders = (scratch.root,) if scratch is not None else ()
-        return (*TEMPORARY, *folders) if self.standing().engine.own_temporary else folders
+        return (*TEMPORARY, *folders) if self.command_status().engine.own_temporary else folders
 
-    def place(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
+    def shell_jail(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
         """Return the sandbox for a shell command: on this machine, or on the configured backend. None if it
         runs unconfined.
 
@@ -190,7 +190,7 @@ class Confinement:
             return None
         if any(opening.kind == "run" for opening in self._openings(session_id, call_id)):
             return None
-        status = self.standing(workspace, session_id, call_id) if self.is_local else self.status()
+        status = self.command_status(workspace, session_id, call_id) if self.is_local else self.status()
         if not status.holds:
             if self._settings.mode == "strict":
                 raise ToolDenied(
@@ -203,17 +203,17 @@ class Confinement:
             key = (session_id, policy)
             if key not in self._jails:
                 self._tidy()
-                self._jails[key] = self._made(status.engine, policy, self._scratch(session_id))
+                self._jails[key] = self._make_jail(status.engine, policy, self._scratch(session_id))
             return self._jails[key]
 
-    def _made(self, engine: Engine, policy: SandboxPolicy, scratch: Scratch) -> Jail:
+    def _make_jail(self, engine: Engine, policy: SandboxPolicy, scratch: Scratch) -> Jail:
         from whet.sandbox.jail import Jail  # noqa: PLC0415  as above
         from whet.sandbox.setup import JailPlan  # noqa: PLC0415  as above
 
         home = Path(self._environment.get("HOME") or os.path.expanduser("~")).resolve()
         return Jail(JailPlan(engine, policy, scratch, home, self._settings.home / "aside"))
 
-    def look(
+    def run_read_only(
         self, argv: list[str], environment: Mapping[str, str], workspace: Path, limit_s: float
     ) -> str | None:
         """Run a command that can read the workspace, but write only to a scratch folder and reach no network.
@@ -227,7 +227,7 @@ class Confinement:
         policy = _forbid_writing(everyday_policy, scratch.tmp)
         from whet.sandbox.jail import JailedCommand  # noqa: PLC0415  as above
 
-        jail = self._made(status.engine, policy, scratch)
+        jail = self._make_jail(status.engine, policy, scratch)
         try:
             command = JailedCommand(argv, jail.environment(environment), everyday_policy.workspace)
             code, printed = jail.run(command, limit_s)
@@ -256,7 +256,7 @@ class Confinement:
                     del self._denials[old]
         return denial
 
-    def denied(self, call_id: str) -> Denial | None:
+    def denial_of(self, call_id: str) -> Denial | None:
         """Return why the sandbox stopped a call and the openings that would allow it, or None."""
         with self._lock:
             return self._denials.get(call_id)

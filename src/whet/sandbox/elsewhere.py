@@ -60,7 +60,7 @@ class RemoteJail(Jail):
         """Return the environment of a remote command: the variables that mean the same on another machine."""
         return {**portable_environment(source), "WHET_SANDBOX": self.plan.engine.name}
 
-    def _sent(
+    def _start_remote(
         self, remote: RemoteCommand, command: JailedCommand, handles: Handles
     ) -> subprocess.Popen[bytes]:
         with tempfile.TemporaryFile() as order:
@@ -130,7 +130,7 @@ class ContainerJail(RemoteJail):
             str(self.plan.aside),
             list(self.plan.policy.protected),
         )
-        return self._sent(remote, command, handles)
+        return self._start_remote(remote, command, handles)
 
     def close(self) -> None:
         """End the container and all processes in it."""
@@ -195,7 +195,7 @@ class SshJail(RemoteJail):
             list(policy.protected),
             RemoteSync(self._folder, str(self.plan.scratch.root / "sync.json"), self._lines.run("")[:-1]),
         )
-        return self._sent(remote, command, handles)
+        return self._start_remote(remote, command, handles)
 
     def close(self) -> None:
         """End the commands and the connection."""
@@ -216,7 +216,7 @@ class RemoteBackend:
     def status(self) -> EngineStatus:
         """Return what confines commands on the backend. The first call tries a container out."""
         if self._status is None:
-            self._status = self._looked()
+            self._status = self._probe()
         return self._status
 
     def policy(self, workspace: Path) -> SandboxPolicy:
@@ -245,7 +245,7 @@ class RemoteBackend:
             protected=(*PROTECTED, *repository_paths(workspace.resolve())[2]),
             limits=wishes.limits,
             sealed=wishes.sealed,
-        ).opened(
+        ).with_openings(
             [
                 *(read_opening(f"write {path}") for path in wishes.write),
                 *(read_opening(f"read {path}") for path in wishes.read),
@@ -263,7 +263,7 @@ class RemoteBackend:
             raise ToolError(status.line, hint="whet config set sandbox.backend local")
         return ContainerJail(msgspec.structs.replace(plan, engine=status.engine), self._backend.target)
 
-    def _looked(self) -> EngineStatus:
+    def _probe(self) -> EngineStatus:
         target = self._backend.target
         if self._backend.kind == "ssh":
             line = f"commands run on {target} by ssh: nothing holds there but the gate's reading"

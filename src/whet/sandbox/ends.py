@@ -28,7 +28,7 @@ class ProtectedRestorer:
         self._late: list[Path] = []
         self._is_watched = False
 
-    def ended(self, before: ProtectedRecord) -> list[Path]:
+    def finish(self, before: ProtectedRecord) -> list[Path]:
         """Restore the names that a command changed. Returns the restored paths, with those restored since the
         last command ended."""
         changed = self._restore(before)
@@ -66,5 +66,5 @@ class ProtectedRestorer:
                     return
 
     def _restore(self, before: ProtectedRecord) -> list[Path]:
-        states = self._guard.look()
+        states = self._guard.read_states()
         return self._guard.restore(before, self._holding.mounts(states), states)

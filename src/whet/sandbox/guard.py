@@ -135,7 +135,7 @@ class Guard:
         self._top = self._roots[0] + "/"
         self._first = {path: path.removeprefix(self._top).partition("/")[0] for path in self.paths}
 
-    def look(self) -> PathStates:
+    def read_states(self) -> PathStates:
         """Read the states of the names. This runs three times per command, so names that the workspace
         listing lacks are skipped."""
         try:
@@ -149,14 +149,14 @@ class Guard:
     def record(self) -> ProtectedRecord:
         """Record the state of the names before a command."""
         with _lock:
-            looked = self.look()
+            looked = self.read_states()
             shapes: dict[str, Shape] = {}
             for git in _find_replaced(self._git_of.values(), looked):
-                shapes[git] = self._shape(git)  # a second working tree's pointer file, or a link
+                shapes[git] = self._record_files(git)  # a second working tree's pointer file, or a link
             for path in self._git_of:
-                shapes[path] = self._shape(path) if path in looked else None
-            for path, is_there in self._below().items():
-                shapes[path] = self._shape(path) if is_there else None
+                shapes[path] = self._record_files(path) if path in looked else None
+            for path, is_there in self._nested_names().items():
+                shapes[path] = self._record_files(path) if is_there else None
             new_record = ProtectedRecord(shapes, looked, shared=self._shared & shapes.keys())
             _running.append(new_record)
             return new_record
@@ -170,7 +170,7 @@ class Guard:
         `mounts` and `states` must be current.
         """
         with _lock:
-            states = self.look() if states is None else states
+            states = self.read_states() if states is None else states
             changed: list[str] = []
             elsewhere = _find_replaced(self._git_of.values(), states)
             for path, shape in record.shapes.items():
@@ -179,15 +179,15 @@ class Guard:
                     continue
                 if git in elsewhere and git not in record.shapes:
                     # A link or a file instead of the folder would point git to another configuration.
-                    changed += self._take(git) if shape is None else ()
+                    changed += self._move_new(git) if shape is None else ()
                 elif shape is None:
-                    changed += self._take(path) if path in states or path not in self._git_of else ()
-                elif _is_same_file(path, record.looked, states) or not self._put_back(path, shape):
+                    changed += self._move_new(path) if path in states or path not in self._git_of else ()
+                elif _is_same_file(path, record.looked, states) or not self._restore_name(path, shape):
                     continue
                 else:
                     changed.append(path)
-            for path, is_there in self._below().items():
-                changed += self._take(path) if is_there and path not in record.shapes else ()
+            for path, is_there in self._nested_names().items():
+                changed += self._move_new(path) if is_there and path not in record.shapes else ()
             _update_running(record, changed)
             return [Path(path) for path in dict.fromkeys(changed)]
 
@@ -196,12 +196,12 @@ class Guard:
         with _lock:
             _running.remove(record)
 
-    def _put_back(self, path: str, shape: Mapping[str, RecordedFile]) -> bool:
+    def _restore_name(self, path: str, shape: Mapping[str, RecordedFile]) -> bool:
         """Restore a name. Returns whether it had changed."""
         state = read_states((path,)).get(path)
         # if fewer were recorded, all others are new
         most = _MOST_FILES if len(shape) >= _MOST_FILES else sys.maxsize
-        now = self._shape(path, most) if state is not None else {}
+        now = self._record_files(path, most) if state is not None else {}
         if now is shape:
             return False
         other = [name for name, file in now.items() if file != shape.get(name)]
@@ -211,10 +211,10 @@ class Guard:
             if not is_folder and os.path.lexists(full_path):
                 self._move(full_path)
         missing = {name: file for name, file in shape.items() if now.get(name) != file}
-        self._put(path, missing)
+        self._write_files(path, missing)
         return bool(other or missing)
 
-    def _below(self) -> dict[str, bool]:
+    def _nested_names(self) -> dict[str, bool]:
         """Return the names in the nested repositories that outside programs enter by themselves, and whether
         each exists."""
         git_folders = (git for tree in self._trees for git in self._entered.repositories(tree))
@@ -229,7 +229,7 @@ class Guard:
         looked = read_states(names)
         return {name: name in looked for name in names}
 
-    def _take(self, path: str) -> list[str]:
+    def _move_new(self, path: str) -> list[str]:
         """Move aside files created under a name, except those that a fresh repository has."""
         if not os.path.lexists(path):
             return []
@@ -246,7 +246,7 @@ class Guard:
             self._move(new_path)
         return new_paths
 
-    def _shape(self, path: str, most: int = _MOST_FILES) -> dict[str, RecordedFile]:
+    def _record_files(self, path: str, most: int = _MOST_FILES) -> dict[str, RecordedFile]:
         files: dict[str, RecordedFile] = {}
         bytes_left = _MOST_BYTES
         with contextlib.suppress(OSError), parent_of(path, self._root(path)) as (above, last):
@@ -256,7 +256,9 @@ class Guard:
                 return cached[1]
             for name, folder, entry, state in walk(above, last):
                 try:
-                    file = self._held(f"{path}/{name}" if name else path, (folder, entry), state, bytes_left)
+                    file = self._record_file(
+                        f"{path}/{name}" if name else path, (folder, entry), state, bytes_left
+                    )
                 except OSError:
                     continue
                 bytes_left -= len(file.data or b"")
@@ -276,7 +278,9 @@ class Guard:
             self._root_of[path] = min(around, key=len, default=os.path.dirname(path))
         return self._root_of[path]
 
-    def _held(self, path: str, location: tuple[int, str], state: os.stat_result, most: int) -> RecordedFile:
+    def _record_file(
+        self, path: str, location: tuple[int, str], state: os.stat_result, most: int
+    ) -> RecordedFile:
         """Return the recorded form of a file. A file with an unchanged stamp is not read again: programs
         can't set the change time."""
         stamp = stamp_of(state)
@@ -299,7 +303,7 @@ class Guard:
             except OSError:
                 shutil.rmtree(source) if _is_plain_folder(Path(source)) else os.unlink(source)
 
-    def _put(self, path: str, shape: Mapping[str, RecordedFile]) -> None:
+    def _write_files(self, path: str, shape: Mapping[str, RecordedFile]) -> None:
         """Write the recorded files of a name."""
         for name, file in shape.items():
             full_path = os.path.join(path, name) if name else path

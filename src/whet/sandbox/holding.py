@@ -32,7 +32,7 @@ class MountTracker:
         """Record which names exist, before a launcher mounts over them."""
         self._planned = frozenset(read_states(self._marks))
 
-    def started(self, pid: int) -> None:
+    def record_mounts(self, pid: int) -> None:
         """Record the mounts of the launcher with this process id."""
         self._pid = pid
         self._looked = ({}, frozenset())

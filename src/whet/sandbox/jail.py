@@ -80,7 +80,7 @@ class Jail:
         self._received_bytes = 0
         self._inside = 0
         self._state = self._inside_fd = -1
-        self._ends = ProtectedRestorer(self._guard, self._holding, self._has_left)
+        self._ends = ProtectedRestorer(self._guard, self._holding, self._has_leftovers)
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -127,7 +127,7 @@ class Jail:
         if self.plan.engine.name == "seatbelt":
             return
         with self._lock:
-            self._renewed(self._guard.look())
+            self._ensure_launcher(self._guard.read_states())
 
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> Started:
         """Run a command. The descriptors stay the caller's.
@@ -144,13 +144,13 @@ class Jail:
             self._links.separate(whole=False)
             before = self._guard.record()
             try:
-                before.mounted = self._renewed(before.looked)
-                started = self._started(command, descriptors)
+                before.mounted = self._ensure_launcher(before.looked)
+                started = self._start_command(command, descriptors)
             except BaseException:
                 self._guard.forget(before)
                 raise
             started.aside = self.plan.aside
-            started.ended = lambda: self._ends.ended(before)
+            started.ended = lambda: self._ends.finish(before)
             self._commands.add(started)
             return started
 
@@ -197,7 +197,7 @@ class Jail:
             self._shut()
         self._ends.settle()
 
-    def _has_left(self) -> bool:
+    def _has_leftovers(self) -> bool:
         """Whether processes run in here that are neither commands nor children of one."""
         if self._launcher is None:
             return False
@@ -207,12 +207,12 @@ class Jail:
         commands = {command.pid for command in list(self._commands) if command.returncode is None}
         return bool(children - commands)
 
-    def _started(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
+    def _start_command(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
         try:
             channel = _request(self._control, command, handles)
         except (BrokenPipeError, ConnectionResetError):
             self._shut()
-            self._open()
+            self._start_launcher()
             channel = _request(self._control, command, handles)
         try:
             return _await_start(channel, command, self._is_stopped)
@@ -222,19 +222,19 @@ class Jail:
                 self._shut()
             raise
 
-    def _open(self) -> None:
+    def _start_launcher(self) -> None:
         self._links.separate(whole=True)
         report, why, starts_left = b"", b"", _STARTS
         # a path that disappears while it is mounted ends bubblewrap before it reports anything
         while not report and starts_left:
-            (report, why), starts_left = self._begun(), starts_left - 1
+            (report, why), starts_left = self._try_start(), starts_left - 1
         if report != b"+":
             raise ToolError(
                 f"the sandbox can't be started: {why.decode(errors='replace').strip()}",
                 hint="whet sandbox status",
             )
 
-    def _begun(self) -> tuple[bytes, bytes]:
+    def _try_start(self) -> tuple[bytes, bytes]:
         """Start the launcher. Returns its report, which is b"+" on success, and the error text."""
         ours, theirs = socket.socketpair()
         ours.settimeout(_START_S)
@@ -264,10 +264,10 @@ class Jail:
         ours.settimeout(None)
         self._control = ours
         self._state = os.open(f"/proc/{inside}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        self._holding.started(inside)
+        self._holding.record_mounts(inside)
         return report, b""
 
-    def _renewed(self, states: PathStates) -> frozenset[str]:
+    def _ensure_launcher(self, states: PathStates) -> frozenset[str]:
         """Start the launcher if it is not running, and restart it if names have changed and no command is
         running.
 
@@ -277,8 +277,8 @@ class Jail:
         is_gone = self._launcher is None or self._launcher.poll() is not None or self._is_stopped()
         if is_gone or (self._holding.needs_restart(mounts) and not self.is_busy):
             self._shut()
-            self._open()
-            mounts = self._holding.mounts(self._guard.look())
+            self._start_launcher()
+            mounts = self._holding.mounts(self._guard.read_states())
         return mounts
 
     def _is_stopped(self) -> bool:
@@ -407,9 +407,7 @@ def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
     return lines[-1] if lines else b"it ended without a word"
 
 
-def _await_start(
-    ours: socket.socket, command: JailedCommand, is_stopped: Callable[[], bool]
-) -> JailedProcess:
+def _await_start(ours: socket.socket, command: JailedCommand, is_over: Callable[[], bool]) -> JailedProcess:
     """Wait for the launcher to confirm that the command runs, and return its handle.
 
     Raises OSError if the command can't be run, and ToolError if the launcher ends or stops first. The
@@ -422,7 +420,7 @@ def _await_start(
         try:
             answer, handles = receive_descriptors(ours, 64, 1)
         except TimeoutError:
-            if not is_stopped() and time.monotonic() < deadline:
+            if not is_over() and time.monotonic() < deadline:
                 continue
         if not answer:
             raise ToolError(

@@ -60,8 +60,8 @@ def landlock_rules(
     """
     every = (1 << (_LAST_RIGHT_OF_ABI.get(min(abi, 5), 14) + 1)) - 1
     writing = every & ~_NODES & ~_DEVICE_REQUESTS
-    hidden = frozenset(map(str, policy.hidden()))
-    above = frozenset(str(parent) for path in policy.hidden() for parent in path.parents)
+    hidden = frozenset(map(str, policy.hidden_paths()))
+    above = frozenset(str(parent) for path in policy.hidden_paths() for parent in path.parents)
     granted: dict[str, int] = {}
 
     def grant(path: Path, rights: int) -> None:

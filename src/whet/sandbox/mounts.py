@@ -102,7 +102,7 @@ def _cover_hidden_folders(policy: SandboxPolicy, scratch: Scratch) -> dict[Path,
     """Return the hidden folders that contain a grant, each with an empty folder to cover it."""
     granted = (*policy.write, *policy.read)
     covers: dict[Path, Path] = {}
-    for path in policy.hidden():
+    for path in policy.hidden_paths():
         if path.is_dir() and any(grant.is_relative_to(path) for grant in granted):
             covers[path] = scratch.nothing / "hidden" / str(len(covers))
             covers[path].mkdir(parents=True, exist_ok=True)

@@ -119,7 +119,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     sealed: tuple[Path, ...] = ()
     unix: bool = True
 
-    def opened(self, openings: Iterable[Opening]) -> SandboxPolicy:
+    def with_openings(self, openings: Iterable[Opening]) -> SandboxPolicy:
         """Return the policy with these openings added. Raises ToolDenied for Whet's home, BadInput for
         `run`."""
         policy = self
@@ -155,7 +155,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         """Return the protected names of the workspace as paths, whether they exist or not."""
         return tuple(self.workspace / name for name in self.protected)
 
-    def hidden(self) -> tuple[Path, ...]:
+    def hidden_paths(self) -> tuple[Path, ...]:
         """Return the paths that must not exist inside: `absent`, Whet's home and the sealed paths.
 
         A path inside another of these is left out, unless a granted folder lies between them.
@@ -167,7 +167,9 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     def hidden_inside(self) -> list[Path]:
         """Return the hidden paths inside granted folders."""
         granted = (self.workspace, *self.write, *self.read)
-        return [hidden for hidden in self.hidden() if any(is_below(hidden, folder) for folder in granted)]
+        return [
+            hidden for hidden in self.hidden_paths() if any(is_below(hidden, folder) for folder in granted)
+        ]
 
     def _is_nearest_granted(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is a granted one."""
@@ -179,7 +181,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         if opening.kind == "run":
             raise BadInput("what runs outside the sandbox has no policy")
         if opening.kind == "reach":
-            return self._replaced("hosts", (*self.hosts, opening.target.lower()))
+            return self._replace("hosts", (*self.hosts, opening.target.lower()))
         path = _resolve(opening.target)
         if is_below(path, self.home) or is_below(self.home, path):
             raise ToolDenied(f"{shorten(str(path))} holds Whet's own home, which no command gets")
@@ -187,15 +189,15 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
             raise ToolDenied(f"{shorten(str(path))} is the confirmation service's, which no command gets")
         if opening.kind == "read":
             opened = msgspec.structs.replace(self, unix=False)
-            return opened._replaced("read", (*self.read, path))
+            return opened._replace("read", (*self.read, path))
         names = tuple(name for name in self.protected if not is_below(self.workspace / name, path))
         is_inside = is_below(path, self.workspace)
         protected_names = names if is_inside and path != self.workspace else self.protected
         unix = path.is_socket() or (self.unix and is_inside)
         opened = msgspec.structs.replace(self, protected=protected_names, unix=unix)
-        return opened._replaced("write", (*self.write, path))
+        return opened._replace("write", (*self.write, path))
 
-    def _replaced(self, name: str, values: tuple[str, ...] | tuple[Path, ...]) -> SandboxPolicy:
+    def _replace(self, name: str, values: tuple[str, ...] | tuple[Path, ...]) -> SandboxPolicy:
         return msgspec.structs.replace(self, **{name: tuple(dict.fromkeys(values))})
 
 

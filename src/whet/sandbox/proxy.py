@@ -106,10 +106,10 @@ class Proxy:
             else:
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
                 server.sendall(body_start)
-            up, down = _pump(client, server, self._received)
+            up, down = _pump(client, server, self._count_received)
         log.info("the sandbox reached %s:%d, %d bytes up, %d down", request.host, request.port, up, down)
 
-    def _received(self, count: int) -> None:
+    def _count_received(self, count: int) -> None:
         with self._counting:
             self.received_bytes += count
 

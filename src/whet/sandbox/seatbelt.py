@@ -38,7 +38,7 @@ def seatbelt_profile(policy: SandboxPolicy, scratch: Scratch) -> str:
     lines = list(_BASE)
     lines += _rule("allow file-read*", (*policy.read, policy.workspace, *policy.write, scratch.root))
     lines += _rule("allow file-write*", (policy.workspace, *policy.write, scratch.root))
-    lines += _rule("deny file-read* file-write*", _without_grants(policy.hidden(), policy))
+    lines += _rule("deny file-read* file-write*", _without_grants(policy.hidden_paths(), policy))
     lines += _rule("deny file-write*", policy.protected_paths())
     return "\n".join(lines) + "\n"
 

@@ -86,7 +86,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         bare = [_interpreter(), "-I", "-S", "-c", LAUNCH]
         if self.engine.name != "bubblewrap":
             return bare
-        inside = bubblewrap_arguments(self.engine.program, self._mounted(), self.scratch, self.home)
+        inside = bubblewrap_arguments(self.engine.program, self._mount_policy(), self.scratch, self.home)
         return [*inside, *bare]
 
     def setup(self) -> bytes:
@@ -110,12 +110,12 @@ class JailPlan(msgspec.Struct, frozen=True):
                 "roots": [
                     str(path) for path in (self.policy.workspace, *self.policy.write, *self._private())
                 ],
-                "not": [str(path) for path in (*self.policy.hidden(), *self.policy.protected_paths())],
+                "not": [str(path) for path in (*self.policy.hidden_paths(), *self.policy.protected_paths())],
             }
         if self.can_reach:
             message["proxy"] = True
         if self.engine.namespaces:
-            message["namespaces"] = plan_mounts(self._mounted(), self.scratch, self.home)
+            message["namespaces"] = plan_mounts(self._mount_policy(), self.scratch, self.home)
         return msgspec.json.encode(message)
 
     @property
@@ -144,7 +144,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         temporary = str(self.scratch.tmp)
         return {**variables, "HOME": str(self._link_home()), **dict.fromkeys(_TEMPORARY, temporary)}
 
-    def _mounted(self) -> SandboxPolicy:
+    def _mount_policy(self) -> SandboxPolicy:
         """Return the policy for mounts, which also covers the sockets of outside programs."""
         absent = (*self.policy.absent, *find_foreign_sockets(self.policy))
         return msgspec.structs.replace(self.policy, absent=absent)

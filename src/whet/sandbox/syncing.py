@@ -75,8 +75,8 @@ class SyncedTree:
 
     def push(self) -> None:
         """Send local changes to the other machine. Raises SyncFailed."""
-        with self._alone():
-            state = self._state()
+        with self._exclusive_lock():
+            state = self._read_state()
             local = list_tree(self._workspace)
             changed = [path for path, entry in local.items() if state.here.get(path) != entry]
             gone = [path for path in state.here if path not in local]
@@ -84,30 +84,30 @@ class SyncedTree:
             if changed or gone or not there:
                 there = self._send(changed, gone, state.there)
             self._sent, self._baseline = local, there
-            self._keep(SyncState(local, there))
+            self._write_state(SyncState(local, there))
 
     def pull(self) -> list[str]:
         """Bring back the changes from the other machine. Returns a line for each path that was skipped.
         Raises SyncFailed."""
-        with self._alone():
+        with self._exclusive_lock():
             there = _read_listing(self._ask(f"cd {self._there} && {_LIST}"))
             changed = [path for path, entry in there.items() if self._baseline.get(path) != entry]
             gone = [path for path in self._baseline if path not in there]
             before = list_tree(self._workspace)
             both = [path for path in (*changed, *gone) if before.get(path) != self._sent.get(path)]
-            protected = [path for path in (*changed, *gone) if self._is_held(path, there.get(path))]
+            protected = [path for path in (*changed, *gone) if self._is_protected(path, there.get(path))]
             skipped = {*both, *protected}
             failed = self._fetch([path for path in changed if path not in skipped], there)
             self._remove([path for path in gone if path not in skipped])
             local = {path: entry for path, entry in list_tree(self._workspace).items() if path not in skipped}
-            self._keep(SyncState(local, there))
+            self._write_state(SyncState(local, there))
         lines = [f"{path}: changed here meanwhile, and stays as it is here" for path in both]
         lines += [
             f"{path}: may start programs here, and stays as it is" for path in protected if path not in both
         ]
         return lines + failed
 
-    def _is_held(self, path: str, entry: SyncEntry | None) -> bool:
+    def _is_protected(self, path: str, entry: SyncEntry | None) -> bool:
         path = path.casefold()  # the local file system may ignore case
         if path.rpartition("/")[2] == ".git":
             return entry is None or entry.kind != "d"
@@ -209,18 +209,18 @@ class SyncedTree:
         return done.stdout
 
     @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
+    def _exclusive_lock(self) -> Generator[None]:
         with open(self._kept.with_suffix(".lock"), "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _state(self) -> SyncState:
+    def _read_state(self) -> SyncState:
         try:
             return from_json(self._kept.read_bytes(), SyncState)
         except (OSError, msgspec.DecodeError):
             return SyncState()
 
-    def _keep(self, state: SyncState) -> None:
+    def _write_state(self, state: SyncState) -> None:
         new = self._kept.with_suffix(".new")
         new.write_bytes(msgspec.json.encode(state))
         new.replace(self._kept)

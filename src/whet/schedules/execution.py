@@ -198,7 +198,7 @@ async def _deliver(services: Services, schedule: Schedule, outcome: RunResult) -
         bell = plugin_parts.make_notifier_group(loaded, services.settings.notify)
         if bell is None:
             return msgspec.structs.replace(outcome, note=outcome.note or "no plugin that notifies is enabled")
-        bell.ring(f"Whet: {schedule.name} ({outcome.result})", outcome.text or outcome.note)
+        bell.notify(f"Whet: {schedule.name} ({outcome.result})", outcome.text or outcome.note)
         await bell.aclose()
     return outcome
 

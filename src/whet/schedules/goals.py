@@ -45,7 +45,7 @@ async def pursue(
     if stored_goal is not None and stored_goal.state in goals.OPEN:
         row, session = stored_goal, await runner.reopen(stored_goal, extras)
     else:
-        session = await runner.session(wish, extras, session_id)
+        session = await runner.open_session(wish, extras, session_id)
         await opener.services.database.write(lambda db: schedules.set_run_session(db, run.job_id, session.id))
         row = await runner.begin(wish, session)
 

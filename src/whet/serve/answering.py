@@ -41,7 +41,7 @@ class ResponseCodec(Protocol):
         """Return the last bytes of a stream."""
         ...
 
-    def failed(self, error: ApiError) -> bytes:
+    def encode_error(self, error: ApiError) -> bytes:
         """Return the last bytes of a stream that fails after it began."""
         ...
 
@@ -59,7 +59,7 @@ class EventInbox:
         gone.add_done_callback(self.ring)
         self._waiter: asyncio.Future[None] | None = None
 
-    def put(self, event: ApiEvent) -> None:
+    def add(self, event: ApiEvent) -> None:
         """Add an event and wake the stream."""
         self.events.append(event)
         self.ring()
@@ -96,7 +96,7 @@ class TurnResponder:
         self._beat_s = beat_s
         self._head_wait_s = head_wait_s
 
-    async def whole(self, request: Request, work: Work, codec: ResponseCodec) -> Response:
+    async def respond(self, request: Request, work: Work, codec: ResponseCodec) -> Response:
         """Run the turn and answer when it has ended. Raises WhetError."""
         headers: dict[str, str] = {}
         task = asyncio.current_task()
@@ -126,7 +126,7 @@ class TurnResponder:
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             inbox = EventInbox(gone)
-            turn = asyncio.ensure_future(work(inbox.put, _session_header_setter(response.headers)))
+            turn = asyncio.ensure_future(work(inbox.add, _session_header_setter(response.headers)))
             turn.add_done_callback(inbox.ring)
             token_check, silence, is_begun = Ticker(self._beat_s), Ticker(self._head_wait_s), False
             try:
@@ -138,7 +138,7 @@ class TurnResponder:
                         revoked = ApiError(401, "this token was revoked", code="invalid_api_key")
                         if not is_begun:
                             raise revoked
-                        yield codec.failed(revoked)
+                        yield codec.encode_error(revoked)
                         return
                     piece = b"".join(codec.event(event) for event in events)
                     if piece:
@@ -179,7 +179,7 @@ def _last(turn: asyncio.Future[TurnEnd], codec: ResponseCodec, *, is_begun: bool
     except WhetError as error:
         if not is_begun:
             raise
-        return codec.failed(as_api_error(error))
+        return codec.encode_error(as_api_error(error))
 
 
 async def _stop_turn(turn: asyncio.Future[TurnEnd]) -> None:

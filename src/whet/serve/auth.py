@@ -78,7 +78,7 @@ class ApiAuth:
 
     def throttle(self, address: str) -> None:
         """Count a wrong secret. Raises ApiError (429) after too many within a minute."""
-        if self._throttle.failed(address, self._clock.monotonic_s()):
+        if self._throttle.record_failure(address, self._clock.monotonic_s()):
             raise ApiError(429, "too many wrong tokens; wait a minute", code="too_many_failures")
 
 

@@ -267,7 +267,7 @@ class ChatCodec:
             pieces.append(self._line({"choices": [], "usage": usage_of(end.usage)}))
         return b"".join((*pieces, DONE))
 
-    def failed(self, error: ApiError) -> bytes:
+    def encode_error(self, error: ApiError) -> bytes:
         """Return an error inside the stream."""
         return b"data: %s\n\n%s" % (encode({"error": error_object(error)}), DONE)
 

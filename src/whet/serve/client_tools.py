@@ -139,12 +139,12 @@ class ClientTools:
             for spec in specs
         )
 
-    def waiting(self, session_id: str) -> tuple[ToolCall, ...]:
+    def waiting_calls(self, session_id: str) -> tuple[ToolCall, ...]:
         """Return the calls of a session that wait for results."""
         entries = self._waiting.get(session_id, {}).values()
         return tuple(call for call, future in entries if not future.done())
 
-    def give(self, session_id: str, results: Sequence[CallResult]) -> bool:
+    def deliver(self, session_id: str, results: Sequence[CallResult]) -> bool:
         """Deliver results. Returns whether calls were waiting.
 
         Waiting calls without a result end as cancelled: the program has continued without them.
@@ -176,11 +176,11 @@ class ClientTools:
             call = ToolCall(call_id, name, msgspec.json.encode(arguments).decode())
             with context.paused():
                 async with self._in_turn.get(context.session_id) or nullcontext():
-                    return await self._result(context.session_id, call)
+                    return await self._wait_for_result(context.session_id, call)
 
         return run
 
-    async def _result(self, session_id: str, call: ToolCall) -> ToolOutput:
+    async def _wait_for_result(self, session_id: str, call: ToolCall) -> ToolOutput:
         """Hand a call to the program and wait for its result."""
         future: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
         calls = self._waiting.setdefault(session_id, {})

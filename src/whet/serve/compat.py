@@ -64,11 +64,11 @@ class _FormedAnswer:
         self._session_id = ""
         self._is_handed = False
         self._emit = emit
-        self.shaping: AnswerFilter = AnswerFilter(self._heard, rules.form, rules.stops, self._stop)
+        self.shaping: AnswerFilter = AnswerFilter(self._forward, rules.form, rules.stops, self._stop)
 
     async def run(self) -> TurnEnd:
         """Run the turn. If the answer does not fit its form, ask the model once more. Raises WhetError."""
-        end = await self._turn(self._wish)
+        end = await self._run_turn(self._wish)
         if self.shaping.found and end.reason == "cancelled":
             return msgspec.structs.replace(end, reason="answered")
         self.shaping.flush()
@@ -82,10 +82,10 @@ class _FormedAnswer:
         return end
 
     async def _retry_form(self, form: AnswerForm, first: TurnEnd, problem: str) -> TurnEnd:
-        utterances = (Utterance("user", f"Your answer can't be used: {problem}. {form.told}"),)
-        self.shaping.again()
+        utterances = (Utterance("user", f"Your answer can't be used: {problem}. {form.instructions}"),)
+        self.shaping.reset()
         again = SessionChoice(self._wish.caller, utterances, self._session_id, tools=self._wish.tools)
-        end = await self._turn(again)
+        end = await self._run_turn(again)
         end = msgspec.structs.replace(end, usage=first.usage + end.usage)
         if end.reason == "answered" and not self._is_handed:
             try:
@@ -95,16 +95,16 @@ class _FormedAnswer:
                 raise ApiError(502, message, code="answer_not_in_form") from None
         return end
 
-    async def _turn(self, wish: SessionChoice) -> TurnEnd:
+    async def _run_turn(self, wish: SessionChoice) -> TurnEnd:
         return await self._talks.converse(
-            wish, self.shaping.event, self._opened, lambda db: self._rules.keep(db, self._session_id)
+            wish, self.shaping.event, self._note_session, lambda db: self._rules.keep(db, self._session_id)
         )
 
-    def _opened(self, session_id: str) -> None:
+    def _note_session(self, session_id: str) -> None:
         self._session_id = session_id
         self._name(session_id)
 
-    def _heard(self, event: ApiEvent) -> None:
+    def _forward(self, event: ApiEvent) -> None:
         self._is_handed = self._is_handed or isinstance(event, HandedOver)
         self._emit(event)
 
@@ -131,12 +131,12 @@ class Compat:
     async def model(self, request: Request, caller: ApiCaller) -> Response:
         """Show a model."""
         name = request.path_params["name"]
-        self._known(name)
+        self._check_model(name)
         return JsonAnswer(_model_object(name))
 
     async def chat(self, request: Request, caller: ApiCaller, body: ChatRequest) -> Response:
         """Answer a chat completion."""
-        self._known(body.model)
+        self._check_model(body.model)
         client = identity.client_name(request.headers, body.safety_identifier)
         wish = _session_choice(request, caller, chat.read_messages(body), body.user, client)
         tools = chat.read_tools(body)
@@ -148,7 +148,7 @@ class Compat:
 
     async def responses(self, request: Request, caller: ApiCaller, body: ResponsesRequest) -> Response:
         """Answer a response."""
-        self._known(body.model)
+        self._check_model(body.model)
         client = identity.client_name(request.headers, body.safety_identifier)
         is_private = body.store is False
         wish = _session_choice(
@@ -194,7 +194,7 @@ class Compat:
         is_stream: bool,
     ) -> Response:
         if rules.form is not None:
-            wish = msgspec.structs.replace(wish, once=f"{wish.once}\n\n{rules.form.told}".strip())
+            wish = msgspec.structs.replace(wish, once=f"{wish.once}\n\n{rules.form.instructions}".strip())
 
         async def work(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
             answering = _FormedAnswer(self._talks, wish, rules, emit, name)
@@ -218,7 +218,7 @@ class Compat:
 
         if is_stream:
             return self._answering.stream(run_and_remember, codec, lambda: self._door.is_valid(wish.caller))
-        return await self._answering.whole(request, run_and_remember, codec)
+        return await self._answering.respond(request, run_and_remember, codec)
 
     async def _continue_response(self, wish: SessionChoice, response_id: str) -> SessionChoice:
         stored = None
@@ -239,7 +239,7 @@ class Compat:
             raise ApiError(400, f"{SESSION_HEADER} names another session", param="previous_response_id")
         return msgspec.structs.replace(wish, session_id=session_id, client_key="")
 
-    def _known(self, name: str) -> None:
+    def _check_model(self, name: str) -> None:
         if name not in (
             MODEL,
             self._services.models.settings.model,

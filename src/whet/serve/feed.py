@@ -111,19 +111,19 @@ class Feeds:
         self.is_closed = False
         self.listeners: list[Callable[[str, Event], None]] = []
 
-    def of(self, session_id: str) -> Feed:
+    def feed_of(self, session_id: str) -> Feed:
         """Return a session's feed; create it if needed."""
         feed = self._by_session.get(session_id)
         if feed is None:
             self._made += 1  # a recreated feed must not reuse ids of the old one
-            feed = Feed(f"{self._epoch}z{self._made}", lambda event: self._told(session_id, event))
+            feed = Feed(f"{self._epoch}z{self._made}", lambda event: self._notify(session_id, event))
             self._by_session[session_id] = feed
             self._make_room(session_id)
         return feed
 
     def add(self, session_id: str, event: Event) -> None:
         """Keep an event of a session and wake the listeners."""
-        feed = self.of(session_id)
+        feed = self.feed_of(session_id)
         before = feed.size_bytes
         feed.add(event)
         self._size_bytes += feed.size_bytes - before
@@ -140,19 +140,19 @@ class Feeds:
         if session_id in self._by_session:
             self.add(session_id, event)
         else:
-            self._told(session_id, event)
+            self._notify(session_id, event)
 
     async def last_id(self, session_id: str) -> str:
         """Return the id of a session's newest event."""
-        return self.of(session_id).last_id
+        return self.feed_of(session_id).last_id
 
     def wake(self, session_id: str) -> None:
         """Wake the listeners of a session."""
-        self.of(session_id).wake()
+        self.feed_of(session_id).wake()
 
     async def _ready(self, session_id: str, last_id: str) -> Feed:
         """Return a session's feed, with the events after `last_id` that are still kept."""
-        return self.of(session_id)
+        return self.feed_of(session_id)
 
     def _make_room(self, kept_session_id: str) -> None:
         while len(self._by_session) > _ALL_FEEDS or self._size_bytes > self._all_bytes:
@@ -166,7 +166,7 @@ class Feeds:
                 return
             self._size_bytes -= self._by_session.pop(oldest).size_bytes
 
-    def _told(self, session_id: str, event: Event) -> None:
+    def _notify(self, session_id: str, event: Event) -> None:
         for listener in self.listeners:
             listener(session_id, event)
 

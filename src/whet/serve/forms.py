@@ -28,7 +28,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
     schema: dict[str, Any] | None
 
     @property
-    def told(self) -> str:
+    def instructions(self) -> str:
         """The instructions to the model."""
         if self.schema is None:
             return "Your final answer must be one JSON object and nothing else: no words around it, no fence."
@@ -110,7 +110,7 @@ class AnswerFilter:
     def event(self, event: ApiEvent) -> None:
         """Process an event of the turn."""
         if isinstance(event, TextDelta) and (self._form or self._stops):
-            self._text(event.text)
+            self._add_text(event.text)
             return
         if isinstance(event, StreamRestarted):
             self._kept = ""
@@ -132,11 +132,11 @@ class AnswerFilter:
         text = form.read(self._kept)
         self._emit(TextDelta(text))
 
-    def again(self) -> None:
+    def reset(self) -> None:
         """Forget the text so far: the model is asked once more."""
         self._kept, self._is_step_over = "", False
 
-    def _text(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if self.found:
             return
         if self._form is not None:

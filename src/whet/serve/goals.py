@@ -44,7 +44,7 @@ class Goals:
         """Return the calls."""
         goal_path = "/api/goals/{id}"
         return (
-            Operation("GET", "/api/goals", self.listed, roles=_OWNER),
+            Operation("GET", "/api/goals", self.list_goals, roles=_OWNER),
             Operation(
                 "POST", "/api/goals", self.start, roles=_OWNER, takes=GoalInput, gives={202: JSON_OBJECT}
             ),
@@ -52,7 +52,7 @@ class Goals:
             Operation("POST", f"{goal_path}/stop", self.stop, roles=_OWNER),
         )
 
-    async def listed(self, request: Request, caller: ApiCaller) -> Response:
+    async def list_goals(self, request: Request, caller: ApiCaller) -> Response:
         """List goals, newest first."""
         rows = await self._services.database.read(goals.list_goals)
         return JsonAnswer({"goals": [map_texts(msgspec.to_builtins(row), mask) for row in rows]})

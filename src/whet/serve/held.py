@@ -34,15 +34,15 @@ class SuspendedTurn:
 
     def start(self, work: Callable[[Emit], Coroutine[Any, Any, TurnEnd | None]]) -> None:
         """Start the turn."""
-        self.task = asyncio.create_task(work(self._event))
+        self.task = asyncio.create_task(work(self._handle_event))
         self.task.add_done_callback(lambda _: self._end_round())
 
-    def asked(self) -> None:
+    def note_waiting_call(self) -> None:
         """Note that a call waits for the program. The round ends once no further calls join."""
         _stop(self._settles)
-        self._settles = asyncio.get_running_loop().call_later(_SETTLE_S, self._settled)
+        self._settles = asyncio.get_running_loop().call_later(_SETTLE_S, self._end_if_waiting)
 
-    async def round(self, emit: Callable[[ApiEvent], None]) -> TurnEnd:
+    async def run_round(self, emit: Callable[[ApiEvent], None]) -> TurnEnd:
         """Run until the turn's end or the next calls. If the caller is cancelled, the turn is cancelled.
 
         The usage is that of this round. Raises WhetError.
@@ -51,15 +51,15 @@ class SuspendedTurn:
         self._over = asyncio.get_running_loop().create_future()
         self._emit, missed, self._missed = emit, self._missed, []
         for event in missed:
-            self._event(event)
+            self._handle_event(event)
         if self.task.done():
             self._end_round()
-        elif self._tools.waiting(self.session_id):
-            self.asked()
+        elif self._tools.waiting_calls(self.session_id):
+            self.note_waiting_call()
         try:
             await self._over
             if not self.task.done():
-                emit(HandedOver(self._tools.waiting(self.session_id)))
+                emit(HandedOver(self._tools.waiting_calls(self.session_id)))
                 self._given_up = asyncio.get_running_loop().call_later(self._wait_s, self.task.cancel)
                 return TurnEnd(self.session_id, "", "answered", "", 0, self._usage, 0.0)
         except asyncio.CancelledError:
@@ -75,15 +75,15 @@ class SuspendedTurn:
         assert end is not None  # no text is steered into a suspended turn
         return msgspec.structs.replace(end, usage=usage) if usage.total_tokens else end
 
-    def _settled(self) -> None:
-        if self._tools.waiting(self.session_id):
+    def _end_if_waiting(self) -> None:
+        if self._tools.waiting_calls(self.session_id):
             self._end_round()
 
     def _end_round(self) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
-    def _event(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if isinstance(event, StepFinished):
             self._usage += event.usage
         if self._emit is not None:

@@ -225,7 +225,7 @@ class MessagesCodec:
         body += _line("message_delta", {"delta": delta, "usage": usage_of(end.usage)})
         return body + _line("message_stop", {})
 
-    def failed(self, error: ApiError) -> bytes:
+    def encode_error(self, error: ApiError) -> bytes:
         """Return the event for a failure."""
         return b"event: error\ndata: %s\n\n" % encode(messages_error(error))
 

@@ -226,10 +226,12 @@ class Native:
 
         return Stream(source)
 
-    async def opened(self, request: Request, caller: ApiCaller) -> tuple[Services, Session]:
+    async def open_session(self, request: Request, caller: ApiCaller) -> tuple[Services, Session]:
         """Return the services and the opened session of a request. Its turn may be running."""
         row = self._session(request, caller)
-        return self._services, self._turns.hosted.opened(row.id) or await self._turns.hosted.session(row.id)
+        return self._services, self._turns.hosted.find_open(row.id) or await self._turns.hosted.open_session(
+            row.id
+        )
 
     @asynccontextmanager
     async def between_turns(

@@ -52,12 +52,12 @@ class PlanCalls:
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a session's plan and the results of each step."""
-        services, session = await self._api.opened(request, caller)
+        services, session = await self._api.open_session(request, caller)
         return JsonAnswer(_plan_object(await planning.read_plan(services, session.id)))
 
     async def change(self, request: Request, caller: ApiCaller, body: PlanInput) -> Response:
         """Change a session's plan: planning mode, steps, approval."""
-        services, session = await self._api.opened(request, caller)
+        services, session = await self._api.open_session(request, caller)
         if body.planning is not None:
             await planning.set_planning(services, session.id, body.planning)
         if body.steps is not None:
@@ -69,7 +69,7 @@ class PlanCalls:
 
     async def helpers(self, request: Request, caller: ApiCaller) -> Response:
         """List a session's helpers."""
-        services, session = await self._api.opened(request, caller)
+        services, session = await self._api.open_session(request, caller)
         return JsonAnswer(
             HelperList(await services.database.read(lambda db: helper_rows.list_views(db, session.id)))
         )

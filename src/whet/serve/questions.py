@@ -110,16 +110,16 @@ class Questions:
 
     async def ask(self, question: PendingQuestion) -> str | None:
         """Wait for the answer; None if none came in time."""
-        reply = await self.whole(question)
+        reply = await self.wait_for_reply(question)
         return None if reply is None else reply.answer
 
-    async def whole(
+    async def wait_for_reply(
         self, question: PendingQuestion, request: ApprovalRequest | None = None
     ) -> QuestionReply | None:
         """Wait for the whole answer; None if none came in time."""
         future: asyncio.Future[QuestionReply | None] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = OpenQuestion(question, future, request)
-        self._tell()
+        self._notify()
         try:
             async with asyncio.timeout(self.wait_s):
                 return await future
@@ -127,9 +127,11 @@ class Questions:
             return None
         finally:
             del self._waiting[question.id]
-            self._tell()
+            self._notify()
 
-    def new(self, session_id: str, kind: Literal["approval", "question"], subject: str) -> PendingQuestion:
+    def new_question(
+        self, session_id: str, kind: Literal["approval", "question"], subject: str
+    ) -> PendingQuestion:
         """Make a question with only this text."""
         now = self._clock.now()
         until = iso(now + timedelta(seconds=self.wait_s))
@@ -137,7 +139,7 @@ class Questions:
             self._clock.new_id(), kind, session_id, "", "", subject, (), (), "", iso(now), until
         )
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self.listeners:
             listener()
 
@@ -183,7 +185,7 @@ class Asker:
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask about one action."""
-        plain = self._questions.new(request.session_id, "approval", request.subject)
+        plain = self._questions.new_question(request.session_id, "approval", request.subject)
         wording = build_question(request)
         question = msgspec.structs.replace(
             plain,
@@ -200,7 +202,7 @@ class Asker:
             keeps=tuple(scope.always for scope in request.scopes),
             draft=_draft(request),
         )
-        reply = await self._questions.whole(question, request)
+        reply = await self._questions.wait_for_reply(question, request)
         for answer in ("once", "session", "always", "no"):
             if reply is not None and reply.answer == answer:
                 return Reply(answer, reply.scope, reply.reason, reply.arguments).short
@@ -210,5 +212,5 @@ class Asker:
         """Ask the model's question."""
         if not self._may_clarify:
             return None
-        plain = self._questions.new(self._session_id, "question", question)
+        plain = self._questions.new_question(self._session_id, "question", question)
         return await self._questions.ask(msgspec.structs.replace(plain, choices=tuple(choices)))

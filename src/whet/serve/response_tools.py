@@ -48,7 +48,7 @@ class ResponseTools(msgspec.Struct, frozen=True):
     specs: tuple[ToolSpec, ...] = ()
     offered: Mapping[str, OfferedTool] = {}
 
-    def item(self, call: ToolCall) -> dict[str, Any]:
+    def call_fields(self, call: ToolCall) -> dict[str, Any]:
         """Return the fields of an output item that describe a call."""
         tool = self.offered.get(call.name) or OfferedTool(call.name)
         if tool.takes_text:

@@ -173,7 +173,7 @@ class ResponsesCodec:
         pieces.append(self._line(kind, {"response": done}))
         return b"".join(pieces)
 
-    def failed(self, error: ApiError) -> bytes:
+    def encode_error(self, error: ApiError) -> bytes:
         """Return the event for a failure."""
         error_fields = {"code": error.code or "server_error", "message": error.message}
         body = {**self._object("failed"), "error": error_fields}
@@ -214,14 +214,14 @@ class ResponsesCodec:
             )
         self._open.append(text)
         pieces.append(
-            self._line("response.output_text.delta", {**self._place(), "delta": text, "logprobs": []})
+            self._line("response.output_text.delta", {**self._location(), "delta": text, "logprobs": []})
         )
         return b"".join(pieces)
 
     def _close(self) -> bytes:
         if self._open is None:
             return b""
-        text, location, item_at = "".join(self._open), self._place(), len(self._items)
+        text, location, item_at = "".join(self._open), self._location(), len(self._items)
         item = self._item("completed", text)
         self._open = None
         self._items.append(item)
@@ -236,7 +236,7 @@ class ResponsesCodec:
 
     def _call(self, call: ToolCall) -> bytes:
         at, item_id = len(self._items), f"fc_{self._id.removeprefix('resp_')}_{len(self._items)}"
-        call_fields = self._tools.item(call)
+        call_fields = self._tools.call_fields(call)
         kind, field = CALL_EVENTS[call_fields["type"]]
         item = {"id": item_id, "status": "completed", "call_id": call.id, **call_fields}
         self._items.append(item)
@@ -264,7 +264,7 @@ class ResponsesCodec:
     def _item_id(self) -> str:
         return f"msg_{self._id.removeprefix('resp_')}_{len(self._items)}"
 
-    def _place(self) -> dict[str, Any]:
+    def _location(self) -> dict[str, Any]:
         return {"item_id": self._item_id(), "output_index": len(self._items), "content_index": 0}
 
     def _item(self, status: str, text: str | None) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class RewindCalls:
     async def diff(self, request: Request, caller: ApiCaller) -> Response:
         """Show a turn's changes to files; without a turn, the session's. Secrets are masked."""
         turn = query_number(request, "turn", 0, _LAST_TURN)
-        services, session = await self._api.opened(request, caller)
+        services, session = await self._api.open_session(request, caller)
         changes = await Rewinding(services.recordings, session.log, services.workspace).diff(turn)
         return JsonAnswer(diff_answer(changes, mask))
 

@@ -43,8 +43,8 @@ class SessionTurns:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._held: dict[str, SuspendedTurn] = {}
         self._tools = ClientTools()
-        self._tools.asked = self._asked
-        turns.hosted.lend(self._tools.extras)
+        self._tools.asked = self._note_call
+        turns.hosted.add_extras(self._tools.extras)
 
     async def converse(
         self,
@@ -68,14 +68,14 @@ class SessionTurns:
             located = "" if is_aside else self._locate(wish)
             if located:
                 await locks.enter_async_context(self._locks.setdefault(located, asyncio.Lock()))
-                await self._settle(located)
+                await self._wait_for_end(located)
                 if self._locate(wish) != located:  # it went on while this request waited
                     located = ""
             session_id = await self._session_with_tools(wish, located)
             suspended = self._held.get(session_id)
             if suspended is not None:
                 opened(session_id)
-                return await self._go_on(suspended, wish, emit, ended)
+                return await self._continue_turn(suspended, wish, emit, ended)
             stored = await _read_stored(self._database, wish, session_id)
             news = content.find_new_content(wish.said, stored, is_begun=bool(session_id))
             works: list[Work] = []
@@ -86,7 +86,7 @@ class SessionTurns:
                 if is_aside:
                     works.append(lambda db: api.mark_as_helper(db, session_id))
             opened(session_id)
-            return await self._turn(wish, session_id, news, works, emit, ended)
+            return await self._run_turn(wish, session_id, news, works, emit, ended)
 
     async def remember(self, wish: SessionChoice, end: TurnEnd, answer: str) -> None:
         """Remember how a conversation ends now, if its client has no name for it.
@@ -102,7 +102,7 @@ class SessionTurns:
         """Cancel a session's turn."""
         self._turns.keep(asyncio.create_task(self._turns.cancel(session_id)))
 
-    async def _turn(
+    async def _run_turn(
         self,
         wish: SessionChoice,
         session_id: str,
@@ -111,7 +111,7 @@ class SessionTurns:
         emit: Callable[[ApiEvent], None],
         ended: Work,
     ) -> TurnEnd:
-        text = self._text(wish, session_id, news, works)
+        text = self._turn_text(wish, session_id, news, works)
         done: list[bool] = []
 
         def store_once(db: apsw.Connection) -> None:
@@ -127,15 +127,15 @@ class SessionTurns:
         if news.results and not news.history:
             # The results belong to a turn that ended without them or was cut off by a crash. That turn
             # continues.
-            self._tools.give(session_id, news.results)
+            self._tools.deliver(session_id, news.results)
             resumed = msgspec.structs.replace(turn_input, text=None, images=())
-            session = await self._turns.hosted.session(session_id)
+            session = await self._turns.hosted.open_session(session_id)
             if not text and session.log.live.open_turn is not None:  # a crash cut it off
-                return await self._hold(session_id, resumed, emit, store_once)
+                return await self._start_turn(session_id, resumed, emit, store_once)
             turn_input = msgspec.structs.replace(turn_input, text=_late_results_text(news.results, text))
-        return await self._hold(session_id, turn_input, emit, store_once)
+        return await self._start_turn(session_id, turn_input, emit, store_once)
 
-    async def _hold(
+    async def _start_turn(
         self, session_id: str, turn_input: TurnInput, emit: Callable[[ApiEvent], None], store: Work
     ) -> TurnEnd:
         suspended = SuspendedTurn(session_id, self._tools, self._wait_s)
@@ -151,12 +151,12 @@ class SessionTurns:
         self._held[session_id] = suspended
         suspended.start(work)
         self._turns.keep(suspended.task)
-        end = await suspended.round(emit)
+        end = await suspended.run_round(emit)
         if not suspended.task.done():
             await self._database.append(store)
         return end
 
-    async def _go_on(
+    async def _continue_turn(
         self, suspended: SuspendedTurn, wish: SessionChoice, emit: Callable[[ApiEvent], None], ended: Work
     ) -> TurnEnd:
         """Continue a turn that waits for results. Any other text in the request is added to the turn."""
@@ -165,30 +165,30 @@ class SessionTurns:
         if news.text.strip() or news.images:
             turn_input = TurnInput(news.text, news.images, "steer", is_plain=True, is_here=True)
             await self._turns.run(suspended.session_id, turn_input, lambda event: None)
-        self._tools.give(suspended.session_id, news.results)
-        end = await suspended.round(emit)
+        self._tools.deliver(suspended.session_id, news.results)
+        end = await suspended.run_round(emit)
         await self._database.append(ended)
         return end
 
-    def _asked(self, session_id: str) -> None:
+    def _note_call(self, session_id: str) -> None:
         if (suspended := self._held.get(session_id)) is not None:
-            suspended.asked()
+            suspended.note_waiting_call()
 
     async def _offer(self, session_id: str, wish: SessionChoice) -> None:
         """Make the program's tools available to a turn. A session in memory without them is reopened."""
         if not wish.tools:
             return
         self._tools.offer(session_id, wish.tools, one_by_one=wish.one_by_one)
-        session = self._turns.hosted.opened(session_id)
+        session = self._turns.hosted.find_open(session_id)
         if session is not None and any(
             (tool := session.tools.get(spec.name)) is None or tool.toolset != "client" for spec in wish.tools
         ):
-            await self._turns.hosted.let_go(session_id)
+            await self._turns.hosted.release(session_id)
 
-    async def _settle(self, session_id: str) -> None:
+    async def _wait_for_end(self, session_id: str) -> None:
         """Wait for a turn that no longer waits for results: it was cancelled, and stores its end."""
         suspended = self._held.get(session_id)
-        if suspended is not None and not self._tools.waiting(session_id):
+        if suspended is not None and not self._tools.waiting_calls(session_id):
             await asyncio.wait((suspended.task,))
             self._held.pop(session_id, None)
 
@@ -251,7 +251,9 @@ class SessionTurns:
             return False
         return await self._database.read(lambda db: identity.is_beside_conversation(db, wish))
 
-    def _text(self, wish: SessionChoice, session_id: str, news: content.NewContent, works: list[Work]) -> str:
+    def _turn_text(
+        self, wish: SessionChoice, session_id: str, news: content.NewContent, works: list[Work]
+    ) -> str:
         """Return the turn's text, after the client's instructions if they are new to the session."""
         text = news.text
         if not text.strip() and not news.images and news.history:
@@ -277,7 +279,7 @@ class SessionTurns:
         waiting_ids = {
             call.id
             for session_id in identity.sessions_of_results(wish.results)
-            for call in self._tools.waiting(session_id)
+            for call in self._tools.waiting_calls(session_id)
         }
         return self._database.read_now(lambda db: identity.proven_session(db, wish, waiting_ids))
 

@@ -141,13 +141,13 @@ class TeamFeeds(Feeds):
         """Call `hear` with the events of one queued turn that come after a number."""
         self._followers[turn_id] = session_id, after, hear
         self._read_to[session_id] = min(self._read_to.get(session_id, after), after)
-        self.heard(session_id)
+        self.handle_notification(session_id)
 
-    def leave(self, turn_id: str) -> None:
+    def unfollow(self, turn_id: str) -> None:
         """Stop following a turn."""
         self._followers.pop(turn_id, None)
 
-    def heard(self, session_names: str) -> None:
+    def handle_notification(self, session_names: str) -> None:
         """Read the new events of the sessions that a notification names; "" means all sessions that matter
         here."""
         names: Iterable[str] = (
@@ -176,7 +176,7 @@ class TeamFeeds(Feeds):
             row = await self._database.read(lambda db: db.execute(_OLDEST).fetchone())
             oldest = (row[0] if row else None) or position + 1
             start = max(number, oldest - 1)
-        rows = await self._rows({session_id: start})
+        rows = await self._read_rows({session_id: start})
         feed = self._by_session.get(session_id)
         if not isinstance(feed, TeamFeed):  # no other task has created it meanwhile
             feed = self._by_session[session_id] = TeamFeed(start)
@@ -189,7 +189,7 @@ class TeamFeeds(Feeds):
             self._size_bytes += feed.size_bytes - before
         self._read_to.setdefault(session_id, feed.newest)
         self._make_room(session_id)
-        self.heard(session_id)
+        self.handle_notification(session_id)
         return feed
 
     async def _read_all(self) -> None:
@@ -211,7 +211,7 @@ class TeamFeeds(Feeds):
         }
         if not positions:
             return
-        rows = await self._rows(positions)
+        rows = await self._read_rows(positions)
         for row in rows:
             self._deliver(row)
         if len(rows) == _MOST_READ:
@@ -219,7 +219,7 @@ class TeamFeeds(Feeds):
         if len(self._read_to) > _MOST_TRACKED:
             self._read_to = {name: at for name, at in self._read_to.items() if name in mine}
 
-    async def _rows(self, positions: dict[str, int]) -> list[EventRow]:
+    async def _read_rows(self, positions: dict[str, int]) -> list[EventRow]:
         values = [*positions], [*positions.values()], _MOST_READ
         rows = await asyncio.to_thread(self._database.run, lambda db: run_postgres(db, _AFTER, values))
         return [EventRow(*row) for row in rows]
@@ -239,7 +239,7 @@ class TeamFeeds(Feeds):
         if is_new:
             self._read_to[name], self._newest = row.id, max(self._newest, row.id)
             if self.listeners and (event := row.event) is not None:
-                self._told(name, event)
+                self._notify(name, event)
 
 
 def _piece(row: EventRow) -> bytes:

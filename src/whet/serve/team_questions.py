@@ -54,9 +54,9 @@ class TeamQuestions(Questions):
                 return question
         raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
 
-    def heard(self, session_names: str) -> None:
+    def handle_notification(self, session_names: str) -> None:
         """Notify the pages that a question was asked, answered or started."""
-        self._tell()
+        self._notify()
 
 
 class WorkerQuestions:
@@ -77,7 +77,7 @@ class WorkerQuestions:
         questions = _TurnQuestions(self, turn.mark, self._clock, options.answer_wait_s)
         return Asker(questions, turn.session_id, may_clarify=options.may_clarify)
 
-    def heard(self) -> None:
+    def read_answers(self) -> None:
         """Read new answers. If a read is under way, read again afterwards: it may have missed them."""
         self._is_unread = True
         if self._waiting and self._look is None:
@@ -89,7 +89,7 @@ class WorkerQuestions:
         self._waiting[question.id] = future = asyncio.get_running_loop().create_future()
         try:
             await self._database.write(lambda db: orders.ask(db, mark, question.id, body, wait_s))
-            self.heard()
+            self.read_answers()
             async with asyncio.timeout(wait_s):
                 return await future
         except TimeoutError:
@@ -123,7 +123,7 @@ class _TurnQuestions(Questions):
         self._worker = worker
         self._mark = mark
 
-    async def whole(
+    async def wait_for_reply(
         self, question: PendingQuestion, request: ApprovalRequest | None = None
     ) -> QuestionReply | None:
         """Wait for the whole answer; None if none came in time."""

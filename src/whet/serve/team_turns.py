@@ -48,7 +48,9 @@ class TeamTurns(Turns):
         self._team_feeds = feeds
         self._database = database
         self._queue: TurnQueue = DatabaseQueue(database)
-        self._notices = Notices(database, {NEWS: feeds.heard, ORDERS: questions.heard})
+        self._notices = Notices(
+            database, {NEWS: feeds.handle_notification, ORDERS: questions.handle_notification}
+        )
         self._is_ending = False
 
     def start(self) -> None:
@@ -86,7 +88,7 @@ class TeamTurns(Turns):
         """
         if turn_input.is_here or turn_input.text is None:
             return await super().run(session_id, turn_input, emit)
-        turn = await self._ask(session_id, turn_input)
+        turn = await self._queue_turn(session_id, turn_input)
         return None if turn is None else await self._follow(turn, turn_input, emit)
 
     async def begin(self, session_id: str, turn_input: TurnInput) -> asyncio.Task[bool]:
@@ -94,7 +96,7 @@ class TeamTurns(Turns):
 
         Returns a task that ends with the turn; its result is False if a running turn took the text.
         """
-        turn = await self._ask(session_id, turn_input)
+        turn = await self._queue_turn(session_id, turn_input)
 
         async def work() -> bool:
             if turn is None:
@@ -124,7 +126,7 @@ class TeamTurns(Turns):
     def _states(self, session_id: str) -> list[str]:
         return self._database.read_now(lambda db: orders.states(db, session_id))
 
-    async def _ask(self, session_id: str, said: TurnInput) -> _FollowedTurn | None:
+    async def _queue_turn(self, session_id: str, said: TurnInput) -> _FollowedTurn | None:
         """Store a turn in the queue. Returns None if the text was added to a running turn."""
         assert said.text is not None
         after = await self._team_feeds.position(session_id)
@@ -159,13 +161,13 @@ class TeamTurns(Turns):
         self._team_feeds.follow(turn.session_id, turn.id, turn.after, events.put_nowait)
         try:
             turn_input.receipt.begun()
-            end = await self._heard(turn, events, emit)
+            end = await self._pass_on_events(turn, events, emit)
         except asyncio.CancelledError:
             if not self._is_ending:
                 await self._database.write(lambda db: orders.cancel(db, turn.session_id))
             raise
         finally:
-            self._team_feeds.leave(turn.id)
+            self._team_feeds.unfollow(turn.id)
         if turn.trace is not None and self.hosted.services.tracing is not None:
             self.hosted.services.tracing.end_request(turn.trace, turn.session_id, end)
         record = TurnRecord(end.turn_id, turn.session_id, 0, "", end.steps, end.usage)
@@ -174,7 +176,9 @@ class TeamTurns(Turns):
         emit(end)
         return end
 
-    async def _heard(self, turn: _FollowedTurn, events: asyncio.Queue[Event | None], emit: Emit) -> TurnEnd:
+    async def _pass_on_events(
+        self, turn: _FollowedTurn, events: asyncio.Queue[Event | None], emit: Emit
+    ) -> TurnEnd:
         """Pass on a turn's events and return its end."""
         silent_s, is_reported = 0.0, False
         while True:
@@ -182,7 +186,7 @@ class TeamTurns(Turns):
                 async with asyncio.timeout(_LOOK_S):
                     event = await events.get()
             except TimeoutError:  # a notification may be lost with its connection
-                self._team_feeds.heard(turn.session_id)
+                self._team_feeds.handle_notification(turn.session_id)
                 silent_s += _LOOK_S
                 if silent_s >= _NO_WORKER_S and not is_reported:
                     is_reported = True

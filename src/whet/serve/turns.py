@@ -100,7 +100,7 @@ class Turns:
             add_to_feed(session_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), took_s))
             raise
         finally:
-            self._leave(session_id)
+            self._end(session_id)
 
     async def begin(self, session_id: str, turn_input: TurnInput) -> asyncio.Task[bool]:
         """Start a turn that no request waits for. It runs without listeners, and its end is in the feed.
@@ -121,7 +121,7 @@ class Turns:
                 self.feeds.add(session_id, end)
                 return True
             finally:
-                self._leave(session_id)
+                self._end(session_id)
 
         task = asyncio.create_task(work())
         self.keep(task)
@@ -164,7 +164,7 @@ class Turns:
     def _begin(self, session_id: str) -> None:
         self._begun[session_id] += 1
 
-    def _leave(self, session_id: str) -> None:
+    def _end(self, session_id: str) -> None:
         self._begun[session_id] -= 1
         if not self._begun[session_id]:
             del self._begun[session_id]

@@ -187,7 +187,7 @@ def watch_client(scope: Scope, ring: Callable[[], object]) -> Generator[None]:
             ring()
         yield
     finally:
-        line.forget(ring)
+        line.stop_listening(ring)
 
 
 class Ticker:

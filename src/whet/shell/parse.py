@@ -135,7 +135,7 @@ class _Walker:
         if handler is not None:
             handler(self, node, depth)
         elif kind in _OWN_SHELL or kind in _BRANCHES:
-            self.scoped(node, depth)
+            self.walk_scope(node, depth)
         else:
             self.children(node.children, depth)
 
@@ -151,7 +151,7 @@ class _Walker:
             if child.child_count or child.is_named:
                 self.walk(child, depth + 1)
 
-    def scoped(self, node: Node, depth: int) -> None:
+    def walk_scope(self, node: Node, depth: int) -> None:
         """Walk a subshell or branch. A subshell's `cd` ends with it; after a branch, the folder is certain
         only if unchanged."""
         if node.type == "command_substitution":
@@ -227,7 +227,7 @@ class _Walker:
         self.children(nodes, depth) if depth < _MAX_DEPTH else self._state.doubt("it is nested too deeply")
         self._state.piped, self._state.stdin = piped, stdin
 
-    def assigns(self, node: Node, depth: int) -> None:
+    def assignment(self, node: Node, depth: int) -> None:
         """Record an assignment without a command."""
         self._state.script.assignments.append(self._state.assign(node))
         self.inner(node.children, depth)
@@ -249,13 +249,13 @@ class _Walker:
 
 _HANDLERS: dict[str, Callable[[_Walker, Node, int], object]] = {
     "pipeline": _Walker.pipeline,
-    "list": lambda walker, node, depth: walker.redirections.listed(node, depth),
+    "list": lambda walker, node, depth: walker.redirections.walk_list(node, depth),
     "redirected_statement": lambda walker, node, depth: walker.redirections.statement(node, depth),
     "file_redirect": lambda walker, node, depth: walker.redirections.take(node, depth),
     "command": _Walker.command,
     "declaration_command": _Walker.command,
     "unset_command": _Walker.command,
-    "variable_assignment": _Walker.assigns,
+    "variable_assignment": _Walker.assignment,
     "function_definition": _Walker.function,
 }
 

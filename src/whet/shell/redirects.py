@@ -33,7 +33,7 @@ class RedirectionReader:
 
         if len(body) == 1 and body[0].type == "list":
             # The grammar attaches the redirection of a list's last command to the whole list.
-            self.listed(body[0], depth, opens)
+            self.walk_list(body[0], depth, opens)
         else:
             opens()
             self._walk(body, depth)
@@ -52,7 +52,7 @@ class RedirectionReader:
                 self._continuation(child, depth)
         state.piped = piped
 
-    def listed(self, node: Node, depth: int, opens: Callable[[], None] | None = None) -> None:
+    def walk_list(self, node: Node, depth: int, opens: Callable[[], None] | None = None) -> None:
         """Walk `a && b` or `a || b`: b runs after a, or not at all. `opens` reads b's redirections."""
         state = self._state
         first, last = node.children[0], node.children[-1]
@@ -60,7 +60,7 @@ class RedirectionReader:
         self._walk([first], depth)
         before = state.folders
         if _needs_all(first) and any(child.type == "&&" for child in node.children):
-            state.succeeded(start)
+            state.narrow_folders(start)
         if opens is not None:
             opens()
         if last is not first:

@@ -121,7 +121,7 @@ class _Reader:
             self._take(r"[\s;]*")
             if self._at == len(self._text):
                 return sed_commands
-            if self._address() and self._taken(r"\s*,") and not self._address():
+            if self._address() and self._try_take(r"\s*,") and not self._address():
                 raise _Unreadable
             self._take(r"\s*(!\s*)*")
             sed_commands.extend(self._command())
@@ -148,7 +148,7 @@ class _Reader:
         self._take_delimited(delimiter)
         flags = self._take(r"[gpIiMme\d \t]*")
         commands = [SedCommand("s", "".join(flags.split()))]
-        if self._taken("w"):
+        if self._try_take("w"):
             commands.append(SedCommand("w", self._take(r"[^\n]*").strip()))
         self._end()
         return commands
@@ -170,20 +170,20 @@ class _Reader:
 
     def _take_delimited(self, delimiter: str, *, has_brackets: bool = False) -> None:
         """Consume the text up to and including a delimiter."""
-        while not self._taken(re.escape(delimiter)):
+        while not self._try_take(re.escape(delimiter)):
             if has_brackets and self._text.startswith("[", self._at):
                 match = _BRACKET.match(self._text, self._at)
                 if not match:
                     raise _Unreadable
                 self._at = match.end()
-            elif not self._taken(r"\\(?s:.)|[^\n\\]"):
+            elif not self._try_take(r"\\(?s:.)|[^\n\\]"):
                 raise _Unreadable
 
     def _end(self) -> None:
-        if not self._taken(r"[ \t]*([;\n]|(?=[}#])|\Z)"):
+        if not self._try_take(r"[ \t]*([;\n]|(?=[}#])|\Z)"):
             raise _Unreadable
 
-    def _taken(self, pattern: str) -> bool:
+    def _try_take(self, pattern: str) -> bool:
         """Consume a match of the pattern here. Returns False if nothing matches."""
         match = re.compile(pattern).match(self._text, self._at)
         if match:
@@ -192,6 +192,6 @@ class _Reader:
 
     def _take(self, pattern: str) -> str:
         at = self._at
-        if not self._taken(pattern):
+        if not self._try_take(pattern):
             raise _Unreadable
         return self._text[at : self._at]

@@ -169,18 +169,18 @@ class ShellState:
             return
         name = words[0].text
         if name in ("cd", "pushd"):
-            self.folders = merge_folders(self._entered(words[1:]), self.folders)
+            self.folders = merge_folders(self._folders_after_cd(words[1:]), self.folders)
         elif name in ("popd", "eval", "source", ".", "trap", "enable"):
             self.folders = ()
         elif name in ("read", "mapfile", "readarray", "printf", "getopts", "unset"):
             self.assigned.update(word.text for word in words[1:])
 
-    def succeeded(self, before: Folders) -> None:
+    def narrow_folders(self, before: Folders) -> None:
         """Remove the folders from `before` a `cd` that is now known to have succeeded."""
         after = tuple(folder for folder in self.folders if folder not in before)
         self.folders = after or self.folders
 
-    def _entered(self, words: list[Word]) -> Folders:
+    def _folders_after_cd(self, words: list[Word]) -> Folders:
         """Return the folders after a successful `cd`, or an empty tuple if they can't be known."""
         targets = [word for word in words if word.text not in ("-L", "-P", "-e", "-@", "--")]
         home = self._value("HOME")

@@ -70,7 +70,7 @@ class Word(msgspec.Struct, frozen=True):
         )
 
     @property
-    def shown(self) -> str:
+    def normal_form(self) -> str:
         """The word as written in a normalised command."""
         if not self.plain or any(c in " \t\n'\"\\|&;()<>#" for c in self.plain):
             return "'" + self.plain.replace("'", "'\\''") + "'"

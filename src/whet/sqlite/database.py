@@ -164,7 +164,7 @@ class DatabaseFile:
         except FAULTS as error:
             raise translate_error(error, str(self.path), reader.system_errno) from error
         finally:
-            self._put_back(reader)
+            self._return_reader(reader)
 
     def close(self) -> None:
         """Commit the submitted writes and close every connection. Calling it again does nothing."""
@@ -181,7 +181,7 @@ class DatabaseFile:
     def _wait_for_readers(self) -> None:
         """Wait for reads on threads that this object owns."""
 
-    def _committed(self) -> None:
+    def _on_commit(self) -> None:
         """Called after a commit of appended rows, before its waiters continue."""
 
     def _get_batcher(self) -> WriteBatcher:
@@ -189,7 +189,7 @@ class DatabaseFile:
         gather = self._gather
         if gather is None or gather.loop is not loop:
             many = self.layout.many_writers
-            gather = self._gather = WriteBatcher(loop, self._lane, self._committed, many_writers=many)
+            gather = self._gather = WriteBatcher(loop, self._lane, self._on_commit, many_writers=many)
         return gather
 
     def _take_reader(self) -> apsw.Connection:
@@ -205,7 +205,7 @@ class DatabaseFile:
         reader.pragma("cache_size", -_READER_CACHE_KB)
         return reader
 
-    def _put_back(self, reader: apsw.Connection) -> None:
+    def _return_reader(self, reader: apsw.Connection) -> None:
         with self._readers_lock:
             self._idle_readers.append(reader)
 

@@ -91,7 +91,7 @@ class StateDatabase(DatabaseFile):
         """Renew the claims of this process. For the home's own file this does nothing: others can see whether
         the process lives."""
 
-    def let_go(self, key: int, holder: Holder) -> None:
+    def release_session(self, key: int, holder: Holder) -> None:
         """Release the session of a closed holder. For the home's own file this does nothing: others can see
         that it is closed."""
 

@@ -120,7 +120,7 @@ class LiveState(msgspec.Struct):
         self.messages[step.base :] = [step.results[index] for index in order]
         self.seqs[step.base :] = [step.seq + 1 + index for index in order]
 
-    def known(self) -> dict[int, Message]:
+    def messages_by_seq(self) -> dict[int, Message]:
         """Return the stored messages that are in memory, by number."""
         by_seq = {seq: message for seq, message in zip(self.seqs, self.messages, strict=True) if seq}
         if self.step is not None:
@@ -202,7 +202,7 @@ class SessionWriter:
 
     async def reload(self) -> None:
         """Read the session again, keeping the objects that are in memory."""
-        session_id, in_memory = self._live.session.id, self._live.known()
+        session_id, in_memory = self._live.session.id, self._live.messages_by_seq()
         self._live.update_from(await self.db.read(lambda connection: load(connection, session_id, in_memory)))
 
     def refuse_if_stale(self, connection: apsw.Connection) -> None:
@@ -242,7 +242,7 @@ class SessionWriter:
         The session is read in the claim's own transaction, after the claim: what its last holder stored until
         then is seen, a call that it started included, and what it sends afterwards is refused.
         """
-        live, known = self._live, self._live.known()
+        live, known = self._live, self._live.messages_by_seq()
 
         def work(connection: apsw.Connection) -> LiveState | None:
             try:
@@ -301,7 +301,7 @@ class SessionWriter:
     def close(self) -> None:
         """Close the session, so that others can take its claims."""
         claims.drop_holder(self._holder)
-        self.db.let_go(self._live.key, self._holder)
+        self.db.release_session(self._live.key, self._holder)
 
 
 async def is_cut_off(writer: SessionWriter, live: LiveState) -> bool:

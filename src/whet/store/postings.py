@@ -92,17 +92,17 @@ class PostingReader:
         self.spent_s += _now_s() - began
         return ids
 
-    def of(self, term: Term, limit: int) -> Postings:
+    def read_term(self, term: Term, limit: int) -> Postings:
         """Return a term's postings, up to `limit` of them."""
         match = self._expand_prefix(term) if term.prefix else term.match
         ids = self._intersect_pairs(term, limit) if term.instead else self._read(term, match, limit)
-        return self._found(term, match, ids, limit)
+        return self._with_fallback(term, match, ids, limit)
 
     def read_terms(self, terms: Sequence[Term], limit: int) -> list[Postings]:
         """Return the postings of several terms, up to `limit` of each."""
-        return [self.of(term, limit) for term in terms]
+        return [self.read_term(term, limit) for term in terms]
 
-    def more(self, postings: Postings, limit: int) -> Postings:
+    def read_more(self, postings: Postings, limit: int) -> Postings:
         """Return the same term's postings with another limit."""
         if postings.match != postings.term.match or postings.term.instead:
             return postings
@@ -124,7 +124,7 @@ class PostingReader:
             return self.newest(match, limit)
         return self.newest_in_time(match, limit)
 
-    def _found(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
+    def _with_fallback(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
         """Return the postings that were read. If an identifier itself does not occur, return the postings of
         its words."""
         if not ids and term.instead and (self.messages < _SMALL or self._is_narrow):

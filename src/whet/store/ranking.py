@@ -114,7 +114,7 @@ class Ranking:
         self._where.append(condition)
         self._values.append(value)
 
-    def best(self, terms: Sequence[Term], limit: int) -> list[MatchRow]:
+    def find_best(self, terms: Sequence[Term], limit: int) -> list[MatchRow]:
         """Return the best messages. Copies in forks are returned once, as the original."""
         return sorted(self._find_best(terms, limit), key=self._rank_of, reverse=True)[:limit]
 
@@ -136,33 +136,33 @@ class Ranking:
             marks = index.time_marks(*self._span)
             if marks:
                 any_of = Term(f"({' OR '.join(map(_quote, marks))})", "")
-                matches = self._newest(self._reader.read_terms([any_of], _LOOK_AT_ONCE)[0], limit)
+                matches = self._find_newest(self._reader.read_terms([any_of], _LOOK_AT_ONCE)[0], limit)
         return matches
 
     def _rank(self, terms: Sequence[Term], limit: int, required: Sequence[str] = ()) -> list[MatchRow]:
         reader = self._reader
         before, reader.marks = reader.marks, [*reader.marks, *required]
         try:
-            lists = [matches for matches in self._lists(terms) if matches.ids]
+            lists = [matches for matches in self._read_lists(terms) if matches.ids]
             if len(lists) == 1 and not lists[0].is_whole and self._span is None:
-                return self._newest(lists[0], limit)
+                return self._find_newest(lists[0], limit)
             partial = sorted((one for one in lists if not one.is_whole), key=lambda one: one.count)
             together = self._find_together(lists, partial)
             matches = self._find_best_visible(lists, together, limit, bool(partial))
             if not matches and partial:
-                matches = self._newest(partial[0], limit)
+                matches = self._find_newest(partial[0], limit)
             return matches
         finally:
             reader.marks = before
 
-    def _lists(self, terms: Sequence[Term]) -> list[Postings]:
+    def _read_lists(self, terms: Sequence[Term]) -> list[Postings]:
         """Read the postings of each term: a few of all, then more of the rarer ones."""
         lists = self._reader.read_terms(terms, _FIRST_READ)
         budget = _READ_ALL
         for postings in sorted((one for one in lists if not one.is_whole), key=lambda one: one.count):
             limit = min(_READ_MAX, budget)
             if limit > _FIRST_READ and postings.count < limit and len(lists) > 1:
-                more = self._reader.more(postings, limit)
+                more = self._reader.read_more(postings, limit)
                 lists[lists.index(postings)] = more
                 budget -= len(more.ids)
         return lists
@@ -174,28 +174,30 @@ class Ranking:
         complete = [postings for postings in lists if postings.is_whole]
         rarest = partial[:3]
         if len(partial) > 1:
-            ids = self._add(minimum_weights, " AND ".join(postings.match for postings in partial), partial)
+            ids = self._add_meeting(
+                minimum_weights, " AND ".join(postings.match for postings in partial), partial
+            )
             for postings in partial:
                 postings.places.update(ids)
         if len(partial) > 2:
             pairs = (f"({postings.match} AND {other.match})" for postings, other in combinations(rarest, 2))
-            self._add(minimum_weights, f"({' OR '.join(pairs)})", rarest[-2:])
+            self._add_meeting(minimum_weights, f"({' OR '.join(pairs)})", rarest[-2:])
         for postings in rarest if complete else ():
             any_whole = " OR ".join(other.match for other in complete)
-            ids = self._add(minimum_weights, f"({any_whole}) AND {postings.match}", (postings,))
+            ids = self._add_meeting(minimum_weights, f"({any_whole}) AND {postings.match}", (postings,))
             postings.places.update(ids)
         if self._span is not None and partial and (marks := index.time_marks(*self._span)):
-            self._add(
+            self._add_meeting(
                 minimum_weights, f"({' OR '.join(map(_quote, marks))}) AND {rarest[0].match}", rarest[:1]
             )
         return minimum_weights
 
-    def _add(self, minimum_weights: dict[int, float], match: str, weighty: Iterable[Postings]) -> list[int]:
+    def _add_meeting(self, minimums: dict[int, float], match: str, terms: Iterable[Postings]) -> list[int]:
         ids = self._reader.newest_in_time(match, _TOGETHER_MAX)
-        weight = sum(postings.weight for postings in weighty)
+        weight = sum(postings.weight for postings in terms)
         for id_ in ids:
-            if weight > minimum_weights.get(id_, 0.0):
-                minimum_weights[id_] = weight
+            if weight > minimums.get(id_, 0.0):
+                minimums[id_] = weight
         return ids
 
     def _find_best_visible(
@@ -236,7 +238,7 @@ class Ranking:
         matches: list[MatchRow] = []
         for begin in range(0, len(ids), at_once):
             part = {id_: scores[id_] for id_ in ids[begin : begin + at_once]}
-            matches += (_weigh_row(row, self._span) for row in self._shown(part, copies))
+            matches += (_weigh_row(row, self._span) for row in self._select_shown(part, copies))
             if len(matches) >= limit:
                 break
         return matches
@@ -271,7 +273,7 @@ class Ranking:
         ]
         return matches
 
-    def _newest(self, postings: Postings, limit: int) -> list[MatchRow]:
+    def _find_newest(self, postings: Postings, limit: int) -> list[MatchRow]:
         """Return the newest messages that may be shown."""
         by_id: dict[int, MatchRow] = {}
         ids, is_last, at_once = postings.ids, postings.is_whole, max(_LOOK_AT_ONCE, limit)
@@ -279,14 +281,14 @@ class Ranking:
             copies = Copies(self._connection, self._forked, ids)
             copies.fold(batch := dict.fromkeys(ids, 0.0))
             most = limit + len(self._last_ones)
-            by_id |= {row.id: row for row in self._shown(batch, copies, most)}
+            by_id |= {row.id: row for row in self._select_shown(batch, copies, most)}
             if is_last or len(by_id) >= limit:
                 break
             ids = self._reader.newest(postings.match, at_once, ids[-1] - 1)
             is_last, at_once = len(ids) < at_once, min(2 * at_once, _READ_MAX)
         return sorted(by_id.values(), key=self._rank_of, reverse=True)
 
-    def _shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[MatchRow]:
+    def _select_shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[MatchRow]:
         """Return the rows that may be shown, or the newest of them. A row that may not be shown is replaced
         by its nearest copies that may."""
         visible = self._select_visible(scores, -1 if copies.of else newest)

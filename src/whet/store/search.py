@@ -81,7 +81,7 @@ def search(
     terms = words.parse_terms(text_query)
     if not terms and span is None:
         return []
-    matches = Ranking(connection, scope, span).best(terms, limit)
+    matches = Ranking(connection, scope, span).find_best(terms, limit)
     return _build_hits(connection, matches, words.split_pieces(text_query))
 
 

@@ -34,7 +34,7 @@ class TeamDatabase(StateDatabase):
         self.url = url
         self.lease_s = lease_s
         self._connections = ConnectionPool(url, f"-c whet.lease_s={lease_s:g}", patience_s)
-        self.connected: Callable[[], PostgresConnection] = self._connections.connected
+        self.connected: Callable[[], PostgresConnection] = self._connections.open_connection
         self._team_lane = TeamLane(self.connected, url, patience_s)
         self._lane = self._team_lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
         self._gather: WriteBatcher | None = None
@@ -46,7 +46,7 @@ class TeamDatabase(StateDatabase):
     def open_url(cls, url: str, *, lease_s: float = 20.0, patience_s: float = 30.0) -> TeamDatabase:
         """Open the database. Raises StoreError if it can't be reached or its schema does not fit."""
         database = cls(url, lease_s=lease_s, patience_s=patience_s)
-        database._connections.checked(lambda raw: schema.check(raw, STEPS))
+        database._connections.check_database(lambda raw: schema.check(raw, STEPS))
         return database
 
     def read_now(self, work: Work[T]) -> T:
@@ -65,7 +65,7 @@ class TeamDatabase(StateDatabase):
         """Renew the claims of this process, and its own lease, from now on."""
         self.keeper.begin(claims.claiming_process())
 
-    def let_go(self, key: int, holder: claims.Holder) -> None:
+    def release_session(self, key: int, holder: claims.Holder) -> None:
         """Release any claim of `holder` before the next write."""
         if holder.fence and not self._closed:
             self.submit(lambda connection: team_claims.delete_claim(connection, key, holder))
@@ -102,5 +102,5 @@ def init(url: str) -> list[str]:
     StoreError."""
     applied_names: list[str] = []
     with closing(ConnectionPool(url, "")) as pool:
-        pool.checked(lambda raw: applied_names.extend(schema.init(raw, STEPS)))
+        pool.check_database(lambda raw: applied_names.extend(schema.init(raw, STEPS)))
     return applied_names

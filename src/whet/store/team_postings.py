@@ -92,7 +92,7 @@ class _Window(msgspec.Struct):
     low: int = 0
     places: dict[str, frozenset[int]] = msgspec.field(default_factory=dict[str, frozenset[int]])
 
-    def where(self, expression: str) -> frozenset[int]:
+    def find_positions(self, expression: str) -> frozenset[int]:
         """Return the positions of an expression from the positions of its parts."""
         return evaluate(expression, self.places.__getitem__, frozenset[int].__and__, frozenset[int].__or__)
 
@@ -153,7 +153,7 @@ class _Lookup(msgspec.Struct):
         self.top = self.low - 1
         return len(ids) * (1.0 if self.is_exact else _MISS_FACTOR)
 
-    def found(self, first: int, limit: int) -> _NewestIds:
+    def result(self, first: int, limit: int) -> _NewestIds:
         """Return up to `limit` of the ids that were found."""
         is_whole = len(self.ids) < limit and self.top < first
         return _NewestIds(
@@ -204,13 +204,13 @@ class TeamPostingReader(PostingReader):
         limit = max(limit, _FIRST_READ)
         matches = [self._expand_prefix(term) if term.prefix else term.match for term in terms]
         results = self._read_each(matches, limit, self.last)
-        return [self._made(*values, limit) for values in zip(terms, matches, results, strict=True)]
+        return [self._build_from_ids(*values, limit) for values in zip(terms, matches, results, strict=True)]
 
-    def more(self, postings: Postings, limit: int) -> Postings:
+    def read_more(self, postings: Postings, limit: int) -> Postings:
         """Return the same postings: reading is already bounded."""
         return postings
 
-    def _made(self, term: Term, match: str, newest_ids: _NewestIds, limit: int) -> Postings:
+    def _build_from_ids(self, term: Term, match: str, newest_ids: _NewestIds, limit: int) -> Postings:
         if not newest_ids.ids and term.instead and (self.messages < _SMALL or self._is_narrow):
             match = term.instead
             newest_ids = self._read_each([match], limit, self.last)[0]
@@ -237,20 +237,20 @@ class TeamPostingReader(PostingReader):
             elif work <= _RARE:
                 lookups.append(self._create_lookup(expression, limit, last, work, work))
             else:
-                ids = sorted(window.where(expression), reverse=True)
+                ids = sorted(window.find_positions(expression), reverse=True)
                 if window.rows < _NEWEST_READ:
                     results[expression] = _NewestIds(ids[:limit], len(ids) < limit, len(ids))
                     continue
                 most = (len(ids) + 1) / window.rows * self._population
                 results[expression] = _NewestIds(ids[:limit], False, max(len(ids), most))
                 if len(ids) < min(limit, _ENOUGH):
-                    share = evaluate(expression, lambda leaf: self._seen(leaf, window), min, _add)
+                    share = evaluate(expression, lambda leaf: self._observed_share(leaf, window), min, _add)
                     work = min(work, self.messages * share)
                     new = self._create_lookup(expression, limit, window.low - 1, work, most, ids)
                     lookups += [new] if new.key else []
         self._run_lookups(lookups)
         self._sought |= {(expression.expression, last): expression for expression in lookups}
-        results |= {expression.expression: expression.found(self.first, limit) for expression in lookups}
+        results |= {expression.expression: expression.result(self.first, limit) for expression in lookups}
         return [results[expression] for expression in expressions]
 
     def _create_lookup(
@@ -346,7 +346,7 @@ class TeamPostingReader(PostingReader):
             shares[-1] = sum(begins) + _BEGINNINGS * self._least
         return min(shares, default=0.0)
 
-    def _seen(self, leaf: str, window: _Window) -> float:
+    def _observed_share(self, leaf: str, window: _Window) -> float:
         """Return the share according to the newest rows for a single word, else according to the server."""
         tokens, is_prefix = parse_leaf(leaf)
         if len(tokens) > 1:

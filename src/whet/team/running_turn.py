@@ -56,7 +56,7 @@ async def restore_messages(running: RunningTurn, hosted: SessionHost) -> None:
     taken_turn = running.taken_turn
     messages = await hosted.services.database.read(lambda db: orders.messages_after(db, taken_turn.id, 0))
     if messages:
-        session = await hosted.session(taken_turn.session_id)
+        session = await hosted.open_session(taken_turn.session_id)
         for number, text in messages:
             running.read_to = number
             session.inbox.put(Message("user", text), lambda db, number=number: _mark_read(db, number))

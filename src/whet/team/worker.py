@@ -265,7 +265,7 @@ class TurnWorker:
         if not running.is_stored:
             return queue_nothing  # it is the end of an earlier turn, which a crash had left open
         running.is_ending = True
-        session = self._hosted.opened(running.taken_turn.session_id)
+        session = self._hosted.find_open(running.taken_turn.session_id)
         if session is not None:
             session.inbox.take_back()  # as rows they become a turn of their own
 

@@ -31,7 +31,7 @@ async def run_command(
         from whet.tools.confined import Confined  # noqa: PLC0415 - only where commands are confined
 
         confined = Confined(shared.confine(), ctx)
-        spec = await confined.jailed(spec)
+        spec = await confined.add_jail(spec)
     if timeout_s is None:
         return shell.start(spec)
     output = await shell.run(spec, timeout_s, ctx.output)

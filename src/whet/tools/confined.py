@@ -25,10 +25,10 @@ class Confined:
         self._confinement = confinement
         self._ctx = ctx
 
-    async def jailed(self, spec: ProcessSpec) -> ProcessSpec:
+    async def add_jail(self, spec: ProcessSpec) -> ProcessSpec:
         """Return the command with its sandbox. A session's first command starts the sandbox, off the event
         loop."""
-        status = self._confinement.settled
+        status = self._confinement.known_status
         runs_free = status is not None and not status.holds  # nothing has to be started then
         jail = self._jail() if runs_free else await asyncio.to_thread(self._jail)
         if jail is None:
@@ -47,7 +47,7 @@ class Confined:
 
     def _jail(self) -> Jail | None:
         ctx = self._ctx
-        jail = self._confinement.place(ctx.workspace, ctx.session_id, ctx.call_id)
+        jail = self._confinement.shell_jail(ctx.workspace, ctx.session_id, ctx.call_id)
         if jail is not None:
             jail.open()
         return jail

@@ -34,7 +34,7 @@ class EndFolder:
         self.write_fd: int = write_fd
         os.set_blocking(self._read_fd, False)
 
-    def started(self) -> None:
+    def close_write_end(self) -> None:
         """Close this side's copy of the write end."""
         if self.write_fd >= 0:
             os.close(self.write_fd)
@@ -52,7 +52,7 @@ class EndFolder:
 
     def close(self) -> None:
         """Close the open ends. Can be called twice."""
-        self.started()
+        self.close_write_end()
         if self._read_fd >= 0:
             os.close(self._read_fd)
             self._read_fd = -1

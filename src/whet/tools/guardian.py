@@ -42,11 +42,11 @@ class Guardian:
         """Stop this group if this process dies."""
         if self._shell is None and not self._is_broken:
             self._shell = self._start()
-        self._tell(b"+ %d\n" % group)
+        self._send(b"+ %d\n" % group)
 
     def drop(self, group: int) -> None:
         """Remove a group from the list: it has ended, or may keep running."""
-        self._tell(b"- %d\n" % group)
+        self._send(b"- %d\n" % group)
 
     def close(self) -> None:
         """End the watch. Groups still on the list are stopped."""
@@ -75,7 +75,7 @@ class Guardian:
             log.warning("commands would outlive a crash: %s", error)
             return None
 
-    def _tell(self, line: bytes) -> None:
+    def _send(self, line: bytes) -> None:
         if self._shell is not None and self._shell.stdin is not None:
             with contextlib.suppress(OSError):
                 self._shell.stdin.write(line)

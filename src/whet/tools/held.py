@@ -85,7 +85,7 @@ class _Writing:
             if disk_changes:
                 atomic.write_all(disk_changes, self._is_stopped)
         except ToolError:
-            self._put_back()
+            self._restore()
             raise
         return notes
 
@@ -133,7 +133,7 @@ class _Writing:
             return _NOT_SAVED
         return None if atomic.fingerprint(target) == change.seen else _ALTERED
 
-    def _put_back(self) -> None:
+    def _restore(self) -> None:
         for change, before in reversed(self._done):
             if before is None:
                 with suppress(ToolError):

@@ -141,7 +141,7 @@ class Process:
         """Wait for the exit, or until the waiter is released. Returns False if `timeout_s` passed first."""
         return await _wait_for_event(self._turned, timeout_s)
 
-    def put_aside(self) -> None:
+    def release_waiter(self) -> None:
         """Release the waiter of the command, which keeps running."""
         self._turned.set()
 
@@ -335,15 +335,15 @@ class Processes:
         """Return a background process, or None."""
         return self._background.get(process_id)
 
-    def listed(self) -> list[Process]:
+    def list_background(self) -> list[Process]:
         """Return the background processes, oldest first."""
         return list(self._background.values())
 
-    def put_aside(self) -> int:
+    def move_to_background(self) -> int:
         """Move the commands that are waited for to the background. Returns their number."""
         waited = [p for p in self._held.values() if not p.id and not p.exited.is_set()]
         for process in waited:
-            process.put_aside()
+            process.release_waiter()
         return len(waited)
 
     def forget(self, process: Process) -> None:
@@ -397,7 +397,7 @@ class Processes:
         finally:
             os.close(child_fd)
             if end_folder is not None:
-                end_folder.started()
+                end_folder.close_write_end()
         return Process(command, started, out_fd, os.dup(out_fd) if command.pty else in_fd, end_folder)
 
 

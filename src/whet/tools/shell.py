@@ -179,12 +179,14 @@ class Shell:
         notice = f"[running in the background as {name}, pid {process.pid}; see it with process]"
         return ToolOutput(notice, received=job.may_receive, runs_on=name)
 
-    def listed(self, more: Sequence[str] = ()) -> ToolOutput:
+    def list_processes(self, more: Sequence[str] = ()) -> ToolOutput:
         """Return the background processes, one line each, and the lines of `more`."""
-        lines = [*map(_line, self._processes.listed()), *more]
+        lines = [*map(_line, self._processes.list_background()), *more]
         return ToolOutput("\n".join(lines) or "no background processes")
 
-    async def look(self, name: str, wait_s: float | None, show: Callable[[str], None]) -> ToolOutput:
+    async def read_new_output(
+        self, name: str, wait_s: float | None, show: Callable[[str], None]
+    ) -> ToolOutput:
         """Return a process's output since the last call, after its exit or after `wait_s` if given."""
         process = _find(self._processes, name)
         if wait_s is not None:
@@ -235,7 +237,7 @@ def _result(
         processes.forget(process)
     kind = "timeout" if passed_s is not None else "exit" if process.exit_code else ""
     ran = process.command
-    received = ran.may_receive if leftover_id else ran.received
+    received = ran.may_receive if leftover_id else ran.has_received
     return ToolOutput(
         _join_parts(body, notes),
         kind,
@@ -273,7 +275,7 @@ def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutp
     kind = "exit" if failed else ""
     over = "" if process.is_alive() else process.id
     return ToolOutput(
-        _join_parts(body, [status]), kind, process.exit_code, received=process.command.received, over=over
+        _join_parts(body, [status]), kind, process.exit_code, received=process.command.has_received, over=over
     )
 
 
@@ -382,7 +384,7 @@ def _inside(workspace: Path, workdir: str) -> Path:
 def _find(processes: Processes, process_id: str) -> Process:
     process = processes.get(process_id)
     if process is None:
-        known_ids = ", ".join(p.id for p in processes.listed()) or "there are none"
+        known_ids = ", ".join(p.id for p in processes.list_background()) or "there are none"
         raise BadInput(f"no background process {process_id!r}; known: {known_ids}")
     return process
 

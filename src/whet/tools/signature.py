@@ -231,20 +231,15 @@ def read_arguments(name: str, parameters: tuple[Parameter, ...], raw: dict[str, 
     faults = [_unknown_argument(key, parameters_by_name) for key in raw if key not in parameters_by_name]
     values: dict[str, Any] = {}
     for parameter in parameters:
-        value = raw.get(parameter.name, _REQUIRED)
+        value, expected = raw.get(parameter.name, _REQUIRED), _describe_expected(parameter.schema)
         if value is _REQUIRED or (value is None and not parameter.is_required):
             if parameter.is_required:
-                faults.append(
-                    f"argument '{parameter.name}' is missing ({_describe_expected(parameter.schema)})"
-                )
+                faults.append(f"argument '{parameter.name}' is missing ({expected})")
             continue
         try:
             values[parameter.name] = _convert(value, parameter.annotation, parameter.schema)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
-            faults.append(
-                f"argument '{parameter.name}' must be {_describe_expected(parameter.schema)}:"
-                f" {_describe_error(error, value)}"
-            )
+            faults.append(f"argument '{parameter.name}' must be {expected}: {_describe_error(error, value)}")
     if faults:
         takes = ", ".join(parameters_by_name) or "none"
         raise BadInput(f"{name}: {'; '.join(faults)}. Its arguments: {takes}", hint="call it again, mended")

@@ -33,7 +33,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     received_bytes: int | None = None
 
     @property
-    def received(self) -> bool | None:
+    def has_received(self) -> bool | None:
         """Whether bytes from the network may have reached it since. None if they are not counted."""
         if self.jail is None or self.received_bytes is None:
             return None
@@ -42,7 +42,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     @property
     def may_receive(self) -> bool | None:
         """Whether bytes from the network may reach it while it runs. None if they would not be counted."""
-        return self.received if self.jail is None or self.received else self.jail.plan.can_reach
+        return self.has_received if self.jail is None or self.has_received else self.jail.plan.can_reach
 
 
 def start_unconfined(

@@ -63,7 +63,7 @@ class Interaction(msgspec.Struct):
     message: _MessageId = msgspec.field(default_factory=_MessageId)
 
     @property
-    def who(self) -> DiscordUser:
+    def presser(self) -> DiscordUser:
         """The user who pressed."""
         return self.member.user if self.member else self.user or DiscordUser()
 
@@ -105,11 +105,11 @@ class DiscordApi:
 
     async def call(self, method: str, path: str, body: object = None) -> bytes:
         """Make a call with a JSON body and return the answer. Raises SendFailed."""
-        return self._checked(await self.http.call(method, path, body))
+        return self._check_answer(await self.http.call(method, path, body))
 
     async def upload(self, path: str, content: bytes, kind: str) -> bytes:
         """Post a form and return the answer. Raises SendFailed."""
-        return self._checked(await self.http.raw("POST", path, content, {"content-type": kind}, 120.0))
+        return self._check_answer(await self.http.raw("POST", path, content, {"content-type": kind}, 120.0))
 
     async def respond(self, press: str, text: str) -> None:
         """Send a text that only the presser sees. `press` is the interaction's id and token, separated by
@@ -121,7 +121,7 @@ class DiscordApi:
         }
         await self.call("POST", f"/interactions/{press}/callback", {"type": 4, "data": data})
 
-    def _checked(self, answer: VendorAnswer) -> bytes:
+    def _check_answer(self, answer: VendorAnswer) -> bytes:
         if 200 <= answer.status < 300:
             return answer.body
         problem = answer.read(_Problem) or _Problem()
@@ -158,7 +158,7 @@ class DiscordGateway:
                 if error.code in _FINAL:
                     raise SendFailed(f"Discord: {_FINAL[error.code]}", is_final=True) from error
                 if error.code in (0, 4007, 4009):  # the session or its server has ended: start over
-                    self._forget()
+                    self._reset_session()
                 _LOG.warning("channel %s hears nothing: %s", self._name, error)
             except SendFailed as error:
                 if error.is_final:
@@ -221,7 +221,7 @@ class DiscordGateway:
         elif operation == _HEARTBEAT:
             await socket.send({"op": _HEARTBEAT, "d": self._sequence})
         elif operation == _INVALID and bytes(event.d) != b"true":
-            self._forget()
+            self._reset_session()
             return False
         elif operation in (_RECONNECT, _INVALID):
             return False
@@ -235,6 +235,6 @@ class DiscordGateway:
             self._session_id, self._resume_url = ready.session_id, ready.resume_gateway_url
         await self._on_event(kind, data)
 
-    def _forget(self) -> None:
+    def _reset_session(self) -> None:
         self._session_id = self._resume_url = ""
         self._sequence = None

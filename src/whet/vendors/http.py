@@ -71,12 +71,12 @@ class VendorHttp:
         request = Request(
             method,
             self._base_url + path,
-            self._sent(headers),
+            self._merge_headers(headers),
             content,
             silence_s=timeout_s,
             connect_s=min(timeout_s, 10.0),
         )
-        async with self._answered(request) as answer:
+        async with self._exchange(request) as answer:
             after_s = waiting_time_s(answer.headers.get("retry-after", ""), time.time())
             return VendorAnswer(answer.status, await answer.read(_MOST_BYTES), after_s)
 
@@ -86,11 +86,11 @@ class VendorHttp:
 
         Raises SendFailed, without the URL, which may contain a token.
         """
-        sent = self._sent(headers or {})
+        sent = self._merge_headers(headers or {})
         if not is_same_server(url, self._base_url):
             sent.pop("authorization", None)
         request = Request("GET", url, sent, silence_s=60.0)
-        async with self._answered(request) as answer:
+        async with self._exchange(request) as answer:
             if answer.status != 200:
                 raise SendFailed(f"{urlsplit(url).hostname} answered {answer.status}", is_final=True)
             data = await answer.read(max_bytes + 1)
@@ -98,12 +98,12 @@ class VendorHttp:
             raise SendFailed(f"it is larger than {max_bytes // 1_000_000} MB", is_final=True)
         return data
 
-    def _sent(self, headers: Mapping[str, str]) -> dict[str, str]:
+    def _merge_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         merged = {**self._headers, **{name.lower(): value for name, value in headers.items()}}
         return {name: value for name, value in merged.items() if value}
 
     @contextlib.asynccontextmanager
-    async def _answered(self, request: Request) -> AsyncGenerator[Answer, None]:
+    async def _exchange(self, request: Request) -> AsyncGenerator[Answer, None]:
         try:
             async with self._http.exchange(request) as answer:
                 yield answer

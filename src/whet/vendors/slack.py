@@ -96,7 +96,7 @@ class SlackApi:
         """Call a method as the bot. Raises SendFailed."""
         return await call_method(self.bot, method, body)
 
-    async def pages(self, method: str, query: Mapping[str, str | int]) -> list[msgspec.Raw]:
+    async def list_messages(self, method: str, query: Mapping[str, str | int]) -> list[msgspec.Raw]:
         """Return all `messages` that a method lists, from all pages, in Slack's order. Raises SendFailed."""
         messages: list[msgspec.Raw] = []
         cursor = ""
@@ -111,14 +111,16 @@ class SlackApi:
                 break
         return messages
 
-    async def hear(self, take: HandleEnvelope, ready: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def receive_envelopes(
+        self, take: HandleEnvelope, ready: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Pass on envelopes until cancelled; Slack repeats each until it is acknowledged.
 
         `ready` is awaited before each connection. Raises SendFailed when Slack refuses the app for good.
         """
 
         async def talk(socket: Socket) -> None:
-            while await self._next(socket, take):
+            while await self._handle_next(socket, take):
                 pass
 
         while True:
@@ -143,7 +145,7 @@ class SlackApi:
         await self.bot.aclose()
         await self._app.aclose()
 
-    async def _next(self, socket: Socket, handle: HandleEnvelope) -> bool:
+    async def _handle_next(self, socket: Socket, handle: HandleEnvelope) -> bool:
         envelope = read(await socket.receive(), SlackEnvelope)
         if envelope is None:
             return True

@@ -72,10 +72,10 @@ class OutcomeJudge:
         self._before: list[JudgedCall] = []
         self._settled: list[JudgedCall] = []
 
-    def feed(self, item: StoredCall | UserWords) -> None:
+    def add(self, item: StoredCall | UserWords) -> None:
         """Add the next call, or the next message of the person."""
         if isinstance(item, UserWords):
-            self._said(item)
+            self._add_message(item)
             return
         arguments = parse_arguments(item.arguments)
         outcome, reason = judge_alone(item, arguments)
@@ -102,7 +102,7 @@ class OutcomeJudge:
         self._end_turn()
         return self.take()
 
-    def _said(self, message: UserWords) -> None:
+    def _add_message(self, message: UserWords) -> None:
         """Handle a new message: it may object to the previous turn, unless it was typed during that turn."""
         if not self._turn or self._turn[-1].call.turn == message.turn:
             return
@@ -128,8 +128,8 @@ class OutcomeJudge:
                 self._relate(old, new, between)
             between = old.call.result or ""
         if tags & {"edits", "command"}:
-            self._take_back(new)
-            self._replace(new)
+            self._find_undone(new)
+            self._find_replaced_edit(new)
 
     def _relate(self, old: JudgedCall, new: JudgedCall, between: str) -> None:
         """Compare two calls of a tool; `between` is the result of a call between them."""
@@ -143,7 +143,7 @@ class OutcomeJudge:
         elif old.outcome == "ok" and is_correction(name=new.call.name, old=old, new=new):
             old.outcome, old.reason = "corrected", "made again with mended arguments"
 
-    def _take_back(self, new: JudgedCall) -> None:
+    def _find_undone(self, new: JudgedCall) -> None:
         """Find the calls that this call undoes, in its own turn and the previous one."""
         command = str(new.arguments.get("command", ""))
         if command and not any(word in command for word in UNDO_WORDS):
@@ -167,7 +167,7 @@ class OutcomeJudge:
         if restores_content([str(write.arguments["content"]) for write in writes]):
             writes[-2].outcome, writes[-2].reason = "undone", "what stood there before came back"
 
-    def _replace(self, new: JudgedCall) -> None:
+    def _find_replaced_edit(self, new: JudgedCall) -> None:
         """Find an objection: the first edit after a message replaces text that the previous turn wrote."""
         changed = any("edits" in tags_of(judged.call.name) for judged in self._turn[-_LOOKS_BACK:])
         for old in () if changed or "edits" not in tags_of(new.call.name) else self._before[-_LOOKS_BACK:]:

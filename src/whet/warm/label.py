@@ -28,7 +28,7 @@ def judge_session(
     for item in calls.stream_calls(connection, key, judged_turn):
         if isinstance(item, StoredCall) and item.turn > last:
             break
-        judge.feed(item)
+        judge.add(item)
         outcomes += [(judged.call.seq, judged.outcome, judged.reason) for judged in judge.take()]
     outcomes += [(judged.call.seq, judged.outcome, judged.reason) for judged in judge.finish()]
     return last, outcomes

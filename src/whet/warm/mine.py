@@ -164,7 +164,7 @@ def _judge_calls(connection: apsw.Connection, session: MinedSession) -> Iterator
     )
     hints: dict[int, str] = {}
     for item in calls.stream_calls(connection, session.key):
-        judge.feed(item)
+        judge.add(item)
         for judged in judge.take():
             yield judged, hints.get(judged.call.turn, "")
         if isinstance(item, UserWords) and item.turn not in hints:

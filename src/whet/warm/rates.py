@@ -65,19 +65,19 @@ class _Sums:
         self._key = -1
         self._run: list[tuple[str, bool]] = []
 
-    def take(self, key: int, name: str, position: int, outcome: str) -> None:
+    def add_call(self, key: int, name: str, position: int, outcome: str) -> None:
         """Add one call; a session's calls arrive together and in order."""
         if outcome in ("denied", "unknown"):
             return
         if key != self._key:
-            self.close()
+            self.end_session()
             self._key = key
         failed = outcome == "failed"
         self.by_tool.setdefault(name, _Tally()).add(failed)
         self.by_position[bisect_right(_BEGINNINGS, position)].add(failed)
         self._run.append((name, failed))
 
-    def close(self) -> None:
+    def end_session(self) -> None:
         """Add the session that has ended."""
         run, self._run = self._run, []
         if not run:
@@ -108,8 +108,8 @@ def _gap(run: list[tuple[str, bool]]) -> float | None:
 def measure(connection: apsw.Connection) -> Rates:
     """Read every judged call of the store, once."""
     sums = _Sums()
-    calls.visit_outcomes(connection, sums.take)
-    sums.close()
+    calls.visit_outcomes(connection, sums.add_call)
+    sums.end_session()
     within = typical_mean(sums.gaps)
     tools = sorted(sums.by_tool.items(), key=lambda row: (-row[1].calls, row[0]))
     return Rates(

@@ -19,7 +19,7 @@ class WebConnection:
         """Call `ring` when the caller hangs up."""
         self._rings.add(ring)
 
-    def forget(self, ring: Callable[[], object]) -> None:
+    def stop_listening(self, ring: Callable[[], object]) -> None:
         """Stop calling `ring`."""
         self._rings.discard(ring)
 

@@ -42,7 +42,7 @@ class SiteLogin:
         self._words = words
         self._is_open = is_open
 
-    def inside(self, handler: Handler) -> PageHandler:
+    def require_login(self, handler: Handler) -> PageHandler:
         """Show a page to a logged-in person; redirect others to the login page and back."""
 
         async def serve(request: Request) -> Response:

@@ -109,7 +109,7 @@ class Sessions:
         client = request.client.host if request.client else ""
         account = await self._accounts.sign_in(token, client)
         if account is not None:
-            await self.begin(request, account, response)
+            await self.start_session(request, account, response)
         return account
 
     @property
@@ -117,7 +117,7 @@ class Sessions:
         """Whether cookies are sent over https only."""
         return self._is_secure
 
-    async def begin(self, request: Request, account: Account, response: Response) -> None:
+    async def start_session(self, request: Request, account: Account, response: Response) -> None:
         """Start a fresh session of `account` in `response`; the browser's old one ends."""
         await self.sign_out(request)
         number = secrets.token_urlsafe(32)

@@ -19,7 +19,7 @@ class Throttle:
         self._most = limit
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
-    def failed(self, address: str, now_s: float) -> float:
+    def record_failure(self, address: str, now_s: float) -> float:
         """Count a failure and return how long the address must wait, or 0.0 if it need not.
 
         Failures while it must wait are not counted, so that the wait ends.
@@ -33,6 +33,6 @@ class Throttle:
         stamps.append(now_s)
         return 0.0
 
-    def recent(self, address: str, now_s: float) -> int:
+    def count_recent(self, address: str, now_s: float) -> int:
         """Return how many failures of an address count now."""
         return sum(at > now_s - _WINDOW_S for at in self._failures.get(address, ()))

@@ -171,15 +171,15 @@ def test_apprise_sends_one_way(desk: Desk) -> None:
 def test_a_breaker_opens_waits_and_closes() -> None:
     breaker = Breaker()
     for _ in range(3):
-        breaker.failed(100.0, "down")
+        breaker.record_failure(100.0, "down")
     assert breaker.wait_s(100.0) == 0 and not breaker.is_open
-    breaker.failed(100.0, "down")
+    breaker.record_failure(100.0, "down")
     assert breaker.is_open and breaker.wait_s(100.0) == 15.0 and breaker.wait_s(116.0) == 0
-    breaker.failed(116.0, "down")
+    breaker.record_failure(116.0, "down")
     assert breaker.wait_s(116.0) == 30.0
-    breaker.succeeded()
+    breaker.record_success()
     assert breaker.wait_s(116.0) == 0 and breaker.reason == ""
-    breaker.failed(200.0, "429", retry_after_s=7.0)
+    breaker.record_failure(200.0, "429", retry_after_s=7.0)
     assert breaker.wait_s(200.0) == 7.0 and not breaker.is_open
     assert [retry_delay_s(n, 0.0) for n in (1, 2, 3, 10)] == [1.0, 2.0, 4.0, 60.0]
 

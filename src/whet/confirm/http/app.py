@@ -83,7 +83,7 @@ class Api:
         operation = _find_operation(match[0], scope["method"])
         call = Exchange(self._backend, scope, send, match[1])
         if operation.roles is not None:
-            call.who = await guard.principal(scope, is_remembered=operation.looks_again)
+            call.who = await guard.require_caller(scope, is_remembered=operation.looks_again)
         try:
             if operation.roles:
                 require_role(call.who, *operation.roles)
@@ -99,7 +99,7 @@ class Api:
                 response = await operation.handler(call, body)
         except HttpRefusal:
             if operation.looks_again:  # a caller with a revoked token gets that error and no other
-                await guard.principal(scope)
+                await guard.require_caller(scope)
             raise
         if response is not None:  # None: the handler has streamed its own answer
             await self._send(send, *response)

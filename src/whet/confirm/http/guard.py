@@ -47,7 +47,7 @@ class ApiGuard:
         if site and site not in (b"same-origin", b"none"):
             raise HttpRefusal(403, "cross-site requests are refused")
 
-    def caller(self, scope: Scope, *, is_remembered: bool = False) -> Caller | None:
+    def find_caller(self, scope: Scope, *, is_remembered: bool = False) -> Caller | None:
         """Return the caller, or None without a valid token. `is_remembered`: a recent answer from memory is
         enough."""
         if self.is_open:
@@ -60,15 +60,15 @@ class ApiGuard:
             return None
         return self._service.authenticate(secret.strip(), is_remembered=is_remembered)
 
-    async def principal(self, scope: Scope, *, is_remembered: bool = False) -> Caller:
+    async def require_caller(self, scope: Scope, *, is_remembered: bool = False) -> Caller:
         """Return the caller. Raises HttpRefusal: 401 without a valid token, 429 after too many failures."""
-        if (caller := self.caller(scope, is_remembered=is_remembered)) is not None:
+        if (caller := self.find_caller(scope, is_remembered=is_remembered)) is not None:
             return caller
         if not header(scope, b"authorization").partition(" ")[0]:
             raise HttpRefusal(401, "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
         client = scope.get("client")
         address = client[0] if client else "unknown"
-        wait_s = self._throttle.failed(address, self._service.timeline.now_s())
+        wait_s = self._throttle.record_failure(address, self._service.timeline.now_s())
         if wait_s:
             raise HttpRefusal(429, "too many failed logins", headers=[retry_after(wait_s)])
         await self._service.record("login_failed", data={"address": address})

@@ -58,7 +58,7 @@ class StreamHeartbeats:
         self._count = 0
         self._task: asyncio.Task[None] | None = None
 
-    def join(self, scope: Scope, send: Send, ring: Callable[[], None]) -> HeartbeatStream:
+    def add(self, scope: Scope, send: Send, ring: Callable[[], None]) -> HeartbeatStream:
         """Start heartbeats for a stream, until `remove`."""
         self._next = (self._next + 1) % _GROUPS
         stream = HeartbeatStream(scope, send, ring, self._next)
@@ -68,7 +68,7 @@ class StreamHeartbeats:
             self._task = asyncio.get_running_loop().create_task(self._run())
         return stream
 
-    def leave(self, stream: HeartbeatStream) -> None:
+    def remove(self, stream: HeartbeatStream) -> None:
         """Stop heartbeats for a stream."""
         if stream in self._groups[stream.group]:
             self._groups[stream.group].remove(stream)
@@ -90,7 +90,7 @@ class StreamHeartbeats:
         for credentials in {stream.credentials for stream in group}:
             same = [stream for stream in group if stream.credentials == credentials]
             try:
-                is_refused = self._guard.caller(same[0].scope) is None
+                is_refused = self._guard.find_caller(same[0].scope) is None
             except StoreError:
                 continue  # the disk may be available again at the next heartbeat
             for stream in same:

@@ -39,25 +39,25 @@ async def stream(call: Exchange) -> None:
     await _write(send, b"retry: 1000\n: events after %d\n\n" % after_id)
     line = connection_of(scope)
     wakeup = StreamWakeup(service)
-    line.listen(wakeup.ring)
-    heartbeat = call.backend.pulse.join(scope, send, wakeup.ring)
+    line.listen(wakeup.end_wait)
+    heartbeat = call.backend.pulse.add(scope, send, wakeup.end_wait)
     try:
         while not (service.hub.is_closed or line.is_cut or heartbeat.is_refused):
             events = service.log.read_after(after_id)
             if events:
                 after_id = events[-1].id
                 if any(event.kind in _TOKENS for event in events):
-                    await guard.principal(scope)
+                    await guard.require_caller(scope)
                 body = b"".join(_chunk(event) for event in events if is_wanted_event(event))
                 if body:
                     await _write(send, body)
             else:
-                await wakeup.next()
+                await wakeup.wait()
     except HttpRefusal:
         pass  # the token was revoked: the stream ends
     finally:
-        call.backend.pulse.leave(heartbeat)
-        line.forget(wakeup.ring)
+        call.backend.pulse.remove(heartbeat)
+        line.stop_listening(wakeup.end_wait)
     await send({"type": "http.response.body", "body": b""})
 
 
@@ -68,15 +68,15 @@ class StreamWakeup:
         self._hub = service.hub
         self._future: asyncio.Future[None] | None = None
 
-    async def next(self) -> None:
+    async def wait(self) -> None:
         """Wait for one of them."""
         self._future = future = self._hub.next_event()
         try:
             await future
         finally:
-            self._hub.forget(future)
+            self._hub.cancel_wait(future)
 
-    def ring(self) -> None:
+    def end_wait(self) -> None:
         """End the wait."""
         if self._future is not None:
             wake((self._future,))

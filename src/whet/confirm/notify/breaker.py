@@ -23,14 +23,14 @@ class Breaker:
         """Return how long no call may be made, or 0 if one may."""
         return max(0.0, self.open_until_s - now_s)
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Record a successful call and reset the breaker."""
         self._failures = 0
         self._pause_s = _FIRST_PAUSE_S
         self.open_until_s = 0.0
         self.reason = ""
 
-    def failed(self, now_s: float, reason: str, retry_after_s: float | None = None) -> None:
+    def record_failure(self, now_s: float, reason: str, retry_after_s: float | None = None) -> None:
         """Record a failed call. `retry_after_s` is the vendor's own delay and is followed."""
         self._failures += 1
         self.reason: str = reason

@@ -41,7 +41,7 @@ class Buttons:
         self._channel = channel
         self._reasons = tuple(reasons)[:3]
 
-    def of(self, notice: RequestNotice) -> list[MessageButton]:
+    def make_buttons(self, notice: RequestNotice) -> list[MessageButton]:
         """Return the buttons of an open request: approve if that is allowed, deny, and deny with a reason."""
         if not notice.is_open:
             return []
@@ -53,7 +53,7 @@ class Buttons:
             buttons.append(MessageButton(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "bad"))
         return buttons
 
-    def read(self, data: str) -> ButtonPress | None:
+    def parse_press(self, data: str) -> ButtonPress | None:
         """Parse a press. Returns None if it can't be from one of our buttons."""
         parts = data.split(":")
         if len(data) > MOST_BYTES or len(parts) != 3 or not all(parts):

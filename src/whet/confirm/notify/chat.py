@@ -103,7 +103,7 @@ class ChatNotices:
             )
             card = build_card(notice, has_buttons=limits.has_buttons)
             text = render_markdown(card)
-        buttons = self._buttons.of(notice) if limits.has_buttons else []
+        buttons = self._buttons.make_buttons(notice) if limits.has_buttons else []
         if notice.has_public_link and limits.has_buttons:
             buttons.append(MessageButton("Open the page", "", url=notice.link))
         return Outgoing(text, tuple(buttons), card=card)

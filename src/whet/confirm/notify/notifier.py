@@ -93,7 +93,7 @@ class ConfirmNotifier:
                     group.create_task(self._send(channel))
                 for notifier in self._seats:
                     if notifier.heard_by == notifier.channel.name:
-                        group.create_task(self._hear(notifier.channel))
+                        group.create_task(self._listen(notifier.channel))
         finally:
             for channel in channels:
                 await channel.aclose()
@@ -129,7 +129,7 @@ class ConfirmNotifier:
                 _LOG.error("notices can't be stored: %s", error.message)
                 await asyncio.sleep(_POLL_S)
             finally:
-                self._service.hub.forget(future)
+                self._service.hub.cancel_wait(future)
 
     async def _queue_once(self) -> bool:
         """Queue deliveries for the next events. Return whether there may be more at once."""
@@ -153,7 +153,7 @@ class ConfirmNotifier:
     async def _log_unserved(self, request_ids: Sequence[str]) -> None:
         """Log the requests that no channel serves."""
         for request_id in request_ids[:_MOST_LOGGED]:
-            content = await self._read(request_id, "submitted", lambda _: True)
+            content = await self._read_notice(request_id, "submitted", lambda _: True)
             if content is not None:
                 await self._log.send(content[1])
         if others := request_ids[_MOST_LOGGED:]:
@@ -173,22 +173,22 @@ class ConfirmNotifier:
         while True:
             try:
                 pause_s = self._breakers[name].wait_s(loop.time())
-                delivery = None if pause_s else await self._take(name)
+                delivery = None if pause_s else await self._lease_delivery(name)
                 if delivery is None:
-                    await self._rest(name, pause_s)
+                    await self._wait_for_work(name, pause_s)
                 else:
                     await self._deliver(channel, delivery)
             except StoreError as error:
                 _LOG.error("channel %s: %s", name, error.message)
                 await asyncio.sleep(_POLL_S)
 
-    async def _take(self, name: str) -> NotifyDelivery | None:
+    async def _lease_delivery(self, name: str) -> NotifyDelivery | None:
         due_s = self._service.database.read_now(lambda db: deliveries.next_due(db, name))
         if due_s is None or due_s > self._service.timeline.now_s():
             return None
         return await self._service.change(lambda tx: deliveries.lease_next(tx.connection, name, tx.now_s))
 
-    async def _rest(self, name: str, pause_s: float) -> None:
+    async def _wait_for_work(self, name: str, pause_s: float) -> None:
         """Wait for new deliveries, the next retry or the breaker, but at most until the next poll."""
         wake = self._wakes[name]
         if pause_s:
@@ -208,7 +208,7 @@ class ConfirmNotifier:
         refs = service.database.read_now(
             lambda db: deliveries.message_refs(db, delivery.request_id, channel.name)
         )
-        content = await self._read(
+        content = await self._read_notice(
             delivery.request_id, delivery.kind, lambda request: _is_news(delivery, request, refs, channel)
         )
         if content is None:
@@ -222,13 +222,13 @@ class ConfirmNotifier:
         except (SendFailed, TimeoutError) as error:
             failure = error if isinstance(error, SendFailed) else SendFailed("it did not come back in time")
             # A single rejected message does not mean that the channel is broken; a rejected token does.
-            breaker.failed(asyncio.get_running_loop().time(), failure.reason, failure.retry_after_s)
-            await self._failed(channel, delivery, failure, request)
+            breaker.record_failure(asyncio.get_running_loop().time(), failure.reason, failure.retry_after_s)
+            await self._record_failure(channel, delivery, failure, request)
             return
-        breaker.succeeded()
+        breaker.record_success()
         await service.change(lambda tx: _record_sent(tx, delivery, request, ref))
 
-    async def _read(
+    async def _read_notice(
         self, request_id: str, kind: str, is_news: Callable[[ConfirmRequest], bool]
     ) -> tuple[ConfirmRequest, RequestNotice] | None:
         """Return a request with its notice, or None if there is nothing to announce.
@@ -258,7 +258,7 @@ class ConfirmNotifier:
             reading=sight.assess_risk(service, request),
         )
 
-    async def _failed(
+    async def _record_failure(
         self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
     ) -> None:
         _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
@@ -285,7 +285,7 @@ class ConfirmNotifier:
 
     # --- from people back
 
-    async def _hear(self, channel: NoticeChannel) -> None:
+    async def _listen(self, channel: NoticeChannel) -> None:
         try:
             await channel.listen(self._presses)
         except SendFailed as error:

@@ -35,7 +35,7 @@ class Presses:
         chats = [notifier for notifier in self._seats if notifier.heard_by == press.place.channel]
         kind = chats[0].kind
         pressed = next(
-            (candidate for notifier in chats if (candidate := notifier.buttons.read(press.text))), None
+            (candidate for notifier in chats if (candidate := notifier.buttons.parse_press(press.text))), None
         )
         request = None
         if pressed is not None and REQUEST_ID.fullmatch(pressed.request_id):
@@ -72,7 +72,7 @@ class Presses:
         return Caller(name, role, str(row[0]))
 
     async def _refuse(self, kind: str, press: Incoming, request: ConfirmRequest) -> str:
-        await self._note(kind, press, request, "not a person who may decide")
+        await self._record_refusal(kind, press, request, "not a person who may decide")
         return (
             f"You can't decide here: {kind} user {press.place.user} is not in the service's list "
             "of people, or has no approve token in use."
@@ -83,10 +83,10 @@ class Presses:
     ) -> str:
         if not request.is_pending:
             return _describe_end(request)
-        await self._note(kind, press, request, f"button of {caller.name} does not fit the request")
+        await self._record_refusal(kind, press, request, f"button of {caller.name} does not fit the request")
         return "This button is for another version of the request. See the newest message or the page."
 
-    async def _note(self, kind: str, press: Incoming, request: ConfirmRequest, why: str) -> None:
+    async def _record_refusal(self, kind: str, press: Incoming, request: ConfirmRequest, why: str) -> None:
         user = press.place.user
         data: dict[str, object] = {"channel": press.place.channel, "user": user[:64], "why": why}
         await self._service.record("press_refused", request.id, f"{kind}:{user}"[:80], data)

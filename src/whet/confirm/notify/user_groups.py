@@ -54,22 +54,22 @@ class UserGroups:
         loop, fetched, next_s = asyncio.get_running_loop(), set[str](), 0.0
         try:
             while True:
-                groups = self.named()
+                groups = self.policy_groups()
                 if groups and (groups - fetched or loop.time() >= next_s):
                     fetched, next_s = groups, loop.time() + _EVERY_S
                     for group in sorted(groups):
-                        await self._ask(group)
+                        await self._refresh(group)
                 await asyncio.sleep(_POLL_S)
         finally:
             if self._http is not None:
                 await self._http.aclose()
 
-    def named(self) -> set[str]:
+    def policy_groups(self) -> set[str]:
         """Return the Slack user groups that the policy names."""
         groups = self._service.policy_file.policy.groups.values()
         return {member for people in groups for member in people if member.startswith(PREFIX)}
 
-    async def _ask(self, group: str) -> None:
+    async def _refresh(self, group: str) -> None:
         try:
             ids = await self._fetch_members(group.removeprefix(PREFIX))
             names = [name for user_id in ids if (name := self._people.name("slack", user_id)) is not None]

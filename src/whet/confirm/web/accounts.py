@@ -39,10 +39,10 @@ class TokenAccounts:
         caller = self._service.authenticate(token.strip())
         if caller is None:
             now_s = self._service.timeline.now_s()
-            if wait_s := self._throttle.failed(client, now_s):
+            if wait_s := self._throttle.record_failure(client, now_s):
                 raise TooManyAttempts(math.ceil(wait_s))
             # at the first and the last, to limit the events
-            if self._throttle.recent(client, now_s) in (1, _MOST_FAILURES):
+            if self._throttle.count_recent(client, now_s) in (1, _MOST_FAILURES):
                 await self._service.record("login_failed", data={"client": client, "where": "page"})
             return None
         if not caller.may("approve", "audit"):
@@ -54,10 +54,10 @@ class TokenAccounts:
 
     async def find(self, key: str) -> Account | None:
         """Return the account again, or None if its token was revoked or has expired."""
-        caller = self.principal(key)
+        caller = self.find_caller(key)
         return Account(key, caller.name, frozenset((caller.role,))) if caller else None
 
-    def principal(self, key: str) -> Caller | None:
+    def find_caller(self, key: str) -> Caller | None:
         """Return the service's caller for an account, or None."""
         if self._is_open:
             return OPEN if key == _OPEN_KEY else None
@@ -70,9 +70,9 @@ class TokenAccounts:
         caller = as_principal(row, self._service.timeline.now_s())
         return None if caller is None or caller.role == "submit" else caller
 
-    def who(self, visit: Visit) -> Caller:
+    def caller_of(self, visit: Visit) -> Caller:
         """Return the caller for a visitor. A visitor whose account no longer exists may only read."""
-        return self.principal(visit.account.key) or Caller(visit.account.name, "audit")
+        return self.find_caller(visit.account.key) or Caller(visit.account.name, "audit")
 
 
 class SessionRows:

@@ -85,17 +85,17 @@ def make_page(
     several = SeveralPages(service, pages, accounts)
     live = RequestStream(service, sessions)
     routes = [
-        Route("/", login.inside(request_pages.home)),
-        Route("/r/{id}", login.inside(request_pages.record)),
+        Route("/", login.require_login(request_pages.home)),
+        Route("/r/{id}", login.require_login(request_pages.record)),
         Route("/r/{id}/decide", login.accept_form(request_pages.decide), methods=["POST"]),
         Route("/r/{id}/reveal", login.accept_form(request_pages.reveal), methods=["POST"]),
         Route("/r/{id}/amend", login.accept_form(request_pages.amend), methods=["POST"]),
-        Route("/passkeys", login.inside(keyring.show), methods=["GET"]),
+        Route("/passkeys", login.require_login(keyring.show), methods=["GET"]),
         Route("/passkeys", login.accept_form(keyring.enrol), methods=["POST"]),
-        Route("/several", login.inside(several.show), methods=["GET"]),
+        Route("/several", login.require_login(several.show), methods=["GET"]),
         Route("/several", login.accept_form(several.decide), methods=["POST"]),
-        Route("/history", login.inside(audit_pages.history)),
-        Route("/log", login.inside(audit_pages.log), methods=["GET"]),
+        Route("/history", login.require_login(audit_pages.history)),
+        Route("/log", login.require_login(audit_pages.log), methods=["GET"]),
         Route("/log", login.accept_form(audit_pages.log), methods=["POST"]),
         Route("/live", live.serve),
         Route("/login", login.login, methods=["GET", "POST"]),

@@ -73,15 +73,15 @@ class Disclosure(msgspec.Struct, frozen=True):
     redacted: Sequence[str] = ()
     is_whole: bool = False
 
-    def of(self, text: str, limit: int = MOST_SHOWN) -> str:
+    def show(self, text: str, limit: int = MOST_SHOWN) -> str:
         """Return a text as it is shown."""
         return visible(text, len(text), masks=False) if self.is_whole else visible(text, limit)
 
-    def line(self, text: str) -> str:
+    def show_line(self, text: str) -> str:
         """Return a text as it is shown, on one line."""
-        return self.of(text.replace("\n", "⏎"))
+        return self.show(text.replace("\n", "⏎"))
 
-    def details(self, details: Mapping[str, Any]) -> dict[str, Any]:
+    def show_details(self, details: Mapping[str, Any]) -> dict[str, Any]:
         """Return the details as they are shown."""
         return (
             dict(details) if self.is_whole else cast("dict[str, Any]", redact(dict(details), self.redacted))
@@ -90,7 +90,7 @@ class Disclosure(msgspec.Struct, frozen=True):
 
 def build_rows(details: Mapping[str, Any], disclosure: Disclosure) -> list[ArgumentRow]:
     """Return the arguments, the most important first: changes, then commands and paths, then the others."""
-    visible_details = disclosure.details(details)
+    visible_details = disclosure.show_details(details)
     result: list[ArgumentRow] = []
     used: set[str] = set()
     for before, after in _PAIRS:
@@ -118,7 +118,7 @@ def diff_lines(
     old: str, new: str, disclosure: Disclosure, *, around: int = 3
 ) -> tuple[ArgumentDiffLine, ...]:
     """Return the differing lines, with `around` lines of context."""
-    before, after = disclosure.of(old).split("\n"), disclosure.of(new).split("\n")
+    before, after = disclosure.show(old).split("\n"), disclosure.show(new).split("\n")
     if len(before) + len(after) > _MOST_DIFF_LINES:
         # Comparing is quadratic at worst, so a very long change is shown whole, old then new.
         removed = [ArgumentDiffLine("removed", "-", line) for line in before]
@@ -129,7 +129,7 @@ def diff_lines(
 
 def format_document(details: Mapping[str, Any], disclosure: Disclosure) -> str:
     """Return all details as indented JSON."""
-    return disclosure.of(format_json(disclosure.details(details)))
+    return disclosure.show(format_json(disclosure.show_details(details)))
 
 
 def _rank(name: str) -> int:
@@ -138,12 +138,12 @@ def _rank(name: str) -> int:
 
 def _build_row(name: str, value: object, disclosure: Disclosure) -> ArgumentRow:
     text = value if isinstance(value, str) else _format_value(value)
-    visible_text = disclosure.of(text)
+    visible_text = disclosure.show(text)
     lines = visible_text.count("\n") + 1
     is_long = len(visible_text) > _SHORT_CHARS or lines > _SHORT_LINES
     is_block = lines > 1 or len(visible_text) > 70 or name in ("command", "cmd", "sql", "query", "code")
     size = f"{lines:,} lines, {len(text):,} characters" if is_long else ""
-    return ArgumentRow(disclosure.of(name), visible_text, is_block=is_block, is_folded=is_long, size=size)
+    return ArgumentRow(disclosure.show(name), visible_text, is_block=is_block, is_folded=is_long, size=size)
 
 
 def _format_value(value: object) -> str:
@@ -166,7 +166,7 @@ def _diff_row(name: str, lines: tuple[ArgumentDiffLine, ...]) -> ArgumentRow:
 
 def _parse_patch(text: str, disclosure: Disclosure) -> tuple[ArgumentDiffLine, ...]:
     lines: list[ArgumentDiffLine] = []
-    for line in disclosure.of(text).split("\n"):
+    for line in disclosure.show(text).split("\n"):
         is_head = line.startswith(("+++", "---", "diff ", "index "))
         lines.append(ArgumentDiffLine("place", " ", line) if is_head else _parse_diff_line(line))
     return tuple(lines)

@@ -28,7 +28,7 @@ class AuditWatch:
         self._known: LogVerification | None = None
         self._lock = asyncio.Lock()
 
-    async def look(self, *, is_asked: bool = False) -> LogVerification | None:
+    async def latest_check(self, *, is_asked: bool = False) -> LogVerification | None:
         """Return the newest check, made now if the log is short or `is_asked`, or None if it was never
         checked."""
         async with self._lock:

@@ -34,7 +34,7 @@ class PasskeyPages:
     async def enrol(self, request: Http, visit: Visit) -> Response:
         """Store a new passkey. A person with a second factor must enter its code; a further passkey requires
         one."""
-        caller, form = self._accounts.principal(visit.account.key), request.state.form
+        caller, form = self._accounts.find_caller(visit.account.key), request.state.form
         if caller is None or caller.is_open or not caller.may("approve"):
             return await self._answer(request, visit, "Only people who approve have passkeys.", 403)
         text, code = form.get("passkey", "")[:MOST_PROOF_CHARS], form.get("code", "")[:32]

@@ -67,7 +67,7 @@ class RequestStream:
                     after = events[-1].id if events else after
                     yield _format_events(events) if events else b": still here\n\n"
                 finally:
-                    hub.forget(future)
+                    hub.cancel_wait(future)
         finally:
             self._open -= 1
 

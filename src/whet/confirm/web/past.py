@@ -54,7 +54,7 @@ class AuditPages:
 
     async def log(self, request: Http, visit: Visit) -> Response:
         """Show how far the audit log is verified, and its newest events. A POST verifies it now."""
-        verified = await self._audit.look(is_asked=request.method == "POST")
+        verified = await self._audit.latest_check(is_asked=request.method == "POST")
         state = self._service.log.state()
         newest = self._service.log.history(after_id=max(state.size - 40, 0))
         return self._pages.answer(

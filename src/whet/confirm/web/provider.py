@@ -95,7 +95,7 @@ class ProviderPages:
         response = self._pages.answer("bounce.html", url=login.target)
         response.delete_cookie(_COOKIE, path="/oidc")
         account = Account(f"{PREFIX}{person.name}", person.name, frozenset((person.role,)))
-        await self._sessions.begin(request, account, response)
+        await self._sessions.start_session(request, account, response)
         return response
 
     def _problem(self, text: str, status: int = 403) -> Response:

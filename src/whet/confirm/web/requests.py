@@ -56,14 +56,14 @@ class RequestPages:
         confirmation = self._find(request)
         if confirmation is None:
             return self._problem(404, visit, "There is no such request.")
-        caller = self._accounts.who(visit)
+        caller = self._accounts.caller_of(visit)
         if confirmation.is_pending and caller.may("approve"):
             await self._service.mark_viewed(confirmation, caller)
         return await self._answer(visit, confirmation)
 
     async def decide(self, request: Http, visit: Visit) -> Response:
         """Decide from the form; high-risk approvals need a second confirmation."""
-        confirmation, form, caller = self._find(request), request.state.form, self._accounts.who(visit)
+        confirmation, form, caller = self._find(request), request.state.form, self._accounts.caller_of(visit)
         verdict, reason, digest = form.get("verdict"), form.get("reason", "").strip(), form.get("digest", "")
         if confirmation is None:
             return self._problem(404, visit, "There is no such request.")
@@ -101,11 +101,11 @@ class RequestPages:
         outcome = await self._service.decide(ballot, caller)
         if outcome.kind in ("code", "passkey"):
             return await self._ask_again(visit, outcome.request or confirmation, reason, outcome.message)
-        return await self._after(outcome, confirmation, visit)
+        return await self._respond(outcome, confirmation, visit)
 
     async def reveal(self, request: Http, visit: Visit) -> Response:
         """Record that a possible approver asked for the hidden parts of a request, then reveal them."""
-        confirmation, caller = self._find(request), self._accounts.who(visit)
+        confirmation, caller = self._find(request), self._accounts.caller_of(visit)
         if confirmation is None or not caller.may("approve"):
             return self._problem(403, visit, "You can't see more of this request.")
         await sight.reveal(self._service, confirmation.id, caller)
@@ -115,20 +115,20 @@ class RequestPages:
         self, visit: Visit, confirmation: ConfirmRequest, reason: str, problem: str = ""
     ) -> Response:
         """Ask for a second confirmation, with the second factor if required; ask again after a wrong code."""
-        detail = await self._build_detail(confirmation, self._accounts.who(visit))
+        detail = await self._build_detail(confirmation, self._accounts.caller_of(visit))
         values: dict[str, object] = {
             "detail": detail,
             "reason": reason,
             "problem": problem[:1].upper() + problem[1:],
-            "asking": self._asking(confirmation, visit) if confirmation.plan.needs_passkey else "",
+            "asking": self._passkey_options(confirmation, visit) if confirmation.plan.needs_passkey else "",
         }
         return self._page("sure.html", visit, values, 403 if problem else 200)
 
-    def _asking(self, confirmation: ConfirmRequest, visit: Visit) -> str:
+    def _passkey_options(self, confirmation: ConfirmRequest, visit: Visit) -> str:
         """Return the options for the browser's authenticator as JSON, or an empty string if the person has no
         passkey."""
         passkey_ids = self._service.database.read_now(
-            lambda db: passkeys.passkey_ids(db, self._accounts.who(visit).name)
+            lambda db: passkeys.passkey_ids(db, self._accounts.caller_of(visit).name)
         )
         challenge = base64url(passkeys.vote_challenge("approve", confirmation.digest))
         options = {
@@ -140,7 +140,7 @@ class RequestPages:
 
     async def amend(self, request: Http, visit: Visit) -> Response:
         """Change the details of a request whose submitter accepts edits; it must be approved again."""
-        confirmation, caller = self._find(request), self._accounts.who(visit)
+        confirmation, caller = self._find(request), self._accounts.caller_of(visit)
         if confirmation is None or not caller.may("approve"):
             return self._problem(403, visit, "Nothing was changed: you can't decide on this request.")
         try:
@@ -151,9 +151,9 @@ class RequestPages:
             return self._problem(400, visit, f"Nothing was changed: the details can't be taken: {error}.")
         if outcome.kind == "changed":
             return self._problem(409, visit, "Nothing was changed: the request is not what you looked at.")
-        return await self._after(outcome, confirmation, visit)
+        return await self._respond(outcome, confirmation, visit)
 
-    async def _after(self, outcome: RequestOutcome, confirmation: ConfirmRequest, visit: Visit) -> Response:
+    async def _respond(self, outcome: RequestOutcome, confirmation: ConfirmRequest, visit: Visit) -> Response:
         if outcome.kind in ("decided", "voted", "amended"):
             return RedirectResponse(f"/r/{confirmation.id}?done={outcome.kind}", 303)
         status = _STATUS.get(outcome.kind, 409)
@@ -172,7 +172,9 @@ class RequestPages:
         values: dict[str, object] = {
             "cards": [view.request_card(found, now_s) for found in pending],
             "count": self._service.count_pending(),
-            "detail": await self._build_detail(selected, self._accounts.who(visit)) if selected else None,
+            "detail": await self._build_detail(selected, self._accounts.caller_of(visit))
+            if selected
+            else None,
             "is_home": is_home,
             "problem": problem,
             "channels": self._notifier.states(),

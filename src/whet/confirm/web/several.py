@@ -39,7 +39,7 @@ class SeveralPages:
 
     async def decide(self, request: Http, visit: Visit) -> Response:
         """Decide on each ticked request, and report those that failed."""
-        form, caller = request.state.form, self._accounts.who(visit)
+        form, caller = request.state.form, self._accounts.caller_of(visit)
         verdict, reason = form.get("verdict"), form.get("reason", "").strip()
         ticked = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
         if verdict not in ("approve", "deny") or len(reason) > _MOST_REASON or len(ticked) > _MOST:
@@ -58,13 +58,13 @@ class SeveralPages:
                 )
                 continue
             if confirmation is not None:
-                action, message = await self._one(confirmation, DecisionInput(
+                action, message = await self._decide_request(confirmation, DecisionInput(
                     confirmation.id, verdict, reason, digest or "-", via_web=True, is_one_of_many=True
                 ), caller)  # fmt: skip
                 results.append({"id": confirmation.id, "action": action, "message": message})
         return self._answer(visit, results=results)
 
-    async def _one(
+    async def _decide_request(
         self, confirmation: ConfirmRequest, ballot: DecisionInput, caller: Caller
     ) -> tuple[str, str]:
         action = view.request_card(confirmation, 0.0)["action"]
@@ -78,7 +78,7 @@ class SeveralPages:
     def _answer(
         self, visit: Visit, status: int = 200, problem: str = "", results: list[dict[str, str]] | None = None
     ) -> Response:
-        now_s, caller = self._service.timeline.now_s(), self._accounts.who(visit)
+        now_s, caller = self._service.timeline.now_s(), self._accounts.caller_of(visit)
         pending = self._service.list(RequestFilter("pending", limit=200))
         pending.sort(key=lambda one: one.expires_at)
         rows = [self._row(one, caller, now_s) for one in pending]

@@ -118,7 +118,7 @@ def request_detail(
         )
     return dict(
         card=request_card(request, viewer.now_s),
-        description=disclosure.of(request.description, MOST_TEXT),
+        description=disclosure.show(request.description, MOST_TEXT),
         rows=build_rows(details, disclosure),
         json_text=format_document(details, disclosure),
         edit_text="" if unseen else format_editable(details),
@@ -126,9 +126,9 @@ def request_detail(
         unseen=unseen,
         reading=reading,
         digest=request.digest,
-        action=disclosure.line(request.action),
-        requester=disclosure.line(request.requester),
-        session_key=disclosure.line(request.session_key),
+        action=disclosure.show_line(request.action),
+        requester=disclosure.show_line(request.requester),
+        session_key=disclosure.show_line(request.session_key),
         rule=one_line(plan.rule, 80)[0],
         needs=describe(plan.quorum),
         is_quorum=describe(plan.quorum) != "1 of anyone",

@@ -66,7 +66,7 @@ class Dashboard:
         self.door: SiteLogin = SiteLogin(sessions, self.pages, _WORDS)
         frame = Frame(services, site.turns, self.pages)
         live = LiveTurns()
-        site.feeds.listeners.append(live.hear)
+        site.feeds.listeners.append(live.handle_event)
         self._home, self._past = HomePages(frame), HistoryPages(frame, live)
         self._learning, self._proof = LearningPages(frame), Proof(frame)
         self._time = TimePages(frame)
@@ -76,7 +76,7 @@ class Dashboard:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        inside, posted = self.door.inside, self.door.accept_form
+        inside, posted = self.door.require_login, self.door.accept_form
         home, history, learning, proof = self._home, self._past, self._learning, self._proof
         pages = {
             "/": home.home,

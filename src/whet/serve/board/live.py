@@ -30,7 +30,7 @@ class DashboardStream:
         self._open = 0
         self._news = asyncio.Event()
         turns.questions.listeners.append(self._wake)
-        turns.feeds.listeners.append(self._heard)
+        turns.feeds.listeners.append(self._handle_event)
 
     async def serve(self, request: Request) -> Response:
         """Answer GET /live with an event for each change."""
@@ -65,7 +65,7 @@ class DashboardStream:
             waiter.cancel()
         return news.is_set()
 
-    def _heard(self, session_id: str, event: Event) -> None:
+    def _handle_event(self, session_id: str, event: Event) -> None:
         if isinstance(event, _LOUD):
             self._wake()
 

@@ -93,17 +93,17 @@ class LiveTurn:
         self.is_thinking: bool = False
         self.version: int = 0
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Apply an event."""
         if isinstance(event, TextDelta):
             self.text.add(event.text)
             changed = bool(self.note or self.is_thinking)
             self.note, self.is_thinking = "", False
         else:
-            changed = self._told(event)
+            changed = self._apply_other(event)
         self.version += changed
 
-    def _told(self, event: Event) -> bool:
+    def _apply_other(self, event: Event) -> bool:
         match event:
             case ReasoningDelta():
                 changed = not self.is_thinking
@@ -146,7 +146,7 @@ class LiveTurns:
         self._by_session: dict[str, LiveTurn] = {}
         self._problems: dict[str, str] = {}
 
-    def hear(self, session_id: str, event: Event) -> None:
+    def handle_event(self, session_id: str, event: Event) -> None:
         """Apply an event of a session."""
         if isinstance(event, TurnEnd):
             self._by_session.pop(session_id, None)
@@ -159,9 +159,9 @@ class LiveTurns:
                     del self._problems[next(iter(self._problems))]
             return
         if not isinstance(event, ReviewQueued | ReviewFinished):  # they come after a turn
-            self._by_session.setdefault(session_id, LiveTurn()).take(event)
+            self._by_session.setdefault(session_id, LiveTurn()).apply(event)
 
-    def of(self, session_id: str) -> LiveTurn | None:
+    def turn_of(self, session_id: str) -> LiveTurn | None:
         """Return the turn that runs in a session, or None."""
         return self._by_session.get(session_id)
 

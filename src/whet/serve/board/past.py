@@ -136,7 +136,7 @@ class HistoryPages:
         plan = await planning.read_plan(self._frame.services, session_id)
         span: ShownSpan = values["span"]
         shown_to = values["entries"][-1].entry.seq if values["entries"] else span.first - 1
-        frame, live = self._frame, self._live.of(session_id)
+        frame, live = self._frame, self._live.turn_of(session_id)
         is_running = frame.turns.is_running(session_id)
         failed = self._live.problem(session_id)
         return frame.page(

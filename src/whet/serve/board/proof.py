@@ -59,7 +59,7 @@ class Proof:
 
     async def warm(self, request: Request, visit: Visit) -> Response:
         """List templates with their measured uplift."""
-        rows: list[Listed] = await asyncio.to_thread(self._warm.listed)
+        rows: list[Listed] = await asyncio.to_thread(self._warm.list_rows)
         return self._frame.page(
             "warm.html", visit, here="warm", rows=rows, default=self._frame.services.settings.warm.default
         )

@@ -83,8 +83,8 @@ class SessionChat:
             title=title, private="private" in form, source="web"
         )
         if plans:
-            await self._plan(session_id, text)
-        message = await self._said(text, request.state.files, frame.services.workspace)
+            await self._run_plan_command(session_id, text)
+        message = await self._read_message(text, request.state.files, frame.services.workspace)
         await frame.turns.begin(session_id, TurnInput(message.text, message.images))
         return _redirect_to(request, session_id)
 
@@ -94,27 +94,27 @@ class SessionChat:
         text = _form_text(request.state.form.get("text", ""))
         row = await self._row(session_id)
         if not text and not request.state.files:
-            return await self._refused(request, visit, ApiError(400, "Nothing was written."))
+            return await self._refuse(request, visit, ApiError(400, "Nothing was written."))
         if row.kind != "chat":
-            return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
+            return await self._refuse(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
         if (command := parse(text)) is not None and command[0] == "plan":
             try:
-                done = await self._plan(session_id, command[1])
+                done = await self._run_plan_command(session_id, command[1])
             except ConfigError as error:
-                return await self._refused(request, visit, ApiError(400, error.message))
+                return await self._refuse(request, visit, ApiError(400, error.message))
             if not done.sends:
                 return _redirect_to(request, session_id)
             text = done.sends
-        message = await self._said(
+        message = await self._read_message(
             text, request.state.files, Path(row.workspace or self._frame.services.workspace)
         )
         await turns.begin(session_id, TurnInput(message.text, message.images, "steer"))
         return _redirect_to(request, session_id)
 
-    async def _plan(self, session_id: str, argument: str) -> planning.PlanReply:
+    async def _run_plan_command(self, session_id: str, argument: str) -> planning.PlanReply:
         hosted = self._frame.turns.hosted
-        if hosted.opened(session_id) is None:
-            await hosted.session(session_id)
+        if hosted.find_open(session_id) is None:
+            await hosted.open_session(session_id)
         return await planning.run_command(self._frame.services, session_id, argument)
 
     async def plan(self, request: Request, visit: Visit) -> Response:
@@ -130,10 +130,10 @@ class SessionChat:
                 shown.line(step.text, 300) for step in now.steps
             ]
             if action == "go" and now.steps and is_changed:
-                await self._plan(session_id, "\n".join(["steps", *steps]))
-            done = await self._plan(session_id, action)
+                await self._run_plan_command(session_id, "\n".join(["steps", *steps]))
+            done = await self._run_plan_command(session_id, action)
         except (ConfigError, BadInput) as error:
-            return await self._refused(request, visit, ApiError(400, error.message))
+            return await self._refuse(request, visit, ApiError(400, error.message))
         if done.sends:
             await self._frame.turns.begin(session_id, TurnInput(done.sends, (), "steer"))
         return _redirect_to(request, session_id)
@@ -143,13 +143,13 @@ class SessionChat:
         session_id, services = request.path_params["id"], self._frame.services
         row = await self._row(session_id)
         if row.kind != "chat":
-            return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
+            return await self._refuse(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
         turn, new_id = number_or_zero(request.state.form.get("turn", "")), services.clock.new_id()
         now = iso(services.clock.now())
         try:
             await services.database.write(lambda db: forks.fork(db, session_id, turn, new_id, now))
         except NotFound as error:
-            return await self._refused(request, visit, ApiError(400, error.message))
+            return await self._refuse(request, visit, ApiError(400, error.message))
         return _redirect_to(request, new_id)
 
     async def rewind(self, request: Request, visit: Visit) -> Response:
@@ -160,9 +160,9 @@ class SessionChat:
         session_id, frame, form = request.path_params["id"], self._frame, request.state.form
         row, turn = await self._row(session_id), number_or_zero(form.get("turn", ""))
         if row.kind != "chat":
-            return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
+            return await self._refuse(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
         if frame.turns.is_busy(session_id):
-            return await self._refused(request, visit, ApiError(409, "A turn is running; stop it first."))
+            return await self._refuse(request, visit, ApiError(409, "A turn is running; stop it first."))
         point, own_edits = Point(turn) if turn else None, form.get("own_edits", "")
         try:
             async with frame.turns.hosted.using(session_id) as session:
@@ -176,7 +176,7 @@ class SessionChat:
                     )
                 outcome = await rewinding.rewind(point, "both", force=own_edits == "replace")
         except (NotFound, StoreError) as error:
-            return await self._refused(request, visit, ApiError(409, error.message))
+            return await self._refuse(request, visit, ApiError(409, error.message))
         return await self._past.session(request, visit, notice=_outcome_text(outcome, is_plan=False))
 
     async def stop(self, request: Request, visit: Visit) -> Response:
@@ -184,7 +184,7 @@ class SessionChat:
         session_id = request.path_params["id"]
         if not await self._frame.turns.cancel(session_id):
             error = ApiError(409, "Nothing of this session runs in this server.")
-            return await self._refused(request, visit, error)
+            return await self._refuse(request, visit, error)
         return _redirect_to(request, session_id)
 
     async def follow(self, request: Request) -> Response:
@@ -203,7 +203,7 @@ class SessionChat:
             try:
                 yield b"retry: 1000\n\n"
                 while not (gone.done() or self._frame.turns.feeds.is_closed):
-                    piece = follower.news()
+                    piece = follower.take_events()
                     if piece:
                         yield piece
                     if await follower.wait(gone, self._beat_s):
@@ -220,12 +220,12 @@ class SessionChat:
     async def _row(self, session_id: str) -> SessionRow:
         return await self._frame.services.database.read(lambda db: sessions.get(db, session_id))
 
-    async def _refused(self, request: Request, visit: Visit, error: ApiError) -> Response:
+    async def _refuse(self, request: Request, visit: Visit, error: ApiError) -> Response:
         if _is_script(request):
             return JsonAnswer({"problem": error.message}, error.status)
         return await self._past.session(request, visit, problem=error)
 
-    async def _said(self, text: str, files: Sequence[Upload], workspace: Path) -> ComposedMessage:
+    async def _read_message(self, text: str, files: Sequence[Upload], workspace: Path) -> ComposedMessage:
         """Return a message with its images and a line for each file, which is saved in the session's
         workspace."""
         lines: list[str] = []
@@ -262,27 +262,27 @@ class Follower:
         self._news = asyncio.Event()
         self._marks: tuple[object, ...] | None = None
         frame.turns.questions.listeners.append(self._wake)
-        frame.turns.feeds.listeners.append(self._heard)
+        frame.turns.feeds.listeners.append(self._handle_event)
 
     def close(self) -> None:
         """Stop listening."""
         self._frame.turns.questions.listeners.remove(self._wake)
-        self._frame.turns.feeds.listeners.remove(self._heard)
+        self._frame.turns.feeds.listeners.remove(self._handle_event)
 
-    def news(self) -> bytes:
+    def take_events(self) -> bytes:
         """Return the events that this page has not received, or empty bytes."""
         self._news.clear()
-        turn = self._live.of(self._session_id)
+        turn = self._live.turn_of(self._session_id)
         pieces: list[bytes] = []
         if self._is_loud:
             self._is_loud = False
-            marks = self._stored()
+            marks = self._read_marks()
             if marks != self._marks:
                 self._marks = marks
                 pieces.append(b"event: stored\ndata: {}\n\n")
         if turn is not None:
-            pieces.append(self._text(turn))
-            pieces.append(self._calls(turn))
+            pieces.append(self._new_text(turn))
+            pieces.append(self._new_calls(turn))
         return b"".join(pieces)
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
@@ -299,12 +299,12 @@ class Follower:
                 news.cancel()
             if done:
                 return True
-            if self._stored() != self._marks:  # another process wrote it
+            if self._read_marks() != self._marks:  # another process wrote it
                 self._is_loud = True
                 return True
         return False
 
-    def _text(self, turn: LiveTurn) -> bytes:
+    def _new_text(self, turn: LiveTurn) -> bytes:
         """Return the new text for the page. `at` counts UTF-16 units, as the page's script does."""
         if turn is not self._turn or turn.step != self._step:
             self._turn, self._step, self._known, self._at, self._sent = turn, turn.step, 0, 0, ""
@@ -319,7 +319,7 @@ class Follower:
         self._sent = after
         return b"event: text\ndata: %s\n\n" % _encode({"step": turn.step, "at": at, "text": news})
 
-    def _calls(self, turn: LiveTurn) -> bytes:
+    def _new_calls(self, turn: LiveTurn) -> bytes:
         state = (turn, turn.version)
         if state == self._told:
             return b""
@@ -331,7 +331,7 @@ class Follower:
         facts = {"calls": calls, "note": turn.note, "thinking": turn.is_thinking}
         return b"event: calls\ndata: %s\n\n" % _encode(facts)
 
-    def _stored(self) -> tuple[object, ...]:
+    def _read_marks(self) -> tuple[object, ...]:
         """Return a value that changes when the page must be fetched again: the last message, the state of the
         last turn, the waiting questions. Takes two index lookups."""
         session_id = self._session_id
@@ -353,7 +353,7 @@ class Follower:
             self._live.problem(session_id),
         )
 
-    def _heard(self, session_id: str, event: Event) -> None:
+    def _handle_event(self, session_id: str, event: Event) -> None:
         if session_id == self._session_id:
             self._is_loud = self._is_loud or not isinstance(event, _QUIET)
             self._news.set()

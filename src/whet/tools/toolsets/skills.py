@@ -29,7 +29,7 @@ class SkillTools(Toolset, frozen=True):
     async def skills_list(self, ctx: ToolContext, query: str = "") -> str:
         """List skills, by words or all."""
         service, _ = self.find_learning(ctx, "skills_list")
-        return await service.skills.listed(query)
+        return await service.skills.describe(query)
 
     @tool_method(effects={"read"}, parallel=True, repeatable=True)
     async def skill_view(self, ctx: ToolContext, name: str, file_path: str = "") -> ToolOutput:

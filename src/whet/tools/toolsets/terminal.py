@@ -109,9 +109,9 @@ class ShellTools(Toolset, frozen=True):
             return await self.helpers().look_after(ctx, id, action, text, timeout_s)
         shell = Shell(self.shared.get(), self.limits)
         if action == "list":
-            return shell.listed(await self.helpers().listed(ctx) if self.helpers is not None else ())
+            return shell.list_processes(await self.helpers().listed(ctx) if self.helpers is not None else ())
         if action == "write":
             return shell.send(id, text, newline=newline, eof=eof)
         if action == "kill":
             return await shell.kill(id)
-        return await shell.look(id, timeout_s if action == "wait" else None, ctx.output)
+        return await shell.read_new_output(id, timeout_s if action == "wait" else None, ctx.output)
