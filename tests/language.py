@@ -15,7 +15,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
 MAX_ANONYMOUS_PERCENT = 1.0
-MAX_PARTICIPLE_PERCENT = 11.0  # to be lowered to 4 as functions get a verb and a noun
+MAX_PARTICIPLE_PERCENT = 4.0
 MAX_ODD_PER_10_000 = 30.0
 ANONYMOUS = frozenset(
     {

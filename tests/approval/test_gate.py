@@ -102,8 +102,7 @@ class Bench:
         self.gate = PolicyGate(self._settings, self.person, self.kept, self._home, self._parts)
 
     def call(self, tool: str, session: str = "s1", **arguments: object) -> GateCall:
-        spec = ToolSpec(tool, "", {})
-        effects = frozenset(EFFECTS.get(tool, {"execute"}))
+        spec, effects = ToolSpec(tool, "", {}), frozenset(EFFECTS.get(tool, {"execute"}))
         names = find_named_files if tool == "patch" else None
         made = Tool(spec, "t", effects, _never, tags=tags_of(tool), names=names)
         return GateCall(session, ToolCall("c1", tool, "{}"), made, dict(arguments), str(self.workspace))

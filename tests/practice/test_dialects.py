@@ -190,5 +190,5 @@ def test_what_was_sent_is_recorded_byte_for_byte(serve, chat, model):
     recorded = server.wait_for_request(1)
     assert recorded.path == "/v1/chat/completions"
     assert recorded.headers["authorization"] == "Bearer sk-practice"
-    assert json.loads(recorded.body) == recorded.parsed
-    assert recorded.parsed["messages"] == USER
+    assert json.loads(recorded.body) == recorded.json_body
+    assert recorded.json_body["messages"] == USER

@@ -167,7 +167,7 @@ def test_recorded_bodies_are_bounded(serve, chat):
         )
     assert server.count == 5
     assert 1 <= len(server.requests) < 5
-    assert server.requests[-1].parsed["messages"][0]["content"] == "4" * 100
+    assert server.requests[-1].json_body["messages"][0]["content"] == "4" * 100
 
 
 def test_waiting_for_what_does_not_come_ends(serve):

@@ -151,7 +151,7 @@ def test_a_chat_completion_says_why_it_ended_and_tells_its_usage_where_it_is_wan
     silent: Any = ChatCodec("7", "whet")
     assert silent.whole(ended())["choices"][0]["message"]["content"] == ""
     error = {"message": "no", "type": "invalid_request_error", "param": None, "code": "x"}
-    failed = silent.failed(ApiError(400, "no", code="x"))
+    failed = silent.encode_error(ApiError(400, "no", code="x"))
     assert failed == b"data: %s\n\ndata: [DONE]\n\n" % encode({"error": error})
 
 
@@ -357,4 +357,4 @@ def test_a_message_says_why_it_ended(reason: EndReason, stopped_by: str, told: s
     streamed.event(TextDelta("Half"))
     assert streamed.event(StreamRestarted("it broke")).endswith(encode(RESTARTED)[1:] + b"}}\n\n")
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}
-    assert streamed.failed(ApiError(400, "no")) == b"event: error\ndata: %s\n\n" % encode(error)
+    assert streamed.encode_error(ApiError(400, "no")) == b"event: error\ndata: %s\n\n" % encode(error)

@@ -53,7 +53,7 @@ class RequestSearch:
     """
 
     def __init__(self, session: Session, view: Sequence[Message], emit: Emit) -> None:
-        self.view = view
+        self.view: Sequence[Message] = view
         self._session = session
         self._emit = emit
         self._tried = [view]
