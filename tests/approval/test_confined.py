@@ -32,7 +32,7 @@ class Holding(Confinement):
     def status(self) -> EngineStatus:
         return self._status
 
-    def standing(self, *_place: object, **_call: object) -> EngineStatus:
+    def command_status(self, *_place: object, **_call: object) -> EngineStatus:
         return self._status
 
 
