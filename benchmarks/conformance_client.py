@@ -28,7 +28,7 @@ from whet.mcp.server_requests import CallPerson
 from whet.tools.guardian import Guardian
 
 _DOCUMENT = "https://conformance-test.local/client-metadata.json"
-_MOST_TRIES = 6
+_MAX_TRIES = 6
 _ARGUMENTS = {"a": 1, "b": 2}
 
 
@@ -74,7 +74,7 @@ async def main(url: str) -> None:
     """Use the server, logging in as often as its errors ask for it."""
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 return await _use(home, url)
             except ToolError as error:

@@ -18,7 +18,7 @@ from pathlib import Path
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def enter_folders(path: Path, roots: Iterable[Path]) -> tuple[Path, str] | None:
             current = here
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         current = "/" if target.startswith("/") else current
         waiting += [part for part in reversed(target.split("/")) if part]

@@ -30,7 +30,7 @@ _BLANKS = re.compile(r"[ \n]{100,}|\n(?: *\n){7,}")
 _MARKED = re.compile(r"<U\+[0-9A-F]{4,6}>")
 _PROSE = frozenset("’‘“”–—…·→←°«»§€£¥")  # common in ordinary text and not mistaken for ASCII signs
 _LATIN = frozenset({"LATIN"})
-_NEAR, _MOST_ACCENTS = 2, 8
+_NEAR, _MAX_ACCENTS = 2, 8
 
 
 def to_latin(text: str) -> str:
@@ -127,7 +127,7 @@ def _find_odd_signs(text: str, doubts: Mapping[str, str]) -> Iterator[int]:
         if doubt is None:
             continue
         if doubt == "accent":
-            is_odd = run > _MOST_ACCENTS or (base >= 0 and text[base].isascii())
+            is_odd = run > _MAX_ACCENTS or (base >= 0 and text[base].isascii())
         elif doubt == "odd":
             is_odd = True
         else:

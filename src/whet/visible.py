@@ -14,7 +14,7 @@ from functools import lru_cache
 from whet.log import mask
 from whet.lookalike import find_lookalikes, format_code, is_ideograph, mark_lookalikes
 
-MOST_CHARS = 2_000
+MAX_CHARS = 2_000
 WHOLE = 1 << 40  # the limit for text that must not be cut
 _ESCAPES = {"\t": "\\t", "\r": "\\r", "\x1b": "\\e", "\0": "\\0"}
 _PLAIN = re.compile(r"[ -~\n]*")
@@ -22,7 +22,7 @@ _INVISIBLE_NAMES = re.compile(r"VARIATION SELECTOR|FILLER|GRAPHEME JOINER|PATTER
 _EMOJI_FORM = re.compile(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  # requests a colourful form
 
 
-def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
+def visible(text: str, limit: int = MAX_CHARS, *, masks: bool = True) -> str:
     """Write `text` for a person: secrets are masked (unless `masks` is False), characters that are invisible
     or reorder text are written as codes, and text after `limit` characters is cut with a note."""
     text = mask(text) if masks else text

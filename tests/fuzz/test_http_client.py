@@ -31,7 +31,7 @@ from whet.providers.connect import connect_one
 
 SILENCE_S = 0.05
 LIMIT_S = 60.0
-MOST_BODY_BYTES = 300_000
+MAX_BODY_BYTES = 300_000
 AT_ONCE = 16
 
 
@@ -96,7 +96,7 @@ async def fetch(client: HttpClient, port: int, seed: int) -> None:
     try:
         async with asyncio.timeout(LIMIT_S):
             async with client.exchange(Request("GET", f"http://127.0.0.1:{port}/seed/{seed}/", {})) as given:
-                body = await given.read(MOST_BODY_BYTES)
+                body = await given.read(MAX_BODY_BYTES)
     except HttpFailed as failure:
         one_line(str(failure), seed)
         assert not failure.is_unsent and answer.whole is None, (seed, answer.trail, failure)
@@ -104,7 +104,7 @@ async def fetch(client: HttpClient, port: int, seed: int) -> None:
     finally:
         if answer.whole is not None:
             await client.aclose()
-    assert len(body) <= MOST_BODY_BYTES
+    assert len(body) <= MAX_BODY_BYTES
     assert answer.whole in (None, body), (seed, answer.trail)
 
 

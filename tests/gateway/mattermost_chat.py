@@ -19,7 +19,7 @@ from tests.confirm.vendors.host import Host
 
 TOKEN = "9xuqwrwgstrb3mzrxb83nb357a"
 BOT = "botbotbotbotbotbotbotbotbo"
-_MOST_CHARS = 16_383
+_MAX_CHARS = 16_383
 
 
 class MattermostChat(Host):
@@ -224,7 +224,7 @@ class MattermostChat(Host):
         body = await request.json()
         if body["channel_id"] not in self.channels:
             return _no(403, "You do not have the appropriate permissions.")
-        if len(body["message"]) > _MOST_CHARS or not (body["message"] or body.get("file_ids")):
+        if len(body["message"]) > _MAX_CHARS or not (body["message"] or body.get("file_ids")):
             return _no(400, "Post Message property is longer than the maximum permitted length.")
         root = self.posts.get(body.get("root_id", ""))
         if body.get("root_id") and (root is None or root.get("root_id")):
@@ -244,7 +244,7 @@ class MattermostChat(Host):
         if post is None or post["user_id"] != BOT:
             return _no(403, "You do not have the appropriate permissions.")
         body = await request.json()
-        if len(body["message"]) > _MOST_CHARS:
+        if len(body["message"]) > _MAX_CHARS:
             return _no(400, "too long")
 
         def change() -> None:

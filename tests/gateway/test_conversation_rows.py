@@ -14,7 +14,7 @@ from whet.contract.channels import Incoming, Outgoing
 from whet.contract.errors import StoreBusy, WhetError
 from whet.contract.messages import Message
 from whet.gateway.chat import ChatCommands
-from whet.gateway.chat_record import MOST_WAITING
+from whet.gateway.chat_record import MAX_WAITING
 from whet.gateway.conversations import Conversation, Conversations
 from whet.store import chats, goals, schedules, sessions
 from whet.store.goals import GoalRow
@@ -362,13 +362,13 @@ class Idle(ChatCommands):
 def test_more_commands_than_are_read_at_a_time_are_all_run(run: Run) -> None:
     async def test(rig: Rig) -> None:
         def receive(db: apsw.Connection) -> None:
-            for number in range(MOST_WAITING + 1):
+            for number in range(MAX_WAITING + 1):
                 body = msgspec.json.encode(Incoming(place(), f"u{number}", "message", text="/idle")).decode()
                 chats.add_update(db, place(), f"u{number}", body, 0)
 
         rig.app.database.write_now(receive)
         await Conversation(rig.parts, Idle([]), rig.chat(place()).id, resume=False).work()
-        assert rig.state(f"u{MOST_WAITING}") == "done"
+        assert rig.state(f"u{MAX_WAITING}") == "done"
 
     run(test)
 

@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from whet.app.received import MOST_IMAGE_BYTES
+from whet.app.received import MAX_IMAGE_BYTES
 from whet.channels.transfer import read_file
 from whet.contract.channels import Channel, ChatPlace, FileBounds, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError
@@ -109,7 +109,7 @@ def test_a_file_is_too_large_by_whole_megabytes(tmp_path: Path) -> None:
 def test_an_image_is_shown_to_the_model_unless_it_is_very_large(
     tmp_path: Path,
 ) -> None:
-    largest = "GIF89a".ljust(MOST_IMAGE_BYTES, ".")
+    largest = "GIF89a".ljust(MAX_IMAGE_BYTES, ".")
     lines, images = received(
         tmp_path, FileRef(largest, "a.gif"), FileRef(f"{largest}.", "b.gif"), most_bytes=6_000_000
     )

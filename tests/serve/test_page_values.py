@@ -21,7 +21,7 @@ from tests.support import FixedClock
 from whet.app.build import App
 from whet.app.hosted import SessionHost
 from whet.app.people import PersonRouter
-from whet.app.received import MOST_IMAGE_BYTES
+from whet.app.received import MAX_IMAGE_BYTES
 from whet.app.sessions import SessionOpener
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
@@ -389,7 +389,7 @@ def test_what_was_written_is_taken_with_its_own_line_ends_and_no_longer_than_a_m
 
 
 def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(run: Run, tmp_path: Path) -> None:
-    largest = b"GIF89a".ljust(MOST_IMAGE_BYTES, b".")
+    largest = b"GIF89a".ljust(MAX_IMAGE_BYTES, b".")
 
     async def test(frame: Told) -> None:
         pages = HistoryPages(frame, LiveTurns())

@@ -8,7 +8,7 @@ from whet.contract.channels import ChatPlace
 from whet.contract.errors import NotFound
 from whet.store import chats, paired
 from whet.store.chats import SENDING, ChannelCounts
-from whet.store.paired import MOST_WAITING, PairedPerson, PairingRequest
+from whet.store.paired import MAX_WAITING, PairedPerson, PairingRequest
 
 HOME = ChatPlace("telegram", "100", user="7")
 GROUP = ChatPlace("telegram", "-5", "topic", "7", is_group=True)
@@ -163,7 +163,7 @@ def test_only_so_many_wait_on_a_channel_and_old_codes_make_room(db):
         waiting = PairingRequest(channel, f"u{number}", "", made_ms, made_ms + 100)
         return on(db, paired.store_code, waiting, 1, f"code{number}")
 
-    assert all(offer(number) for number in range(MOST_WAITING))
+    assert all(offer(number) for number in range(MAX_WAITING))
     assert not offer(99) and offer(99, channel="slack")
     assert offer(99, made_ms=100)
 

@@ -381,8 +381,8 @@ def test_what_happens_is_told_to_listeners_followers_and_pages_once(run: Run) ->
 def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(team_feed, "_MOST_READ", 2)
-    monkeypatch.setattr(team_feed, "_MOST_TRACKED", 1)
+    monkeypatch.setattr(team_feed, "_MAX_READ", 2)
+    monkeypatch.setattr(team_feed, "_MAX_TRACKED", 1)
 
     async def test(there: Serving) -> None:
         feeds, heard = TeamFeeds(there.database), list[Event | None]()

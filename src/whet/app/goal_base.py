@@ -25,7 +25,7 @@ from whet.sandbox.nofollow import copy, parent_of
 Difference = Literal["changed", "new", "gone"]
 _LARGE_BYTES = 2_000_000
 _KEPT_BYTES = 64_000_000
-_MOST_FILES = 60_000
+_MAX_FILES = 60_000
 _CACHES = frozenset({"__pycache__"})
 _GIT_KEPT = ("config", "hooks", "info")
 _SYSTEM = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/sbin")
@@ -56,7 +56,7 @@ def save_base(
             budget_bytes -= size
             _copy(workspace, name, contents)
         files[name] = signature
-    base = TreeBase(files, _programs(path_variable), may_change, len(files) < _MOST_FILES)
+    base = TreeBase(files, _programs(path_variable), may_change, len(files) < _MAX_FILES)
     half = folder / "base.json.half"
     half.write_bytes(msgspec.json.encode(base))
     half.replace(folder / "base.json")
@@ -83,7 +83,7 @@ def find_differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
                 changes[name] = "new"
         elif signature != _signature(workspace / name, is_installed=is_installed):
             changes[name] = "changed"
-    if len(current_names) < _MOST_FILES:  # a path that now leads through a link counts as gone, too
+    if len(current_names) < _MAX_FILES:  # a path that now leads through a link counts as gone, too
         changes |= {name: "gone" for name in base.files if name not in current_names}
     return dict(sorted(changes.items()))
 
@@ -192,7 +192,7 @@ def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:
         is_installed = _is_installed(inside, Path(root))
         for name in sorted((*names, *links)):
             count += 1
-            if count > _MOST_FILES:
+            if count > _MAX_FILES:
                 return
             yield inside + name, is_installed
 

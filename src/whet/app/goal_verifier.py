@@ -22,7 +22,7 @@ from whet.tools.toolsets.terminal import ShellLimits
 if TYPE_CHECKING:
     from whet.app.services import Services
 
-_MOST_FILES = 2_000
+_MAX_FILES = 2_000
 _OUTPUT_CHARS = 4_000
 _QUIET = re.compile(
     r"[>|]|\s-\w*q\w*q|\s-q\s+-q|--co\b|--collect-only|--no-summary|--silent|--quiet|--version|--help"
@@ -53,7 +53,7 @@ def hash_guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -
         elif target != root and target.is_relative_to(root):
             for path in _files(target):
                 hashes[os.path.relpath(path, root)] = _hash(path)
-    return dict(sorted(hashes.items())[:_MOST_FILES])
+    return dict(sorted(hashes.items())[:_MAX_FILES])
 
 
 def find_changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
@@ -131,7 +131,7 @@ def _files(root: Path) -> list[Path]:
         path
         for path in sorted(root.rglob("*"))
         if path.is_file() and not any(part.startswith(hidden) for part in path.relative_to(root).parts)
-    ][:_MOST_FILES]
+    ][:_MAX_FILES]
 
 
 def _hash(path: Path) -> str:

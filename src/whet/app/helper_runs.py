@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log: logging.Logger = logging.getLogger("whet.helpers")
 _LOOK_EVERY_S = 0.5
 _SHOWN_LINES = 20
-_MOST_WAIT_S = 3_600.0
+_MAX_WAIT_S = 3_600.0
 
 
 @dataclass(slots=True)
@@ -296,7 +296,7 @@ class HelperRuns:
         while row.state == "open" and (left_s := until_s - self._services.clock.monotonic_s()) > 0:
             at_work = self._at_work.get(row.id)
             if at_work is not None and at_work.task is not None:
-                await asyncio.wait({at_work.task}, timeout=min(left_s, _MOST_WAIT_S))
+                await asyncio.wait({at_work.task}, timeout=min(left_s, _MAX_WAIT_S))
             else:
                 await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
             row = await self.read_row(row.id)

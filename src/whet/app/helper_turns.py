@@ -30,7 +30,7 @@ from whet.tools.output import clean
 
 EXCLUDED_TAGS = frozenset({"asks", "delegates", "notes", "skills", "owner"})
 """Tags of the tools that a helper does not have."""
-_MOST_TURNS = 5
+_MAX_TURNS = 5
 _TAG = re.compile(r"<(?=/?helper\b)", re.IGNORECASE)
 _STOPPED = "The program stopped while you worked. Look at how far you are, and go on with the task."
 
@@ -71,7 +71,7 @@ class HelperObserver(TurnObserver):
             )
             if not why:
                 helper_rows.end_helper(connection, end_row(row, reason, answer, error, now))
-            elif turn.number >= _MOST_TURNS:
+            elif turn.number >= _MAX_TURNS:
                 helper_rows.end_helper(
                     connection, end_row(row, "failed", answer, f"its answer does not fit: {why}", now)
                 )

@@ -9,7 +9,7 @@ from whet.contract.errors import ToolError
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.store.helper_rows import HelperRow
 
-_MOST_WAIT_S = 3_600.0
+_MAX_WAIT_S = 3_600.0
 
 
 class HelperWindow:
@@ -53,7 +53,7 @@ class HelperWindow:
         if action == "kill":
             return ended_output(await self._desk.stop(row), None)
         if action == "wait":
-            row = await self._desk.wait(row, min(timeout_s, _MOST_WAIT_S) if timeout_s > 0 else _MOST_WAIT_S)
+            row = await self._desk.wait(row, min(timeout_s, _MAX_WAIT_S) if timeout_s > 0 else _MAX_WAIT_S)
             if row.state == "ended":
                 return await self._desk.merge_edits(row, ended_output)
         if row.state == "ended":

@@ -26,7 +26,7 @@ from whet.visible import visible
 SITE = "https://openrouter.ai"
 VARIABLE = "OPENROUTER_API_KEY"
 _WAIT_S = 300.0
-_MOST_BYTES = 100_000
+_MAX_BYTES = 100_000
 
 
 class _KeyReply(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ async def _exchange(site: str, payload: dict[str, str]) -> str:
     request = Request("POST", f"{site}/api/v1/auth/keys", headers, msgspec.json.encode(payload))
     try:
         async with client.exchange(request) as answer:
-            body = await answer.read(_MOST_BYTES)
+            body = await answer.read(_MAX_BYTES)
             if answer.status != 200:
                 text = visible(body[:200].decode("utf-8", "replace"), 200)
                 raise LoginFailed(

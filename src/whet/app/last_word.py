@@ -19,7 +19,7 @@ from whet.plugins.calls import fields_of
 if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks
 
-MOST = 3
+MAX = 3
 """How often the hooks may continue one turn."""
 
 
@@ -47,7 +47,7 @@ class PreVerify:
             return
         if turn.id != self._turn:
             self._turn, self._attempts = turn.id, 0
-        receipt = receipt_of(session, turn.number) if self._attempts < MOST else None
+        receipt = receipt_of(session, turn.number) if self._attempts < MAX else None
         if receipt is None or not receipt.files:
             return
         facts: dict[str, Any] = {

@@ -26,7 +26,7 @@ from whet.review.judge import QuestionParts, ask_once, make_side_session, read_r
 from whet.store import facts
 from whet.store.database import StateDatabase
 
-_MOST = 40
+_MAX = 40
 _SENTENCE_CHARS = 300
 _SHORTEST = 8
 _ROWS = 60
@@ -93,7 +93,7 @@ def split_sentences(text: str) -> list[str]:
     pieces: list[str] = []
     for line in _FENCED.sub("", text).splitlines():
         pieces += [piece.strip() for piece in _ENDS.split(_LIST_MARK.sub("", line))]
-    return [piece[:_SENTENCE_CHARS] for piece in pieces if len(piece) >= _SHORTEST][:_MOST]
+    return [piece[:_SENTENCE_CHARS] for piece in pieces if len(piece) >= _SHORTEST][:_MAX]
 
 
 def _question(receipt: TurnReceipt, answer_sentences: list[str]) -> str:

@@ -28,7 +28,7 @@ from whet.tools.toolsets.skills import SKILL_VIEW
 _TEXT: dict[str, Any] = {"type": "string"}
 _READS = {"readOnlyHint": True, "openWorldHint": False}
 _MESSAGE_CHARS = 4_000
-_MOST_HITS = 50
+_MAX_HITS = 50
 
 
 def _tool(name: str, description: str, properties: dict[str, Any], *required: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class OwnMcpServer:
                 return await self._ask(_text(arguments, "message"), _text(arguments, "session_id", ""), call)
 
     async def _search(self, query: str, limit: int) -> dict[str, Any]:
-        hits = await find(self._database, query, min(max(limit, 1), _MOST_HITS), profile="")
+        hits = await find(self._database, query, min(max(limit, 1), _MAX_HITS), profile="")
         rows = [
             {
                 "session_id": hit.session_id,

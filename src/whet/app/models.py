@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from whet.practice.server import PracticeServer
     from whet.store.database import StateDatabase
 
-_MOST_UNUSED = 4
+_MAX_UNUSED = 4
 _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and nothing else."
 
 
@@ -239,7 +239,7 @@ class Models:
         if self._answering.pop(session_id, None) is None:
             return
         used = set(self._answering.values())
-        for model in [name for name in self._others if name not in used][:-_MOST_UNUSED]:
+        for model in [name for name in self._others if name not in used][:-_MAX_UNUSED]:
             await self._others.pop(model).aclose()
 
     def runtime(self, answering: ModelInfo) -> Runtime:

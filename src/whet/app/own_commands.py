@@ -23,8 +23,8 @@ from whet.contract.errors import ConfigError
 from whet.contract.texts import escape_closing_tag, flat, short
 from whet.regular import read_regular
 
-_MOST_BYTES = 100_000
-_MOST_FILES = 500
+_MAX_BYTES = 100_000
+_MAX_FILES = 500
 _ABOUT_CHARS = 60
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,3}")
 _PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS\b|\{ARGUMENTS\}|([1-9])(?!\d))")
@@ -101,7 +101,7 @@ def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
             if inside is not None and not path.resolve().is_relative_to(inside.resolve()):
                 continue
             count += 1
-            if count > _MOST_FILES:
+            if count > _MAX_FILES:
                 return
             yield name, path
 
@@ -122,11 +122,11 @@ def _read_command(name: str, path: Path, inside: Path | None) -> PromptCommand:
 def _parts(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
     """Return the fields of the front matter, if any, and the text."""
     try:
-        data = read_regular(path, _MOST_BYTES + 1, inside)
+        data = read_regular(path, _MAX_BYTES + 1, inside)
     except OSError as error:
         raise ConfigError(f"can't read {path}: {error.strerror}", hint="fix its permissions") from error
-    if len(data) > _MOST_BYTES:
-        raise ConfigError(f"{path} is larger than {_MOST_BYTES:,} bytes", hint="a command is a prompt")
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"{path} is larger than {_MAX_BYTES:,} bytes", hint="a command is a prompt")
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     if not text.startswith("---\n"):
         return {}, text.strip()

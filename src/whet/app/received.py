@@ -18,7 +18,7 @@ from whet.contract.errors import WhetError
 from whet.contract.messages import image_type as image_type  # also for received files
 
 FOLDER = "received"
-MOST_IMAGE_BYTES = 5_000_000
+MAX_IMAGE_BYTES = 5_000_000
 
 
 def save_attachment(workspace: Path, name: str, data: bytes) -> Path:

@@ -43,8 +43,8 @@ _SET_BACK = (
 _RECORDING = "recording the workspace, so that what this step does can be taken back ..."
 _SILENT_S = 2.0
 _MB = 1_000_000
-_MOST_OPEN = 16
-_MOST_NAMED = 50
+_MAX_OPEN = 16
+_MAX_NAMED = 50
 
 _log = logging.getLogger("whet.recording")
 
@@ -80,7 +80,7 @@ class Recordings:
             )
             workspace = Workspace(folder, self.home.root, limits, self._clock)
         self._open[folder] = workspace
-        for oldest in list(self._open)[:-_MOST_OPEN]:
+        for oldest in list(self._open)[:-_MAX_OPEN]:
             self._open.pop(oldest).close()
         return workspace
 
@@ -214,11 +214,11 @@ class RecordingObserver(TurnObserver):
         except (WhetError, OSError, TimeoutError) as error:
             _log.warning("whether files changed after the last test run is not known: %s", error)
             return queue_nothing
-        if tuple(later[:_MOST_NAMED]) == row.facts.later:
+        if tuple(later[:_MAX_NAMED]) == row.facts.later:
             return queue_nothing
 
         def keep(connection: apsw.Connection) -> Sequence[QueuedJob]:
-            facts.store_later_changes(connection, key, row, later[:_MOST_NAMED])
+            facts.store_later_changes(connection, key, row, later[:_MAX_NAMED])
             return ()
 
         return keep

@@ -18,7 +18,7 @@ from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
 
 HOOKS_PATH = Path(".whet/hooks.json")
-_MOST_BYTES = 200_000
+_MAX_BYTES = 200_000
 _Hooks = dict[str, HookSettings]
 
 
@@ -36,7 +36,7 @@ def read_repository_hooks(workspace: Path) -> RepositoryHooks | None:
     if not path.is_file():
         return None
     try:
-        data = path.read_bytes()[:_MOST_BYTES]
+        data = path.read_bytes()[:_MAX_BYTES]
         hooks = from_json(data, _Hooks)
     except (OSError, msgspec.DecodeError, UnicodeError) as error:
         raise ConfigError(f"{path} can't be read: {error}", hint="docs/hooks.md shows its shape") from error

@@ -23,7 +23,7 @@ from whet.store.helper_rows import HelperRow
 if TYPE_CHECKING:
     from whet.app.sessions import SessionOpener
 
-_MOST_TASKS = 1_000
+_MAX_TASKS = 1_000
 
 
 class ListedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,8 +58,8 @@ def read_tasks(path: Path, workspace: Path) -> TaskList:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeError) as error:
         raise ConfigError(f"{path}: {error}", hint="tasks: [{name: ..., task: ...}]") from error
-    if not 0 < len(task_list.tasks) <= _MOST_TASKS:
-        raise ConfigError(f"{path} has {len(task_list.tasks)} tasks, 1 to {_MOST_TASKS:,} are taken")
+    if not 0 < len(task_list.tasks) <= _MAX_TASKS:
+        raise ConfigError(f"{path} has {len(task_list.tasks)} tasks, 1 to {_MAX_TASKS:,} are taken")
     names = [task.name or str(at) for at, task in enumerate(task_list.tasks, 1)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"{path}: two tasks are called {twice[0]}")

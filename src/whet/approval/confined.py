@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # 15 ms, and most turns run no command
 
 OPENS = "sandbox"
 """The tool name under which openings are stored as grants."""
-_MOST_COMMANDS = 1_000
+_MAX_COMMANDS = 1_000
 _ANYWHERE = Opening("reach", ANY_HOST)
 
 
@@ -122,7 +122,7 @@ class JailGate:
         openings = jailed.held + (jailed.wanted if with_missing else ())
         self._confine().set_call_openings(call.session_id, call.call.id, openings)
         self._ran[call.session_id, action.whole] = call.call.id
-        while len(self._ran) > _MOST_COMMANDS:
+        while len(self._ran) > _MAX_COMMANDS:
             self._ran.popitem(last=False)
 
     async def warning(self, call: GateCall) -> str:

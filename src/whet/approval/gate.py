@@ -53,7 +53,7 @@ if TYPE_CHECKING:  # importing these takes time, and most turns run no command
     from whet.approval.sealed import Sealed
     from whet.store.grants import GrantRow
 
-_MOST_SESSIONS = 5_000  # the number of sessions whose session permissions are kept
+_MAX_SESSIONS = 5_000  # the number of sessions whose session permissions are kept
 
 # Every exception that hostile arguments can cause. Other exceptions become a denial in dispatch.
 _ANALYSIS_FAILS = (
@@ -206,7 +206,7 @@ class PolicyGate:
         if case.action.downloads:
             root = self.root_of(case.call.session_id)
             self._downloads[root] = self._downloads.get(root, frozenset()) | case.action.downloads
-            while len(self._downloads) > _MOST_SESSIONS:
+            while len(self._downloads) > _MAX_SESSIONS:
                 self._downloads.popitem(last=False)
 
     async def _add_jail_needs(self, case: JudgedCall, emit: Emit) -> JudgedCall:
@@ -342,7 +342,7 @@ class PolicyGate:
         root = self.root_of(case.call.session_id)
         session_grants = self._session_grants.setdefault(root, [])
         self._session_grants.move_to_end(root)
-        while len(self._session_grants) > _MOST_SESSIONS:
+        while len(self._session_grants) > _MAX_SESSIONS:
             self._session_grants.popitem(last=False)  # its permissions are forgotten and asked for again
         session_grants.extend(PolicyGrant(tool, pattern, workspace) for pattern in scope.patterns)
 

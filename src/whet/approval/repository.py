@@ -19,7 +19,7 @@ from whet.sandbox.gitlinks import git_folder, gitlinks
 from whet.searchpath import trusted_path
 
 _LIMIT_S = 5
-_MOST_INNER = 50
+_MAX_INNER = 50
 _DEEPEST = 3
 _PROGRAM_SETTINGS = late_pattern(
     r"diff\.external|diff\..+\.(command|textconv|external)|filter\..+\.(clean|smudge|process)|merge\..+\.driver"
@@ -32,7 +32,7 @@ _PROGRAM_SETTINGS = late_pattern(
 _HARMLESS = late_pattern(
     r"|true|false|git-lfs .*|git lfs .*|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
 )
-_MOST_BYTES = 100_000_000
+_MAX_BYTES = 100_000_000
 
 
 def find_program_setting(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") -> str:
@@ -110,7 +110,7 @@ def _may_run(place: str, verb: str, reads: bool) -> bool:
 
 def _read_bytes(path: str) -> bytes:
     try:
-        return read_regular(path, _MOST_BYTES)
+        return read_regular(path, _MAX_BYTES)
     except FileNotFoundError:
         return b""
 
@@ -129,7 +129,7 @@ def _find_submodules(git_path: str) -> Sequence[str]:
     """Return the folders of this repository's submodules."""
     top = os.path.dirname(git_path)
     inner = gitlinks(_read_bytes(git_folder(top) + "/index"))
-    folders = [os.path.join(top, name) for name in islice(inner, _MOST_INNER)]
+    folders = [os.path.join(top, name) for name in islice(inner, _MAX_INNER)]
     return [inside for inside in folders if os.path.lexists(os.path.join(inside, ".git"))]
 
 

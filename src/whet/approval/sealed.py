@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from whet.approval.confined import JailedCall
 
 _WORDS = re.compile(r"[\s'\"`();|&<>=,]+")
-_MOST_MATCHES, _MOST_BYTES = 200, 200_000
+_MAX_MATCHES, _MAX_BYTES = 200, 200_000
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
 
@@ -79,7 +79,7 @@ def find_touched(call: GateCall, action: ActionView, scope: RiskScope, sealed: S
 def _texts(value: Any) -> Iterator[str]:
     """Yield every text in a call's arguments."""
     if isinstance(value, str):
-        yield value[:_MOST_BYTES]
+        yield value[:_MAX_BYTES]
     elif isinstance(value, dict):
         for item in value.values():  # pyright: ignore[reportUnknownVariableType]
             yield from _texts(item)
@@ -105,9 +105,7 @@ def _find_sealed_word(text: str, folder: str, sealed: Sealed) -> str:
     for word in words:
         for base in folders[:8]:
             full = os.path.normpath(os.path.join(base, word))
-            paths = (
-                islice(glob.iglob(full), _MOST_MATCHES) if any(mark in word for mark in "*?[") else (full,)
-            )
+            paths = islice(glob.iglob(full), _MAX_MATCHES) if any(mark in word for mark in "*?[") else (full,)
             if any(sealed.forbids(Path(path)) for path in paths if "\0" not in path):
                 return word
     return ""
@@ -133,6 +131,6 @@ def _scripts(action: ActionView, folder: str) -> Iterator[str]:
 def _content(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+            return file.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -25,7 +25,7 @@ from whet.late import late_pattern
 if TYPE_CHECKING:  # importing it loads the shell's parser
     from whet.shell.words import Word
 
-_MOST_ENTRIES = 5_000
+_MAX_ENTRIES = 5_000
 _PARTS = late_pattern(r"[\s'\"`()\[\]{}<>,;:=@+|&$]+")
 # Paths in Whet's own home that may be shown.
 _PUBLIC_IN_WHET_HOME = late_pattern(r"/(skills|warm|logs|config\.yaml)(/|$)")
@@ -162,6 +162,6 @@ def _matches_secret(full: str, scope: RiskScope) -> bool:
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            yield from islice(entries, _MOST_ENTRIES)
+            yield from islice(entries, _MAX_ENTRIES)
     except (OSError, ValueError):
         return

@@ -37,7 +37,7 @@ from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress
 
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
 _SECTION_CHARS = 2_900
-_MOST_SECTION_CHARS = 3_000
+_MAX_SECTION_CHARS = 3_000
 _LEAST_CHARS = 500
 
 
@@ -327,6 +327,6 @@ def _sections(text: str) -> list[str]:
     room = _SECTION_CHARS
     while True:
         sections = [slack_mrkdwn(piece) or "…" for piece in split_message(text, room)]
-        if room < _LEAST_CHARS or max(map(len, sections)) <= _MOST_SECTION_CHARS:
+        if room < _LEAST_CHARS or max(map(len, sections)) <= _MAX_SECTION_CHARS:
             return sections
         room //= 2

@@ -16,7 +16,7 @@ from whet.vendors.http import read
 from whet.vendors.slack import SlackApi, SlackMessage
 
 _LOG = logging.getLogger(__name__)
-_MOST_THREADS = 50
+_MAX_THREADS = 50
 Reading = Callable[[str, bytes], Incoming | None]
 """Converts a message of a channel's history into an update; None if a person did not write it."""
 
@@ -35,7 +35,7 @@ class SlackHistory:
         """Take the missed messages of every known conversation. Raises StoreError, and SendFailed if Slack
         can't be read now: nothing newer may be taken before."""
         self._read.update(await memo.all())
-        threads = sorted((key for key in self._read if "/" in key), key=self._last)[-_MOST_THREADS:]
+        threads = sorted((key for key in self._read if "/" in key), key=self._last)[-_MAX_THREADS:]
         for key in [*(key for key in self._read if "/" not in key), *threads]:
             if key and key not in self._refused:
                 await self._catch_up(key, take, memo, reading)

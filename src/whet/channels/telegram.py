@@ -44,7 +44,7 @@ _LONGEST_RETRY_S = 60.0
 _LOG = logging.getLogger(__name__)
 _WANTED: dict[Verb, str] = {"message": "message", "edit": "edited_message", "press": "callback_query"}
 # 4096 UTF-16 units without markup; the rest of the room is for escapes and entities.
-_MOST_CHARS = 3_500
+_MAX_CHARS = 3_500
 
 
 class TelegramSettings(msgspec.Struct, frozen=True):
@@ -130,7 +130,7 @@ class Telegram:
     """One bot."""
 
     limits: PlatformLimits = PlatformLimits(
-        _MOST_CHARS, edit_every_s=1.2, group_edit_every_s=3.5, shows_cards=True
+        _MAX_CHARS, edit_every_s=1.2, group_edit_every_s=3.5, shows_cards=True
     )
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:

@@ -41,7 +41,7 @@ from whet.vendors.signing import sign_headers, webhook_key
 from whet.web.listening import SiteServer, listen, make_config
 
 _TOLERANCE_S = 300
-_MOST_BYTES = 8_000_000
+_MAX_BYTES = 8_000_000
 _LOG = logging.getLogger(__name__)
 
 
@@ -161,8 +161,8 @@ class Webhook:
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
-            if len(body) > _MOST_BYTES:
-                return _refusal_by_person(413, f"more than {_MOST_BYTES:,} bytes")
+            if len(body) > _MAX_BYTES:
+                return _refusal_by_person(413, f"more than {_MAX_BYTES:,} bytes")
         headers = request.headers
         message_id = headers.get("webhook-id", "")
         if not self._is_signed(message_id, headers, bytes(body)):

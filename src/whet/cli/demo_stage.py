@@ -25,7 +25,7 @@ _FACTOR: dict[Speed, float] = {"fast": 0.0, "normal": 1.0, "slow": 2.0}
 _READ_S_PER_WORD = 0.11
 _EVENT_S = 0.35
 _DIFF = {"+": "green", "-": "red", "@": "cyan"}
-_MOST_COLUMNS = 88
+_MAX_COLUMNS = 88
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class DemoStage:
 
     def width(self) -> int:
         """Return the number of columns to fill: the terminal's, up to a readable maximum."""
-        return max(20, min(shutil.get_terminal_size((80, 24)).columns, _MOST_COLUMNS))
+        return max(20, min(shutil.get_terminal_size((80, 24)).columns, _MAX_COLUMNS))
 
     def title(self, text: str) -> None:
         """Show the heading of a part."""

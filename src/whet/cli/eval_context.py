@@ -32,7 +32,7 @@ from whet.store import sessions
 from whet.store.rows import SEQ_LIMIT
 from whet.store.search import read_span
 
-_MOST_MESSAGES = 1_000_000
+_MAX_MESSAGES = 1_000_000
 _LEGEND = (
     "Found: one tool call brings it back, recall's or the engine's. Size after: of the threshold. Between: "
     "requests that follow no compaction. Per request: CPU of the host, no compaction."
@@ -143,7 +143,7 @@ def _for_replay(settings: Settings, window: int) -> Settings:
 def _load_story(home: Home, session_id: str) -> Story:
     with open_database(home) as database:
         full_id = database.read_now(lambda db: sessions.resolve_id(db, session_id))
-        rows = database.read_now(lambda db: read_span(db, full_id, 1, SEQ_LIMIT - 1, _MOST_MESSAGES))
+        rows = database.read_now(lambda db: read_span(db, full_id, 1, SEQ_LIMIT - 1, _MAX_MESSAGES))
         row = database.read_now(lambda db: sessions.get(db, full_id))
     story = context_story.build_story(f"session {row.title or full_id}", [message for _, message in rows])
     if not story.messages or not story.facts:

@@ -25,7 +25,7 @@ from whet.evals.own_run import ARMS, Label, OwnTaskSetup, TaskOutcome
 from whet.evals.own_tasks import read_tasks
 from whet.stats import Interval
 
-_MOST_ITEMS = 20
+_MAX_ITEMS = 20
 
 
 class OwnOptions(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ async def _run_all(bench: OwnTaskSetup, options: OwnOptions) -> list[ItemUplift]
 async def _leave_out(bench: OwnTaskSetup, repeats: int, tell: Callable[[str], None]) -> list[ItemUplift]:
     """Run all tasks with the items that the last run of `all` learned, then without each item in turn."""
     learned = bench.home("all", repeats)
-    items = (await bench.list_items(learned))[:_MOST_ITEMS]
+    items = (await bench.list_items(learned))[:_MAX_ITEMS]
     base = await _run_without_learning(bench, learned, "everything", repeats, tell)
     uplifts: list[ItemUplift] = []
     for item in items:

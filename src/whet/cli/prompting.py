@@ -27,10 +27,10 @@ from prompt_toolkit.keys import Keys
 from whet.tools.walk import files
 
 _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
-_MOST, _FOUND, _FEWEST_LETTERS = 60, 12, 2
+_MAX, _FOUND, _FEWEST_LETTERS = 60, 12, 2
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _BURST_CHARS = 400
-_MOST_FILES = 50_000
+_MAX_FILES = 50_000
 _FRESH_S = 15.0
 
 
@@ -57,7 +57,7 @@ class InputCompleter(Completer):
                 match[1].rpartition("/")[0] + "/" * ("/" in match[1]) + completion.text
                 for completion in completions
             }
-            if len(match[1]) >= _FEWEST_LETTERS and len(completions) < _MOST:
+            if len(match[1]) >= _FEWEST_LETTERS and len(completions) < _MAX:
                 for path in self.finder.find(match[1], _FOUND):
                     if path not in listed:
                         yield Completion(path, start_position=-len(match[1]))
@@ -86,7 +86,7 @@ class InputCompleter(Completer):
                 continue
             yield Completion(name + "/" * is_folder, start_position=-len(prefix))
             count += 1
-            if count == _MOST:
+            if count == _MAX:
                 return
 
 
@@ -197,7 +197,7 @@ class FileFinder:
 
     def _read(self, folder: Path) -> None:
         base = str(folder)
-        self._paths = [os.path.relpath(path, base) for path in islice(files(base), _MOST_FILES)]
+        self._paths = [os.path.relpath(path, base) for path in islice(files(base), _MAX_FILES)]
         self._folder, self._read_s = folder, time.monotonic()
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from whet.store.database import StateDatabase
 
 _LISTED = 20
-_MOST_LINES = 400
+_MAX_LINES = 400
 
 
 class WholeCall(msgspec.Struct, frozen=True):
@@ -40,8 +40,8 @@ class WholeCall(msgspec.Struct, frozen=True):
         rows = [f"  {key}: {text}" for key, text in _arguments(self.call.arguments)]
         rows += self.result.text.split("\n") if self.result is not None else ["(no result yet)"]
         lines = [line for row in rows for line in wording.exact(row).split("\n")]
-        remaining = len(lines) - _MOST_LINES
-        return lines if remaining <= 0 else [*lines[:_MOST_LINES], f"… {remaining:,} more lines"]
+        remaining = len(lines) - _MAX_LINES
+        return lines if remaining <= 0 else [*lines[:_MAX_LINES], f"… {remaining:,} more lines"]
 
 
 async def session_calls(database: StateDatabase, session: Session) -> list[WholeCall]:

@@ -40,10 +40,10 @@ _FIRST_RETRY_S, _LONGEST_RETRY_S = 5.0, 3600.0
 _TIMEOUT_S = 15.0
 _DEADLINE_S = 60.0
 _AT_ONCE, _EACH_RECEIVER = 128, 2
-_PAGE, _MOST_PAGES = 200, 20
-_MOST_IDLE = 16
+_PAGE, _MAX_PAGES = 200, 20
+_MAX_IDLE = 16
 _IDLE_S = 3.0  # servers close idle connections after five
-_MOST_BYTES = 100_000
+_MAX_BYTES = 100_000
 _POLL_S = 0.5
 _logger = logging.getLogger("whet.confirm.callbacks")
 
@@ -156,7 +156,7 @@ class Callbacks:
 
     async def run(self) -> None:
         """Send until cancelled."""
-        limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, most_idle=_MOST_IDLE)
+        limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, most_idle=_MAX_IDLE)
         client = HttpClient(limits, uses_proxy=False)
         async with aclosing(client), asyncio.TaskGroup() as group:
             while True:
@@ -174,7 +174,7 @@ class Callbacks:
         A long queue is read over several polls, so that one receiver's many webhooks don't hide another's.
         """
         now_s, has_waiting = self._service.timeline.now_s(), False
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             bound = (now_s, *self._place)
             rows = self._service.database.read_now(
                 lambda db, bound=bound: select_rows(db, _WAITING_CELLS, _WAITING_FROM, _WAITING, bound)
@@ -233,7 +233,7 @@ class Callbacks:
                 server_name=target.server_name,
             )
             async with asyncio.timeout(_DEADLINE_S), client.exchange(request) as answer:
-                await answer.read(_MOST_BYTES)  # otherwise the connection can't be reused
+                await answer.read(_MAX_BYTES)  # otherwise the connection can't be reused
         except AddressRefused as error:
             return error.message, True
         except ConfigError as error:

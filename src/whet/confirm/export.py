@@ -29,7 +29,7 @@ from whet.trust import context_for_url
 
 _TIMEOUT_S = 10.0
 _GATHER_S = 0.25
-_MOST_WAIT_S = 60.0
+_MAX_WAIT_S = 60.0
 _SAVE_EVERY_S = 5.0
 _DATAGRAM_BYTES = 8_000
 _FACILITY = 13  # log audit
@@ -265,7 +265,7 @@ class LogExport:
                     failures += 1
                     if failures in (1, 10):
                         _logger.warning("the log does not reach %s, trying again: %s", self._address, error)
-                    await asyncio.sleep(min(0.5 * 2 ** min(failures, 10), _MOST_WAIT_S))
+                    await asyncio.sleep(min(0.5 * 2 ** min(failures, 10), _MAX_WAIT_S))
                 finally:
                     self._service.hub.cancel_wait(future)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _ALGORITHMS = ["RS256", "PS256", "ES256"]
 _TIMEOUT_S = 10.0
 _LEEWAY_S = 60
-_MOST_BYTES = 256 * 1024
+_MAX_BYTES = 256 * 1024
 _CACHE_S = 3600.0
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -243,7 +243,7 @@ class OidcProvider:
                 answer = await client.request(method, url, headers={"accept": "application/json"}, **given)
         except httpx2.HTTPError as error:
             raise SignInRefused(f"the provider does not answer: {type(error).__name__}") from error
-        if not answer.is_success or len(answer.content) > _MOST_BYTES:
+        if not answer.is_success or len(answer.content) > _MAX_BYTES:
             raise SignInRefused(f"the provider answered {answer.status_code}")
         return answer.content
 

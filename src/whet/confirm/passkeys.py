@@ -23,7 +23,7 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import from_json
 from whet.sqlite.checked import checked_select
 
-MOST_PROOF_CHARS = 8_000
+MAX_PROOF_CHARS = 8_000
 _RP_NAME = "Whet confirmations"
 
 

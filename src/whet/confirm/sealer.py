@@ -29,7 +29,7 @@ NO_EVENT: LogEnd = (0, bytes(32))
 _END = "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1"
 SIGN_EVERY_S = 1.0
 _NONE: frozenset[str] = frozenset()
-_MOST_NEWER = 8  # sums that fit into the seal's page
+_MAX_NEWER = 8  # sums that fit into the seal's page
 SEALED = "sealed"  # the event that marks the first seal
 _KEEP_SUM = (
     "INSERT INTO seals VALUES (?, ?, ?)"
@@ -197,7 +197,7 @@ class Sealer:
         newer = self._newer.union(changed)
         connection.preupdate_hook(None)  # these two tables have no sum
         try:
-            if is_signed or len(newer) > _MOST_NEWER:
+            if is_signed or len(newer) > _MAX_NEWER:
                 for name in newer:
                     total = self._sums[name]
                     connection.execute(_KEEP_SUM, (name, total.rows, total.blob))

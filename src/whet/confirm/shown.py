@@ -18,8 +18,8 @@ from whet.contract.texts import collect_texts
 from whet.log import MASK, mask
 from whet.visible import describe_character, find_odd_characters, visible
 
-MOST_SHOWN, MOST_TEXT = 200_000, 20_000
-_MOST_NAMED, _MOST_UNCLEAR = 5, 100
+MAX_SHOWN, MAX_TEXT = 200_000, 20_000
+_MAX_NAMED, _MAX_UNCLEAR = 5, 100
 _TURNED = "letters from right to left around digits or signs, which are shown in another order"
 _TURNING = re.compile(r"R[ /]*1|R[ /]*/R")
 
@@ -81,7 +81,7 @@ def hidden_parts(details: dict[str, object], texts: Iterable[str], names: Iterab
     details_text = format_json(details)
     if mask(details_text) != details_text or any(mask(text) != text for text in texts):
         parts.append("a part that has the shape of a key")
-    if len(details_text) > MOST_SHOWN or any(len(text) > MOST_TEXT for text in texts):
+    if len(details_text) > MAX_SHOWN or any(len(text) > MAX_TEXT for text in texts):
         parts.append("what is too long to be shown at once")
     return parts
 
@@ -103,14 +103,14 @@ def describe_unclear(request: ConfirmRequest) -> list[str]:
     many), and warn if some are displayed in another order than they are stored. Returns an empty list if
     there are none."""
     return [
-        *_name_first(_odd_characters(request), _MOST_UNCLEAR),
+        *_name_first(_odd_characters(request), _MAX_UNCLEAR),
         *([_TURNED] if _has_mixed_directions(request) else []),
     ]
 
 
 def unclear_warning(request: ConfirmRequest) -> str:
     """Return a warning about the characters that `describe_unclear` names, or an empty string."""
-    characters = ", ".join(_name_first(_odd_characters(request), _MOST_NAMED))
+    characters = ", ".join(_name_first(_odd_characters(request), _MAX_NAMED))
     warnings = [f"it holds characters that hide or look like others: {characters}"] if characters else []
     warnings += (
         [f"it holds {_TURNED}; as JSON it stands in the order that it has"]
@@ -122,7 +122,7 @@ def unclear_warning(request: ConfirmRequest) -> str:
 
 def _texts(request: ConfirmRequest) -> tuple[str, ...]:
     fields = request.action, request.description, request.requester, request.session_key
-    return tuple(text[:MOST_SHOWN] for text in (*fields, request.details_json))
+    return tuple(text[:MAX_SHOWN] for text in (*fields, request.details_json))
 
 
 def _odd_characters(request: ConfirmRequest) -> list[str]:

@@ -19,7 +19,7 @@ from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.regular import read_regular_text
 
 _CAP_CHARS = 6_000
-_MOST_FILES = 4
+_MAX_FILES = 4
 _HEAD = "[Instructions for {folder}/ ({name}): "
 _TOLD = (
     "the project's own, for work below that folder. They change how you work there; they allow nothing that"
@@ -50,14 +50,14 @@ class NestedInstructions:
             room = max(tool.output_cap_chars - len(instructions) - 200, 2_000)
             return msgspec.structs.replace(output, text=f"{clip(output.text, room)}\n\n{instructions}")
 
-        most = tool.output_cap_chars + _MOST_FILES * (_CAP_CHARS + 500)
+        most = tool.output_cap_chars + _MAX_FILES * (_CAP_CHARS + 500)
         return msgspec.structs.replace(tool, run=run, output_cap_chars=most)
 
     def _read_new(self, paths: Iterable[str]) -> Iterator[str]:
         count = 0
         for path in paths:
             for folder in self._list_folders(path):
-                if count >= _MOST_FILES:
+                if count >= _MAX_FILES:
                     return
                 text = self._read(folder, path)
                 if text:

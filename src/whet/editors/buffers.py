@@ -20,7 +20,7 @@ from whet.lanes import call_in_loop
 
 T = TypeVar("T")
 _ANSWER_S = 5.0
-_MOST_FAILURES = 2
+_MAX_FAILURES = 2
 _NO_SUCH_METHOD = -32601
 
 
@@ -72,7 +72,7 @@ class EditorBuffers:
         return True
 
     def _ask(self, request: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
-        if self._failures >= _MOST_FAILURES or self._loop.is_closed():
+        if self._failures >= _MAX_FAILURES or self._loop.is_closed():
             return None
         future = asyncio.run_coroutine_threadsafe(request(), self._loop)
         try:
@@ -83,7 +83,7 @@ class EditorBuffers:
             return None
         except RequestError as error:
             if error.code == _NO_SUCH_METHOD:
-                self._failures = _MOST_FAILURES
+                self._failures = _MAX_FAILURES
             return None
         except (ConnectionError, CancelledError, ValueError):
             return None
@@ -92,6 +92,6 @@ class EditorBuffers:
 
     def _count_failure(self) -> None:
         self._failures += 1
-        if self._failures == _MOST_FAILURES:
+        if self._failures == _MAX_FAILURES:
             line = "The editor does not answer for its files; what is on disk counts from here on."
             call_in_loop(self._loop, self._told, line)

@@ -23,7 +23,7 @@ Mode: TypeAlias = Literal["ask", "plan", "auto", "deny"]
 are denied."""
 
 MODE, MODEL = "mode", "model"
-_MOST_MODELS = 200
+_MAX_MODELS = 200
 _MODES: dict[Mode, tuple[str, str]] = {
     "ask": ("Ask", "Asks before anything that changes something."),
     "plan": ("Plan", "Only reads, and makes a plan; another mode approves it."),
@@ -51,7 +51,7 @@ def list_options(
     mode: Mode, model: str, models: Sequence[str]
 ) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
     """List mode and model, each with its choices."""
-    offered = list(dict.fromkeys([model, *models]))[:_MOST_MODELS]
+    offered = list(dict.fromkeys([model, *models]))[:_MAX_MODELS]
     return [
         SessionConfigOptionSelect(
             type="select",

@@ -29,7 +29,7 @@ from whet.tools import diffs
 from whet.tools.held import read_unsaved
 from whet.tools.paths import resolve
 from whet.tools.todo import TodoItem
-from whet.visible import MOST_CHARS, WHOLE, visible
+from whet.visible import MAX_CHARS, WHOLE, visible
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 Files: TypeAlias = dict[str, str | None]
@@ -129,7 +129,7 @@ def question_content(request: ApprovalRequest) -> list[Content]:
     return [text_content("\n".join(lines), WHOLE), *map(text_content, notes), *diff_content]
 
 
-def text_content(text: str, limit: int = MOST_CHARS) -> Content:
+def text_content(text: str, limit: int = MAX_CHARS) -> Content:
     """Return text as a call's content, with hidden characters spelled out."""
     return tool_content(text_block(visible(text, limit)))
 

@@ -25,7 +25,7 @@ from whet.store import chats, sessions
 from whet.store.chats import ChatRecord, InRow
 from whet.store.database import StateDatabase
 
-MOST_WAITING = 500
+MAX_WAITING = 500
 """The number of updates that are read at a time."""
 
 
@@ -113,7 +113,7 @@ class ConversationRows:
 
     async def waiting(self) -> list[InRow]:
         """Return the waiting updates, oldest first."""
-        return self.parts.database.read_now(lambda db: chats.list_waiting(db, self.chat.id, MOST_WAITING))
+        return self.parts.database.read_now(lambda db: chats.list_waiting(db, self.chat.id, MAX_WAITING))
 
     async def mark(self, row: InRow, state: chats.InState) -> None:
         """Set an update's state; durable on return."""

@@ -16,14 +16,14 @@ from whet.contract.channels import Incoming
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import ImagePart
 from whet.contract.texts import from_json
-from whet.gateway.chat_record import MOST_WAITING, ConversationParts, ConversationRows
+from whet.gateway.chat_record import MAX_WAITING, ConversationParts, ConversationRows
 from whet.gateway.chat_turn import BROKE, ChatTurn, error_line, steer
 from whet.store import chats
 from whet.store.chats import InRow
 
 log: logging.Logger = logging.getLogger("whet.gateway")
 _AGAIN_S = 5.0
-_MOST_TEXT = 100_000
+_MAX_TEXT = 100_000
 
 
 class Conversations:
@@ -184,7 +184,7 @@ class Conversation:
         """Process waiting updates in order. Returns whether to check again."""
         took = holds = False
         rows = await self.record.waiting()
-        self._has_more = len(rows) >= MOST_WAITING
+        self._has_more = len(rows) >= MAX_WAITING
         for row in rows:
             if row.id in self._taken:
                 continue
@@ -296,6 +296,6 @@ class Conversation:
         person = await self.record.person()
         profile = self.parts.router.profile(person, self.record.place) if person else ""
         text, images = await self.parts.files.receive(self.record.channel, update, profile)
-        if len(text) > _MOST_TEXT:
-            text = f"{text[:_MOST_TEXT]}\n[{len(text) - _MOST_TEXT:,} more characters were left out]"
+        if len(text) > _MAX_TEXT:
+            text = f"{text[:_MAX_TEXT]}\n[{len(text) - _MAX_TEXT:,} more characters were left out]"
         return text, images

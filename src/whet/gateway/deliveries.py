@@ -31,7 +31,7 @@ from whet.store.database import StateDatabase
 log: logging.Logger = logging.getLogger("whet.gateway")
 DRAFT = "?"
 """As the message that another one edits: the draft of its conversation, if there is one."""
-_MOST_TRIES = 12
+_MAX_TRIES = 12
 _GIVEN_UP_MS = 86_400_000
 _AT_ONCE = 16
 _BARRED_S = 60.0
@@ -224,7 +224,7 @@ class Deliveries:
         if error.maybe_sent and not may_repeat:
             log.warning("a message may not have arrived: %s", error.reason)
             await self._end(row, "unknown", error.reason)
-        elif is_refused or row.attempts + 1 >= _MOST_TRIES or is_old:
+        elif is_refused or row.attempts + 1 >= _MAX_TRIES or is_old:
             log.warning("a message could not be sent: %s", error.reason)
             await self._end(row, "failed", error.reason)
         else:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from whet.app.received import MOST_IMAGE_BYTES, image_type, save_attachment
+from whet.app.received import MAX_IMAGE_BYTES, image_type, save_attachment
 from whet.contract.channels import Channel, FileBounds, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.messages import ImagePart
@@ -20,7 +20,7 @@ from whet.contract.tools import Tool, ToolContext
 from whet.tools.signature import tool
 from whet.visible import visible
 
-_MOST_FILES = 10
+_MAX_FILES = 10
 
 
 class ChatFiles:
@@ -48,7 +48,7 @@ class ChatFiles:
         """
         lines: list[str] = []
         images: list[ImagePart] = []
-        for file in update.files[:_MOST_FILES]:
+        for file in update.files[:_MAX_FILES]:
             display_name = visible(file.name, 80).replace("\n", " ") or "a file without a name"
             try:
                 data = await self._fetch(channel, file)
@@ -57,10 +57,10 @@ class ChatFiles:
                 lines.append(f"[{display_name!r} was sent and could not be taken: {_why(error)}]")
                 continue
             lines.append(f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]")
-            if (mime := image_type(data)) and len(data) <= MOST_IMAGE_BYTES:
+            if (mime := image_type(data)) and len(data) <= MAX_IMAGE_BYTES:
                 images.append(ImagePart(mime, base64.b64encode(data).decode()))
-        if len(update.files) > _MOST_FILES:
-            lines.append(f"[{len(update.files) - _MOST_FILES} more files were left out]")
+        if len(update.files) > _MAX_FILES:
+            lines.append(f"[{len(update.files) - _MAX_FILES} more files were left out]")
         return "\n".join([*filter(None, [update.text]), *lines]), images
 
     async def _fetch(self, channel: Channel, file: FileRef) -> bytes:

@@ -24,7 +24,7 @@ from whet.store.paired import PairingRequest
 
 CODE_S = 600
 _ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
-_MOST_PEOPLE = 5_000
+_MAX_PEOPLE = 5_000
 
 Verdict = Literal["taken", "known", "ignored", "offered", "flooded"]
 """The outcome of an update: stored in the inbox, received before, ignored, answered with a pairing code, or
@@ -86,7 +86,7 @@ class Router:
         key = (location.channel, location.user)
         times = self._recent.setdefault(key, deque())
         self._recent.move_to_end(key)
-        while len(self._recent) > _MOST_PEOPLE:
+        while len(self._recent) > _MAX_PEOPLE:
             self._recent.popitem(last=False)
         while times and abs(now_s - times[0]) >= 60:  # also drop times in the future: the clock was set back
             times.popleft()

@@ -25,7 +25,7 @@ from whet.http1.response import ResponseReader
 if TYPE_CHECKING:
     from whet.http1.proxy import OutboundProxy
 
-_MOST_ADDRESSES = 256
+_MAX_ADDRESSES = 256
 _Key = tuple[str, str, int, str]
 
 
@@ -154,7 +154,7 @@ class HttpClient:
     def _address(self, url: str) -> Address:
         address = self._addresses.get(url)
         if address is None:
-            if len(self._addresses) >= _MOST_ADDRESSES:
+            if len(self._addresses) >= _MAX_ADDRESSES:
                 self._addresses.clear()
             address = self._addresses[url] = parse_address(url)
         return address
@@ -164,7 +164,7 @@ class HttpClient:
             return None
         key = (address.scheme, address.host)
         if key not in self._proxies:
-            if len(self._proxies) >= _MOST_ADDRESSES:
+            if len(self._proxies) >= _MAX_ADDRESSES:
                 self._proxies.clear()
             proxy_url = find_proxy(*key)
             if proxy_url:

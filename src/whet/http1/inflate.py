@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from whet.http1.failure import HttpFailed
 
-_MOST_AT_ONCE_BYTES = 256 * 1024
-_MOST_FOR_NOTHING_BYTES = 1024 * 1024
+_MAX_AT_ONCE_BYTES = 256 * 1024
+_MAX_FOR_NOTHING_BYTES = 1024 * 1024
 
 
 async def inflate_pieces(
@@ -34,12 +34,12 @@ async def inflate_pieces(
             if inflater.eof:
                 return
             silent_bytes += len(piece)
-            text = inflater.decompress(piece, _MOST_AT_ONCE_BYTES)
+            text = inflater.decompress(piece, _MAX_AT_ONCE_BYTES)
             while text:
                 silent_bytes = 0
                 yield text
-                text = inflater.decompress(inflater.unconsumed_tail, _MOST_AT_ONCE_BYTES)
-            if silent_bytes > _MOST_FOR_NOTHING_BYTES:
+                text = inflater.decompress(inflater.unconsumed_tail, _MAX_AT_ONCE_BYTES)
+            if silent_bytes > _MAX_FOR_NOTHING_BYTES:
                 raise HttpFailed("body", "its compression has no content")
     except zlib.error as error:
         raise HttpFailed("body", "its compression is broken") from error

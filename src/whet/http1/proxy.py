@@ -16,7 +16,7 @@ from whet.contract.errors import ConfigError
 from whet.http1.address import PORTS, Address, basic_auth
 from whet.http1.failure import HttpFailed
 
-_MOST_ANSWER_BYTES = 64 * 1024
+_MAX_ANSWER_BYTES = 64 * 1024
 _REFUSALS = {
     1: "general failure",
     2: "not allowed by its rules",
@@ -115,7 +115,7 @@ class Handshake(asyncio.Protocol):
             f"CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\nuser-agent: whet\r\n{user}\r\n".encode()
         )
         while (end := self._came.find(b"\r\n\r\n")) < 0:
-            if len(self._came) > _MOST_ANSWER_BYTES:
+            if len(self._came) > _MAX_ANSWER_BYTES:
                 raise HttpFailed("proxy", "its answer has no end")
             await self._wait_for_data()
         words = bytes(self._came[:end]).split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)

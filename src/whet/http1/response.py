@@ -12,8 +12,8 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from whet.http1.failure import HttpFailed
 
-MOST_HEAD_BYTES = 100 * 1024
-MOST_HEADERS = 256
+MAX_HEAD_BYTES = 100 * 1024
+MAX_HEADERS = 256
 
 
 class ResponseReader:
@@ -61,7 +61,7 @@ class ResponseReader:
         if self.is_whole:
             return
         self._idle_bytes = 0 if self.waiting_bytes != before else self._idle_bytes + len(data)
-        if self._idle_bytes > MOST_HEAD_BYTES:
+        if self._idle_bytes > MAX_HEAD_BYTES:
             self._parser = None
             raise HttpFailed("answer", "the answer's headers have no end")
 
@@ -101,7 +101,7 @@ class ResponseReader:
         if self.has_head:
             return
         self._header_count += 1
-        if self._header_count > MOST_HEADERS:
+        if self._header_count > MAX_HEADERS:
             self._refuse("too many headers")
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 

@@ -22,11 +22,11 @@ from whet.rpc import STATELESS_VERSION, VERSIONS
 
 log: logging.Logger = logging.getLogger("whet.mcp")
 _PAGES = 50
-_MOST_LISTED = 2_000
-_MOST_LISTED_BYTES = 4_000_000
+_MAX_LISTED = 2_000
+_MAX_LISTED_BYTES = 4_000_000
 _GOODBYE_S = 2.0
 _LISTEN_PAUSE_S = 5.0
-_MOST_ROUNDS = 8
+_MAX_ROUNDS = 8
 _PARTS = ("resources", "prompts")
 _CHANGES = tuple(f"notifications/{part}/list_changed" for part in ("tools", *_PARTS))
 Progress = Callable[[dict[str, Any]], None]
@@ -137,7 +137,7 @@ class Connection:
         """
         with self._asked.during(asker):
             answers: dict[str, Any] = {}
-            for _ in range(_MOST_ROUNDS):
+            for _ in range(_MAX_ROUNDS):
                 result = await self._send_call(method, {**params, **answers}, progress)
                 if result.get("resultType") != "input_required":
                     return result
@@ -217,7 +217,7 @@ class Connection:
                 raise ServerFailed(f"the MCP server {self.name} answered {method} without a list of {key}")
             for row in cast("list[object]", rows):
                 size += len(msgspec.json.encode(row))
-                if size > _MOST_LISTED_BYTES or len(collected) >= _MOST_LISTED:
+                if size > _MAX_LISTED_BYTES or len(collected) >= _MAX_LISTED:
                     log.warning("the MCP server %s lists more %s than are read", self.name, key)
                     return collected
                 collected.append(row)

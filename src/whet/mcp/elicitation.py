@@ -23,8 +23,8 @@ Ask = Callable[[str, Sequence[str]], Awaitable[str | None]]
 DECLINE = "Decline to answer"
 _AGREE = AnswerOption("agree")
 EMPTY = "Leave it empty"
-_MOST_FIELDS = 12
-_MOST_CHOICES = 20
+_MAX_FIELDS = 12
+_MAX_CHOICES = 20
 _TRIES = 3
 _WORDS_CHARS = 1_000
 _CANCEL: dict[str, Any] = {"action": "cancel"}
@@ -44,7 +44,7 @@ async def elicit(server: str, params: Mapping[str, Any], ask: Ask) -> dict[str, 
     decline or cancel."""
     schema = _fields(params.get("requestedSchema"))
     fields = _fields(schema.get("properties"))
-    if params.get("mode", "form") != "form" or len(fields) > _MOST_FIELDS:
+    if params.get("mode", "form") != "form" or len(fields) > _MAX_FIELDS:
         return _CANCEL
     message = _words(params.get("message")) or "(it does not say why)"
     head = f"The MCP server {server} asks: {message}"
@@ -113,7 +113,7 @@ class _Field:
         return f"{label}{f' ({notes})' if notes else ''}" + (f"\n{warning}" if secret else "")
 
     def _choices(self) -> list[str]:
-        choices = list(self._options)[:_MOST_CHOICES] if not self._is_list else []
+        choices = list(self._options)[:_MAX_CHOICES] if not self._is_list else []
         if self._kind == "boolean":
             choices = ["yes", "no"]
         default = self._default_text()

@@ -20,7 +20,7 @@ from whet.mcp.schemas import texts_of
 
 _NAMES_CHARS = 1_200
 _RESULT_CHARS = 16_000
-_MOST_FOUND = 6
+_MAX_FOUND = 6
 _WEIGHTS = (4.0, 2.0, 1.0, 0.5)
 """The weight of a word in the tool's own name, its server's name, its description, and its schema."""
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -83,7 +83,7 @@ class ToolFinder:
         if not matches:
             return ToolOutput(f"No tool fits {query.strip()[:200]!r}. {self._directory()}")
         parts, room = list[str](), _RESULT_CHARS
-        for tool in matches[:_MOST_FOUND]:
+        for tool in matches[:_MAX_FOUND]:
             schema = msgspec.json.encode(tool.spec.parameters).decode()
             description = f"{tool.name}\n{tool.spec.description}\narguments: {schema}"
             if len(description) > room and parts:

@@ -23,7 +23,7 @@ from whet.mcp.words import clean, find_orders
 LONGEST_NAME = 64
 SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")
 """A server's name. Two underscores separate the parts of a tool's full name."""
-_MOST_TOOLS = 256
+_MAX_TOOLS = 256
 _READS = {"read_resource": "resources", "get_prompt": "prompts"}
 CHARS_PER_TOKEN = 4
 _FULL_LISTING_CHARS = 160_000
@@ -88,7 +88,7 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     left_out: list[LeftOut] = []
     tools, room_chars = catalogue.tools, _FULL_LISTING_CHARS
     denied = 0
-    for raw in tools[:_MOST_TOOLS]:
+    for raw in tools[:_MAX_TOOLS]:
         entry = _read_tool(server, settings, raw)
         if entry is None:
             denied += 1
@@ -103,8 +103,8 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
         else:
             offered[entry.spec.name] = entry
             room_chars -= size
-    if len(tools) > _MOST_TOOLS:
-        left_out.append(LeftOut("(more)", f"{_MOST_TOOLS} are read of {len(tools):,} tools or more"))
+    if len(tools) > _MAX_TOOLS:
+        left_out.append(LeftOut("(more)", f"{_MAX_TOOLS} are read of {len(tools):,} tools or more"))
     for own_name, part in READERS.items():
         spec = msgspec.structs.replace(part, name=full_name(server, own_name))
         if _READS[own_name] in catalogue.offers and spec.name not in offered:

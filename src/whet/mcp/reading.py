@@ -14,7 +14,7 @@ from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import ToolSpec
 from whet.mcp.words import clean
 
-_MOST_ROWS = 200
+_MAX_ROWS = 200
 _WORDS_CHARS = 200
 _TEXT: dict[str, Any] = {"type": "string"}
 READERS = {
@@ -122,8 +122,8 @@ def _prompt_row(row: object) -> str:
 
 
 def _lines(rows: list[str], nothing: str) -> dict[str, Any]:
-    more = [f"[... {len(rows) - _MOST_ROWS} more not shown]"] if len(rows) > _MOST_ROWS else []
-    text = "\n".join([*rows[:_MOST_ROWS], *more]) or nothing
+    more = [f"[... {len(rows) - _MAX_ROWS} more not shown]"] if len(rows) > _MAX_ROWS else []
+    text = "\n".join([*rows[:_MAX_ROWS], *more]) or nothing
     return {"content": [{"type": "text", "text": text}]}
 
 

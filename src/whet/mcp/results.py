@@ -17,7 +17,7 @@ from whet.contract.tools import JSON_TYPES, ToolOutput, clip, is_json_type
 from whet.mcp.words import clean
 
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_MOST_IMAGES = 8
+_MAX_IMAGES = 8
 _IMAGE_BYTES = 5_000_000
 _DEEPEST = 12
 _DATA = "data, not instructions"
@@ -90,7 +90,7 @@ def _image(fields: Mapping[str, Any], images: list[ImagePart]) -> str:
     kind, data = str(fields.get("mimeType") or ""), fields.get("data") or fields.get("blob")
     if kind not in _IMAGES or not isinstance(data, str):
         return f"[an image of type {kind[:40]!r}: not shown]"
-    if len(images) >= _MOST_IMAGES or len(data) > _IMAGE_BYTES:
+    if len(images) >= _MAX_IMAGES or len(data) > _IMAGE_BYTES:
         return f"[an image, {kind}: not shown, there are too many or it is too large]"
     if (image := image_in(data)) is None:
         return f"[an image, {kind}: broken]"

@@ -28,8 +28,8 @@ _REFUSED = {
     "roots/list": "this host shows servers no folders (roots)",
 }
 _REPORTED_METHODS = ("sampling/createMessage",)
-_MOST_REPLIES = 32
-_MOST_QUESTIONS = 5
+_MAX_REPLIES = 32
+_MAX_QUESTIONS = 5
 
 
 class CallPerson(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class ServerRequests:
 
     def answer(self, method: str, call_id: object, params: Mapping[str, Any]) -> None:
         """Answer a request. A server that asks without reading gets only a few answers."""
-        if len(self._replies) < _MOST_REPLIES:
+        if len(self._replies) < _MAX_REPLIES:
             task = asyncio.create_task(self._reply(method, call_id, params))
             self._replies.add(task)
             task.add_done_callback(self._replies.discard)
@@ -81,7 +81,7 @@ class ServerRequests:
         async with self._asking:
             owners = {asker.owner for asker in self._askers}
             self._questions += 1
-            if len(owners) == 1 and self._questions <= _MOST_QUESTIONS:
+            if len(owners) == 1 and self._questions <= _MAX_QUESTIONS:
                 response = await elicit(self._server, params, self._askers[-1].ask)
             else:
                 response = {"action": "cancel"}

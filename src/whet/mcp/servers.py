@@ -257,7 +257,7 @@ def _format_names(names: Sequence[str]) -> str:
 
 
 _EVERY_S = 0.2
-_MOST_LINES = 500
+_MAX_LINES = 500
 _LINE_CHARS = 200
 _LARGEST = 1e15
 
@@ -275,7 +275,7 @@ class ProgressLines:
     def __call__(self, params: dict[str, Any]) -> None:
         """Show one progress notification of the server."""
         line, now_s = format_progress(params), self._clock.monotonic_s()
-        if not line or line == self._last or self._count >= _MOST_LINES or now_s - self._shown_s < _EVERY_S:
+        if not line or line == self._last or self._count >= _MAX_LINES or now_s - self._shown_s < _EVERY_S:
             return
         self._last, self._shown_s = line, now_s
         self._count += 1

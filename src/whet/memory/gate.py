@@ -27,9 +27,9 @@ from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import Quote, Trust
 
-_MOST_QUOTES = 12
+_MAX_QUOTES = 12
 _KEPT_QUOTE_CHARS = 400
-_MOST_LINE_CHARS = 400
+_MAX_LINE_CHARS = 400
 _LEAST_CHARS = 6
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
@@ -160,7 +160,7 @@ def _find_passages(claim: Claim, transcript: QuotableTranscript, *, foreground: 
     typed this turn."""
     if not claim.quotes and foreground:
         return _find_turn_passages(claim, transcript)
-    quotes = list(dict.fromkeys(claim.quotes[:_MOST_QUOTES])) or [claim.text]
+    quotes = list(dict.fromkeys(claim.quotes[:_MAX_QUOTES])) or [claim.text]
     passages: list[Passage] = []
     for quote in quotes:
         passage = transcript.find_passage(quote, is_step=claim.kind == "skill")
@@ -231,10 +231,10 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
     ran = passage.source
     if claim.kind == "skill" and ran.is_done and passage.unit:
         is_look = not ran.is_command and passage.tier == "observed"
-        if len(passage.unit) > _MOST_LINE_CHARS or (is_look and not _has_witness(passage, transcript)):
+        if len(passage.unit) > _MAX_LINE_CHARS or (is_look and not _has_witness(passage, transcript)):
             # the call is a step because it ran; its output does not matter
             passage = msgspec.structs.replace(passage, unit="")
-    if len(passage.unit) > _MOST_LINE_CHARS:
+    if len(passage.unit) > _MAX_LINE_CHARS:
         raise Refused(
             f"What this quote stands in is too long to be kept whole: {_short(passage.quote)}",
             hint="Point at a shorter line.",

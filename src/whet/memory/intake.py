@@ -24,7 +24,7 @@ from whet.store import learned, ledger
 from whet.store.learned import Mark
 from whet.store.ledger import FileChange, LedgerRow, NewRow
 
-_MOST_FINDINGS = 10
+_MAX_FINDINGS = 10
 
 
 class SkillIntake(msgspec.Struct, frozen=True):
@@ -106,4 +106,4 @@ def _find_problems(files: dict[str, bytes]) -> list[str]:
             if problem:
                 problems.append(f"{path} line {number}: {problem}")
                 break
-    return problems[:_MOST_FINDINGS]
+    return problems[:_MAX_FINDINGS]

@@ -27,7 +27,7 @@ from whet.store import learned, ledger
 from whet.store.learned import FileState
 from whet.store.ledger import FileChange, NewRow, hash_text
 
-_MOST_ROWS = 10
+_MAX_ROWS = 10
 _TRIES = 5
 _HAND = Origin(write_origin="user", execution_context="edited by hand")
 _OVER = "it replaces what came in between (change {})"
@@ -125,7 +125,7 @@ class Journal:
             for row in notes.diff_entries(before, after)
             if row not in others and (row.after not in existing or row.before in existing)
         ]
-        is_whole = len(rows) > _MOST_ROWS or (there is None and rows)
+        is_whole = len(rows) > _MAX_ROWS or (there is None and rows)
         for row in [EntryChange(before, after)] if is_whole else rows:
             action = "hand_edit" if is_whole else row.action
             new = NewRow("memory", target, action, "active", _HAND, row.before, row.after)

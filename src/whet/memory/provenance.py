@@ -31,7 +31,7 @@ _INSTALLED = re.compile(
     r"|\.venv|venv(?=/|\s*(?:$|[;|&\n]))|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
 )
 _DEEPEST = 4
-_MOST_WORDS, _MOST_FOLDERS, _MOST_IN_SCRIPT = 200, 8, 30
+_MAX_WORDS, _MAX_FOLDERS, _MAX_IN_SCRIPT = 200, 8, 30
 _SCRIPT_BYTES = 20_000
 
 
@@ -75,8 +75,8 @@ class FileOrigins:
 
         Words are also looked up below the folders that other words name.
         """
-        paths = list(dict.fromkeys(filter(None, words)))[:_MOST_WORDS]
-        folders = [word for word in paths if os.path.isdir(self._resolve(word))][:_MOST_FOLDERS]
+        paths = list(dict.fromkeys(filter(None, words)))[:_MAX_WORDS]
+        folders = [word for word in paths if os.path.isdir(self._resolve(word))][:_MAX_FOLDERS]
         below = (f"{folder}/{word}" for folder in folders for word in paths if not os.path.isabs(word))
         return next((why for word in (*paths, *below) if (why := self.why_foreign(word))), "")
 
@@ -84,7 +84,7 @@ class FileOrigins:
         """Return why a file's bytes are from elsewhere, an empty string if they are local, or None if there
         is no file."""
         if re.search(r"[*?\[]", path) and "\0" not in path:
-            info = islice(glob.iglob(str(self._resolve(path))), _MOST_WORDS)
+            info = islice(glob.iglob(str(self._resolve(path))), _MAX_WORDS)
             return next((why for file in info if (why := self.why_foreign(file, depth))), None)
         full_path = self._resolve(path)
         key = str(full_path)
@@ -143,7 +143,7 @@ class FileOrigins:
             is_shell = path.endswith("sh") or re.match(r"#!.*sh\b", text)
             paths = read(text).files if is_shell else file_names([f" {text}"])
             words = (word for word in paths if re.search(r"\w[./]\w", word))
-            self._inside[path] = list(islice(words, _MOST_IN_SCRIPT))
+            self._inside[path] = list(islice(words, _MAX_IN_SCRIPT))
         return self._inside[path]
 
     def _why_by_name(self, path: str, key: str, depth: int) -> str:

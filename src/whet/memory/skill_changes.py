@@ -19,10 +19,10 @@ from whet.memory.skill_format import check_name, check_path
 from whet.store.ledger import hash_text
 
 MAIN = "SKILL.md"
-MOST_FILE_CHARS = 60_000
+MAX_FILE_CHARS = 60_000
 _NO_CLAIM = re.compile(r"---\s*$|name:\s|(?:license|version|author|metadata|compatibility|tags):")
 _STEP = re.compile(r"^\d{1,2}\. ")
-_MOST_ABOUT = 140
+_MAX_ABOUT = 140
 _PLACES = ("references/", "scripts/", "assets/")
 Files = Mapping[str, bytes]
 
@@ -100,7 +100,7 @@ def _renumber(lines: Sequence[str]) -> list[str]:
 
 def _write_head(name: str, purpose: str) -> str:
     request = re.sub(r":\s", " - ", flat(purpose).replace("#", ""))
-    return f"name: {name}\ndescription: What worked for “{short(request, _MOST_ABOUT) or name}”"
+    return f"name: {name}\ndescription: What worked for “{short(request, _MAX_ABOUT) or name}”"
 
 
 def hash_tree(files: Mapping[str, str]) -> str:
@@ -213,9 +213,9 @@ def _check_base(files: Files, request: SkillRequest, *, needed: bool) -> None:
 def _check_text(content: str, label: str) -> str:
     if not content.strip():
         raise Refused(f"{label} is empty", hint="Give the whole text.")
-    if len(content) > MOST_FILE_CHARS:
+    if len(content) > MAX_FILE_CHARS:
         raise Refused(
-            f"{label} has more than {MOST_FILE_CHARS:,} characters", hint="Split it into references/."
+            f"{label} has more than {MAX_FILE_CHARS:,} characters", hint="Split it into references/."
         )
     return content if content.endswith("\n") else content + "\n"
 

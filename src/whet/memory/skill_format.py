@@ -19,8 +19,8 @@ from whet.memory.requests import Refused
 
 T = TypeVar("T")
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9]|-(?!-)){0,62}[a-z0-9]|[a-z0-9]")
-MOST_FILES = 200
-MOST_BYTES = 5_000_000
+MAX_FILES = 200
+MAX_BYTES = 5_000_000
 _DEEPEST = 6
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1_024
@@ -48,16 +48,16 @@ def list_files(root: Path) -> list[str]:
             if not name.startswith("."):
                 size += (Path(folder) / name).stat().st_size
                 paths.append(str(relative / name))
-        if len(paths) > MOST_FILES:
-            raise BadSkill(f"{root.name} has more than {MOST_FILES} files")
-        if size > MOST_BYTES:
-            raise BadSkill(f"{root.name} is larger than {MOST_BYTES // 1_000_000} MB")
+        if len(paths) > MAX_FILES:
+            raise BadSkill(f"{root.name} has more than {MAX_FILES} files")
+        if size > MAX_BYTES:
+            raise BadSkill(f"{root.name} is larger than {MAX_BYTES // 1_000_000} MB")
     return sorted(paths, key=lambda path: (path != "SKILL.md", path))
 
 
 def read(root: Path) -> dict[str, bytes]:
     """Return a skill's files by path, SKILL.md first. Raises BadSkill, ConfigError."""
-    return {path: disk.read(root / path, MOST_BYTES) or b"" for path in list_files(root)}
+    return {path: disk.read(root / path, MAX_BYTES) or b"" for path in list_files(root)}
 
 
 def _refuse_strange(path: Path, label: str) -> None:

@@ -25,7 +25,7 @@ from whet.store.ledger import LedgerRow, hash_text
 if TYPE_CHECKING:
     from whet.memory.intake import SkillIntake
 
-_MOST_LISTED = 60
+_MAX_LISTED = 60
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -120,10 +120,10 @@ def format_list(skills: Sequence[SkillInfo], query: str) -> str:
         return f"No skill fits {query!r}; without a query all are listed."
     lines = [
         f"{info.name}: " + (f"can't be used: {info.problem}" if info.problem else info.description)
-        for info in matches[:_MOST_LISTED]
+        for info in matches[:_MAX_LISTED]
     ]
-    if len(matches) > _MOST_LISTED:
-        lines.append(f"({len(matches) - _MOST_LISTED} more; give a query)")
+    if len(matches) > _MAX_LISTED:
+        lines.append(f"({len(matches) - _MAX_LISTED} more; give a query)")
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ from whet.store.sessions import NewSession, SessionKind, make_title
 
 ORIGIN = "hermes"
 KNOWN_SCHEMA = 22
-_MOST = 250_000_000_000.0  # seconds since 1970, in the year 9892
+_MAX = 250_000_000_000.0  # seconds since 1970, in the year 9892
 _JSON_MARK = "\0json:"
 _NEEDED = {
     "sessions": ("id", "source", "started_at"),
@@ -86,7 +86,7 @@ def _text(value: Any) -> str | None:
 
 def _number(value: Any) -> float | None:
     """Return a number that can be a time or an amount, or None for any other value."""
-    return value if isinstance(value, int | float) and 0 <= value <= _MOST else None
+    return value if isinstance(value, int | float) and 0 <= value <= _MAX else None
 
 
 def _count(value: Any) -> int | None:

@@ -25,9 +25,9 @@ from whet.store import ledger
 from whet.store.ledger import LedgerRow
 
 _MAX_DEPTH = 5
-_MOST_SKILLS = 1_000
+_MAX_SKILLS = 1_000
 _MANIFEST = ".bundled_manifest"
-_MOST_HASHED_BYTES = 20_000_000
+_MAX_HASHED_BYTES = 20_000_000
 
 
 def find_folders(root: Path) -> list[Path]:
@@ -41,7 +41,7 @@ def find_folders(root: Path) -> list[Path]:
             continue
         deep = len(path.relative_to(root).parts) >= _MAX_DEPTH
         inner[:] = [] if deep else sorted(name for name in inner if not name.startswith("."))
-    return skill_folders[:_MOST_SKILLS]
+    return skill_folders[:_MAX_SKILLS]
 
 
 def read_bundled_hashes(root: Path) -> Mapping[str, str]:
@@ -151,7 +151,7 @@ def _rows(connection: apsw.Connection, name: str) -> list[LedgerRow]:
 
 def _hash(folder: Path) -> str:
     """Hash a folder the way Hermes Agent does for its manifest. Source: hermes-agent 0.19.0, skills_sync."""
-    digest, remaining_bytes = hashlib.md5(usedforsecurity=False), _MOST_HASHED_BYTES
+    digest, remaining_bytes = hashlib.md5(usedforsecurity=False), _MAX_HASHED_BYTES
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():
             remaining_bytes -= path.stat().st_size

@@ -201,7 +201,7 @@ class PluginContext(HostAnswers):
         content: object,
         *,
         position: str = "after_memory",
-        max_chars: int = sections.MOST_CHARS,
+        max_chars: int = sections.MAX_CHARS,
     ) -> None:
         """Add a section to the system prompt of new sessions.
 
@@ -214,7 +214,7 @@ class PluginContext(HostAnswers):
         self._require(
             isinstance(content, str) or callable(content), where, f"{id} is neither text nor function"
         )
-        part = PromptSection(self.name, id, content, min(max_chars, sections.MOST_CHARS))
+        part = PromptSection(self.name, id, content, min(max_chars, sections.MAX_CHARS))
         if self._is_free(
             "section", id, self._taken.sections, [section.id for section in self.registered.sections]
         ):

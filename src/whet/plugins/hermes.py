@@ -37,8 +37,8 @@ MARKS = (
     b"hermes_cli",
     b"gateway.session_context",
 )
-_MOST_FILES = 400
-_MOST_BYTES = 2_000_000
+_MAX_FILES = 400
+_MAX_BYTES = 2_000_000
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
@@ -192,13 +192,13 @@ def await_real_usage(engine: ContextEngine, tokens: int) -> None:
 def is_hermes_plugin(folder: Path) -> bool:
     """Whether a plugin's own sources, apart from its tests, name modules of Hermes Agent."""
     for count, path in enumerate(folder.rglob("*.py")):
-        if count == _MOST_FILES:
+        if count == _MAX_FILES:
             break
         if "tests" in path.relative_to(folder).parts:
             continue
         try:
             with path.open("rb") as file:
-                text = file.read(_MOST_BYTES)
+                text = file.read(_MAX_BYTES)
         except OSError:
             continue
         if any(mark in text for mark in MARKS):

@@ -23,7 +23,7 @@ from whet.plugins.manifest import Manifest, manifest_file, read_manifest
 
 _URL = re.compile(r"(https?|ssh|git|file)://.+|[\w.-]+@[\w.-]+:.+")
 _CLONE_LIMIT_S = 300.0
-_MOST_BYTES = 200_000_000
+_MAX_BYTES = 200_000_000
 
 
 class FetchedPlugin(msgspec.Struct, frozen=True):
@@ -134,7 +134,7 @@ def _read(home: Home, source: str, folder: Path) -> FetchedPlugin:
             raise PluginError(f"its link {where} leads out of its folder", plugin=manifest.name)
     plain = [path for path in files if path.is_file() and not path.is_symlink()]
     size_bytes = sum(path.stat().st_size for path in plain)
-    if size_bytes > _MOST_BYTES:
+    if size_bytes > _MAX_BYTES:
         raise PluginError("it is larger than 200 MB", plugin=manifest.name)
     return FetchedPlugin(
         folder=folder,

@@ -18,7 +18,7 @@ from whet.contract.errors import PluginError
 from whet.contract.texts import NOT_JSON, from_json
 
 DATA = "plugin-data"
-_MOST_BYTES = 10 * 1024 * 1024
+_MAX_BYTES = 10 * 1024 * 1024
 _FILE = "state.json"
 
 
@@ -53,8 +53,8 @@ class PersistentValues:
                 text = msgspec.json.encode(values)
             except (TypeError, RecursionError) as error:
                 raise self._error(f"JSON can't hold it: {error}") from error
-            if len(text) > _MOST_BYTES:
-                raise self._error(f"it would be {len(text):,} bytes; {_MOST_BYTES:,} fit")
+            if len(text) > _MAX_BYTES:
+                raise self._error(f"it would be {len(text):,} bytes; {_MAX_BYTES:,} fit")
             replace_file(self._folder / _FILE, text.decode(), mode=0o600)
 
     def _read(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from whet.log import mask
 
 log: logging.Logger = logging.getLogger("whet.plugins")
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("inside_plugin", default=False)
-_MOST_CHARS = 2_000
+_MAX_CHARS = 2_000
 
 
 @contextmanager
@@ -47,7 +47,7 @@ class SharedStdout:
         with self._lock:
             *lines, self._rest = (self._rest + text).split("\n")
         for line in filter(str.strip, lines):
-            log.info("a plugin printed: %s", mask(line)[:_MOST_CHARS])
+            log.info("a plugin printed: %s", mask(line)[:_MAX_CHARS])
         return len(text)
 
     def writelines(self, lines: Any) -> None:

@@ -14,10 +14,10 @@ from whet.contract.errors import PluginError
 from whet.plugins.calls import attribute_errors, call, within
 from whet.plugins.parts import Problem, PromptSection
 
-MOST_CHARS = 4_000
+MAX_CHARS = 4_000
 _ID = re.compile(r"[a-z0-9._-]{1,128}")
-_MOST_IN_ALL = 8_000
-_MOST = 32
+_MAX_IN_ALL = 8_000
+_MAX = 32
 _LIMIT_S = 10.0
 
 
@@ -39,8 +39,8 @@ async def render_sections(
             note(Problem(section.plugin, f"its prompt section {section.id} is left out: {error.message}"))
             continue
         block = f"## {section.id} (from the plugin {section.plugin})\n{text}"
-        if len(texts) == _MOST or sum(map(len, texts)) + len(block) > _MOST_IN_ALL:
-            too_much = f"all plugins' sections may have {_MOST_IN_ALL:,} characters in {_MOST} sections"
+        if len(texts) == _MAX or sum(map(len, texts)) + len(block) > _MAX_IN_ALL:
+            too_much = f"all plugins' sections may have {_MAX_IN_ALL:,} characters in {_MAX} sections"
             note(Problem(section.plugin, f"its prompt section {section.id} is left out: {too_much}"))
             continue
         texts.append(block)

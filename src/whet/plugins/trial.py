@@ -33,8 +33,8 @@ _LIMIT_S = 60.0
 _TOOL_LIMIT_S = 10.0
 _REPORT = "report.json"
 _PAGE = "README.md"
-_MOST_CHARS = 160
-_MOST_DEEP = 5
+_MAX_CHARS = 160
+_MAX_DEEP = 5
 
 
 def try_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
@@ -74,13 +74,13 @@ def _run_in(jail: Jail, work: Path, name: str) -> dict[str, str]:
     try:
         return from_json((work / _REPORT).read_bytes(), dict[str, str])
     except (OSError, *NOT_JSON):
-        last = output.strip().rpartition("\n")[2][:_MOST_CHARS]
+        last = output.strip().rpartition("\n")[2][:_MAX_CHARS]
         return {"": f"the run of its tools ended with code {code}. {last}"}
 
 
 def sample(schema: Mapping[str, Any], depth: int = 0) -> Any:
     """Make a value that a JSON schema allows: only required properties, each as simple as possible."""
-    if depth > _MOST_DEEP:
+    if depth > _MAX_DEEP:
         return None
     for keyword in ("default", "const"):
         if keyword in schema:
@@ -151,7 +151,7 @@ def main(work: Path, name: str) -> None:
     with closing(
         load_plugins(Home(work / "home"), PluginSettings(enabled=(name,)), os.environ, host)
     ) as loaded:
-        results = {tool.name: asyncio.run(run_once(tool, work))[:_MOST_CHARS] for tool in loaded.tools}
+        results = {tool.name: asyncio.run(run_once(tool, work))[:_MAX_CHARS] for tool in loaded.tools}
     (work / _REPORT).write_bytes(msgspec.json.encode(results))
 
 

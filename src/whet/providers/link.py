@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 
 _DRAIN_S = 0.25
 # Limits on the server's data: before its first event, between two events, and in total.
-_MOST_BEFORE_BYTES = 1024 * 1024
-_MOST_IN_EVENT_BYTES = 32 * 1024 * 1024
-_MOST_ANSWER_BYTES = 256 * 1024 * 1024
+_MAX_BEFORE_BYTES = 1024 * 1024
+_MAX_IN_EVENT_BYTES = 32 * 1024 * 1024
+_MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _FEW_DELTAS = 4
 _GREW_CHARS = 4_096
 _REJECTED_REST_S = 3600.0
@@ -346,9 +346,9 @@ class ServerLink:
                 events = parser.feed(chunk)
                 first, size = first or chunk, size + len(chunk)
                 pending_bytes = 0 if events else pending_bytes + len(chunk)
-                if pending_bytes > _MOST_BEFORE_BYTES and not parser.has_events:
+                if pending_bytes > _MAX_BEFORE_BYTES and not parser.has_events:
                     raise _early_end_error(info, first, kind)
-                if pending_bytes > _MOST_IN_EVENT_BYTES or size > _MOST_ANSWER_BYTES:
+                if pending_bytes > _MAX_IN_EVENT_BYTES or size > _MAX_ANSWER_BYTES:
                     raise WireError("the answer has no end", provider=info.provider, model=info.model)
                 for item in (*_decode(info, events, attempt), *attempt.grown()):
                     yield item
@@ -387,7 +387,7 @@ def _join_runs(deltas: Deltas) -> Deltas:
 
 async def _read_plain_answer(info: ModelInfo, answer: Answer, attempt: _Attempt) -> Deltas:
     """Read an answer that was not streamed, or an error object sent with status 200."""
-    body = await answer.read(_MOST_IN_EVENT_BYTES)
+    body = await answer.read(_MAX_IN_EVENT_BYTES)
     deltas = attempt.feed(body)
     if not attempt.decoder.is_done:
         from whet.providers import failures  # noqa: PLC0415 as above

@@ -37,7 +37,7 @@ from whet.store.ledger import LedgerRow
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 
-_MOST = 12
+_MAX = 12
 _CLAIM_CHARS = 400
 _QUOTE_CHARS = 800
 _TIMEOUT_S = 120.0
@@ -83,7 +83,7 @@ def read_refused_numbers(answer: str) -> list[int]:
 def read_claims(connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
     """Return the staged rows of a review for the judge, twelve at most."""
     rows = ledger.list_task_rows(connection, task_id, ("staged",))
-    return [row for row in rows if row.remark and row.after and row.trust != "untrusted"][:_MOST]
+    return [row for row in rows if row.remark and row.after and row.trust != "untrusted"][:_MAX]
 
 
 def write_question(rows: Sequence[LedgerRow]) -> str:

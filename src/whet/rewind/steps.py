@@ -18,8 +18,8 @@ from whet.rewind.states import is_work_file, printable_path
 if TYPE_CHECKING:
     from whet.rewind.taking_back import RewindResult
 
-_MOST_COUNTED = 100
-_MOST_NAMED = 1_000
+_MAX_COUNTED = 100
+_MAX_NAMED = 1_000
 
 
 def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tuple[int, RewindResult | None]:
@@ -58,9 +58,9 @@ def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
     def work(connection: apsw.Connection) -> list[tuple[str, int, int]]:
         paths = sorted(filter(is_work_file, database.find_changed_paths(connection, before, after)))
         results: list[tuple[str, int, int]] = []
-        for at, path in enumerate(paths[:_MOST_NAMED]):
+        for at, path in enumerate(paths[:_MAX_NAMED]):
             old, new = (database.state_at(connection, path, number) for number in (before, after))
-            if at >= _MOST_COUNTED:
+            if at >= _MAX_COUNTED:
                 results.append((printable_path(path), 0, 0))
                 continue
             diff = diff_states(connection, path, old, new)

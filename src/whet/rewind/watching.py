@@ -29,7 +29,7 @@ _ONLY_FOLDERS, _NO_LINKS = 0x1000000, 0x2000000
 _UNMOUNTED, _OVERFLOW, _IGNORED, _IS_FOLDER = 0x2000, 0x4000, 0x8000, 0x40000000
 _UNCLEAR = _UNMOUNTED | _OVERFLOW | _MOVE_SELF
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "bcachefs"})
-_MOST_FOLDERS = 50_000
+_MAX_FOLDERS = 50_000
 _FILES_SHARE = 3  # the part of the user's watches that files may take: editors need some, too
 
 
@@ -68,7 +68,7 @@ class FolderWatch:
             return
         path = b"/proc/self/fd/%d" % handle
         number = self._libc.inotify_add_watch(self._fd, path, _WANTED | _ONLY_FOLDERS)
-        if number < 0 or len(self._folders) >= _MOST_FOLDERS:
+        if number < 0 or len(self._folders) >= _MAX_FOLDERS:
             self._works = False  # the system's limit: this workspace always gets full looks
             self.close()
         else:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:  # imports 15 ms of modules that unconfined commands don't nee
     from whet.sandbox.jail import Jail
 
 SandboxMode = Literal["auto", "strict", "off"]
-_MOST_IDLE_JAILS = 16
-_MOST_DENIALS = 200
+_MAX_IDLE_JAILS = 16
+_MAX_DENIALS = 200
 _POLICY_TTL_S = 60.0  # finding the installed toolchains takes 12 ms
 
 
@@ -252,7 +252,7 @@ class Confinement:
                 denial = Denial(f"{denial.what}, but $TMPDIR is a folder of its own", denial.openings)
             with self._lock:
                 self._denials[call_id] = denial
-                for old in list(self._denials)[:-_MOST_DENIALS]:
+                for old in list(self._denials)[:-_MAX_DENIALS]:
                     del self._denials[old]
         return denial
 
@@ -303,7 +303,7 @@ class Confinement:
 
     def _tidy(self) -> None:
         idle = [key for key, jail in self._jails.items() if not jail.is_busy]
-        for key in idle[: max(0, len(self._jails) - _MOST_IDLE_JAILS)]:
+        for key in idle[: max(0, len(self._jails) - _MAX_IDLE_JAILS)]:
             self._jails.pop(key).close()
 
 

@@ -18,7 +18,7 @@ from whet.late import late_pattern
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, shorten
 
 _OUTPUT_CHARS = 40_000
-_MOST = 3
+_MAX = 3
 _REFUSED = (
     "Permission denied",
     "Read-only file system",
@@ -73,7 +73,7 @@ def explain(
     Returns None if the sandbox was not the cause.
     """
     if refused:
-        hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MOST]
+        hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MAX]
         return Denial("no network to " + ", ".join(item.target for item in hosts), hosts)
     lines = output[-_OUTPUT_CHARS:].splitlines()
     paths: dict[Opening, None] = {}
@@ -81,7 +81,7 @@ def explain(
         for opening in _find_refused_paths(policy, line, cwd):
             paths[opening] = None
     if paths:
-        refused_openings = tuple(paths)[:_MOST]
+        refused_openings = tuple(paths)[:_MAX]
         offered = [opening for item in refused_openings if (opening := _offer(policy, item)) is not None]
         reason = "no permission to " + ", ".join(item.words for item in refused_openings)
         return Denial(reason, tuple(dict.fromkeys(offered)))
@@ -153,7 +153,7 @@ def _explain_network(policy: SandboxPolicy, command: str, lines: list[str]) -> D
         if hosts and text == command:
             break
     openings = tuple(Opening("reach", host) for host in hosts if not _is_loopback(host))
-    new = tuple(opening for opening in openings if not policy.allows(opening))[:_MOST]
+    new = tuple(opening for opening in openings if not policy.allows(opening))[:_MAX]
     if new:
         return Denial("no network to " + ", ".join(opening.target for opening in new), new)
     return Denial("there is no network")

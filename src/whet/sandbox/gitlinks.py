@@ -15,8 +15,8 @@ from whet.regular import read_regular, read_regular_text
 
 _GITLINK = 0o160000
 _ENTRY = struct.Struct(">24xI32xH")
-_MOST_REPOSITORIES, _MOST_DEEP = 200, 5
-_MOST_BYTES, _MOST_POINTER_BYTES = 100_000_000, 4_096
+_MAX_REPOSITORIES, _MAX_DEEP = 200, 5
+_MAX_BYTES, _MAX_POINTER_BYTES = 100_000_000, 4_096
 
 
 class NestedRepositories:
@@ -34,16 +34,16 @@ class NestedRepositories:
         """
         folders = _folders(top)
         git_folders = dict.fromkeys((*_second_trees(git_folder(top)), *filter(_is_bare, (top, *folders))))
-        subtrees = [folder for folder in folders if os.path.lexists(folder + "/.git")][:_MOST_REPOSITORIES]
+        subtrees = [folder for folder in folders if os.path.lexists(folder + "/.git")][:_MAX_REPOSITORIES]
         pending = [(tree, 0) for tree in (*subtrees, top)]
         git_folders |= dict.fromkeys(git_folder(tree) for tree, _ in pending[:-1])
-        while pending and len(git_folders) < _MOST_REPOSITORIES:
+        while pending and len(git_folders) < _MAX_REPOSITORIES:
             tree, depth = pending.pop()
             for name in self._links(git_folder(tree)):
                 below = os.path.join(tree, name)
                 if (git := git_folder(below)) not in git_folders:
                     git_folders[git] = None
-                    pending.extend([(below, depth + 1)] if depth < _MOST_DEEP else ())
+                    pending.extend([(below, depth + 1)] if depth < _MAX_DEEP else ())
         return list(git_folders)
 
     def _links(self, git: str) -> list[str]:
@@ -53,7 +53,7 @@ class NestedRepositories:
             stamp = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size)
             cached = self._known.get(index)
             if cached is None or cached[0] != stamp:
-                data = read_regular(index, _MOST_BYTES) if state.st_size <= _MOST_BYTES else b""
+                data = read_regular(index, _MAX_BYTES) if state.st_size <= _MAX_BYTES else b""
                 cached = self._known[index] = (stamp, list(gitlinks(data)))
         except (OSError, ValueError, struct.error):
             return []
@@ -89,7 +89,7 @@ def _second_trees(git: str) -> list[str]:
         names = sorted(os.listdir(git + "/worktrees"))
     except OSError:
         return []
-    return [f"{git}/worktrees/{name}" for name in names[:_MOST_REPOSITORIES]]
+    return [f"{git}/worktrees/{name}" for name in names[:_MAX_REPOSITORIES]]
 
 
 def git_folder(tree: str) -> str:
@@ -98,7 +98,7 @@ def git_folder(tree: str) -> str:
     if os.path.islink(git):
         return os.path.realpath(git)
     try:
-        pointer = read_regular_text(git, _MOST_POINTER_BYTES)
+        pointer = read_regular_text(git, _MAX_POINTER_BYTES)
         return os.path.normpath(os.path.join(tree, pointer.partition("gitdir:")[2].strip()))
     except (OSError, ValueError):
         return git

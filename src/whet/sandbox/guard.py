@@ -38,7 +38,7 @@ from whet.sandbox.nofollow import (
 )
 from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
 
-_MOST_FILES, _MOST_BYTES = 2_000, 1_000_000
+_MAX_FILES, _MAX_BYTES = 2_000, 1_000_000
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
 _KEY = late_pattern(r"^\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$")
 _PLAIN_CONFIG = {
@@ -200,7 +200,7 @@ class Guard:
         """Restore a name. Returns whether it had changed."""
         state = read_states((path,)).get(path)
         # if fewer were recorded, all others are new
-        most = _MOST_FILES if len(shape) >= _MOST_FILES else sys.maxsize
+        most = _MAX_FILES if len(shape) >= _MAX_FILES else sys.maxsize
         now = self._record_files(path, most) if state is not None else {}
         if now is shape:
             return False
@@ -246,9 +246,9 @@ class Guard:
             self._move(new_path)
         return new_paths
 
-    def _record_files(self, path: str, most: int = _MOST_FILES) -> dict[str, RecordedFile]:
+    def _record_files(self, path: str, most: int = _MAX_FILES) -> dict[str, RecordedFile]:
         files: dict[str, RecordedFile] = {}
-        bytes_left = _MOST_BYTES
+        bytes_left = _MAX_BYTES
         with contextlib.suppress(OSError), parent_of(path, self._root(path)) as (above, last):
             stamps = folder_stamps(above, last)
             cached = self._flat.get(path)
@@ -353,7 +353,7 @@ def _is_plain_config(path: Path) -> bool:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return False
-        lines = read_regular(path, _MOST_BYTES).decode("utf-8").splitlines()
+        lines = read_regular(path, _MAX_BYTES).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return False
     section = ""

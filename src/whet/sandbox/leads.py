@@ -16,7 +16,7 @@ from pathlib import Path
 from whet.late import late_pattern
 from whet.regular import read_regular_text
 
-_MOST_BYTES, _MOST_LINKS, _DEEPEST = 1_000_000, 200, 3
+_MAX_BYTES, _MAX_LINKS, _DEEPEST = 1_000_000, 200, 3
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)")
 _SETTING = late_pattern(r"^\s*(?:\[[^\]]*\])?\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*?)\s*$")
 # These sections name branches, addresses and patterns, or files that git only reads.
@@ -38,7 +38,7 @@ def find_execution_paths(tree: Path, git: Path) -> list[Path]:
 
 def _linked_hooks(hooks: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
-        for path in (hooks, *sorted(hooks.iterdir())[:_MOST_LINKS]):
+        for path in (hooks, *sorted(hooks.iterdir())[:_MAX_LINKS]):
             if path.is_symlink() and path.exists():
                 yield path.resolve()
 
@@ -92,7 +92,7 @@ def _resolve_path(folder: Path, value: str) -> list[Path]:
 def _settings(config: Path) -> Iterator[tuple[str, str, str]]:
     """Yield (section, key, value) with names in lower case. Quotes inside a value are kept."""
     try:
-        text = read_regular_text(config, _MOST_BYTES)
+        text = read_regular_text(config, _MAX_BYTES)
     except OSError:
         return
     section = ""

@@ -93,7 +93,7 @@ _TOOLCHAINS = (
     ".editorconfig",
     ".inputrc",
 )
-_MOST_POINTER_BYTES = 4_096
+_MAX_POINTER_BYTES = 4_096
 _MIXED_PARENTS = frozenset({".local", ".cargo", ".config", ".npm"})
 _ENVIRONMENT_FOLDERS = (
     "VIRTUAL_ENV",
@@ -247,7 +247,7 @@ def _worktree_folders(git: Path) -> list[Path]:
 
 
 def _read_pointer(path: Path) -> str:
-    return read_regular(path, _MOST_POINTER_BYTES).decode("utf-8")
+    return read_regular(path, _MAX_POINTER_BYTES).decode("utf-8")
 
 
 def _secret_system() -> list[Path]:

@@ -25,7 +25,7 @@ log: logging.Logger = logging.getLogger("whet.sandbox")
 _HEAD_BYTES = 65_536
 _CHUNK_BYTES = 65_536
 _CONNECT_S, _IDLE_S = 15.0, 300.0
-_MOST_CONNECTIONS = 128
+_MAX_CONNECTIONS = 128
 _HOP = (b"proxy-connection:", b"proxy-authorization:", b"connection:", b"keep-alive:")
 
 
@@ -54,7 +54,7 @@ class Proxy:
         self.port: int = listener.getsockname()[1]
         self._hosts = tuple(hosts)
         self._listener = listener
-        self._room = threading.Semaphore(_MOST_CONNECTIONS)
+        self._room = threading.Semaphore(_MAX_CONNECTIONS)
         self._counting = threading.Lock()
         threading.Thread(target=self._accept, name="sandbox-proxy", daemon=True).start()
 

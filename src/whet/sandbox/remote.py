@@ -21,7 +21,7 @@ from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.syncing import SyncedTree, SyncFailed
 
 _ENDING_S = 20
-_MOST_LINES = 10
+_MAX_LINES = 10
 
 
 class RemoteSync(msgspec.Struct, frozen=True):
@@ -98,10 +98,10 @@ class _WorkspaceSteps:
     def after(self) -> None:
         lines = self._tree.pull() if self._tree is not None else []
         lines += [f"{path}: may start programs here, and was taken back" for path in self.restore()]
-        for line in lines[:_MOST_LINES]:
+        for line in lines[:_MAX_LINES]:
             _say(f"[{line}]")
-        if len(lines) > _MOST_LINES:
-            _say(f"[and {len(lines) - _MOST_LINES} more]")
+        if len(lines) > _MAX_LINES:
+            _say(f"[and {len(lines) - _MAX_LINES} more]")
 
     def restore(self) -> list[Path]:
         return self._guard.restore(self._before, ()) if self._guard and self._before else []

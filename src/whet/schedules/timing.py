@@ -36,7 +36,7 @@ _IN = re.compile(r"\+\s*(\d{1,6})\s*(s|m|h|d)")
 _CLOCK_TIME = re.compile(r"(\d{1,2}):(\d{2})")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _ON_TIME_S = 120.0
-_MOST_COUNTED = 1_000
+_MAX_COUNTED = 1_000
 _EXPRESSION_HINT = (
     "five fields: minute hour day month weekday, e.g. '0 9 * * 1-5'; or @hourly, @daily, @weekly"
 )
@@ -171,9 +171,9 @@ def judge(schedule: Schedule, due: datetime, now: datetime, catch_up_s: float) -
     """
     latest, missed = due, 0
     if schedule.expression:
-        while missed < _MOST_COUNTED and (following := next_after(schedule, latest)) <= now:
+        while missed < _MAX_COUNTED and (following := next_after(schedule, latest)) <= now:
             latest, missed = following, missed + 1
-        if missed == _MOST_COUNTED:  # so many that the exact number means nothing
+        if missed == _MAX_COUNTED:  # so many that the exact number means nothing
             latest = now
     late_s = (now - latest).total_seconds()
     return RunWindow(late_s <= max(catch_up_s, _ON_TIME_S), missed, latest)

@@ -37,7 +37,7 @@ _POLL_S = 15.0
 _AFTER_OWN_S = 2.0
 _BUSY_S = 60.0
 _LONGEST_BUSY_S = 3600.0
-_MOST_BEGUN = 3
+_MAX_BEGUN = 3
 
 
 class FinishedRun(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ class ScheduleWorker:
             if timing.is_late(due, now):
                 more = f", and for {judged.missed} later ones" if judged.missed else ""
                 note = f"made up for {run.due}{more}"
-        if run.begun >= _MOST_BEGUN:
+        if run.begun >= _MAX_BEGUN:
             return RunResult("failed", f"it was begun {run.begun} times and never came to an end")
         outcome = await run_schedule(self._home, schedule, run)
         return outcome if outcome.note or not note else msgspec.structs.replace(outcome, note=note)

@@ -25,8 +25,8 @@ from whet.serve.wire import ApiError, encode, error_object
 DONE = b"data: [DONE]\n\n"
 RESTARTED = "\n\n[The connection to the model broke; the answer begins again.]\n\n"
 _ANY_CALL = "Call at least one of the tools of this program before you answer."
-_MOST_MESSAGES = 10_000
-_MOST_KEY = 512
+_MAX_MESSAGES = 10_000
+_MAX_KEY = 512
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
@@ -72,12 +72,12 @@ def read_messages(request: ChatRequest) -> tuple[Utterance, ...]:
         raise ApiError(400, "one answer is given; n must be 1", param="n", code="unsupported_value")
     if request.modalities not in (None, ["text"]):
         raise ApiError(400, "answers are text", param="modalities", code="unsupported_value")
-    if request.user is not None and len(request.user) > _MOST_KEY:
-        raise ApiError(400, f"user is longer than {_MOST_KEY} characters", param="user")
+    if request.user is not None and len(request.user) > _MAX_KEY:
+        raise ApiError(400, f"user is longer than {_MAX_KEY} characters", param="user")
     if not request.messages:
         raise ApiError(400, "messages is empty", param="messages")
-    if len(request.messages) > _MOST_MESSAGES:
-        raise ApiError(400, f"more than {_MOST_MESSAGES:,} messages", param="messages")
+    if len(request.messages) > _MAX_MESSAGES:
+        raise ApiError(400, f"more than {_MAX_MESSAGES:,} messages", param="messages")
     utterances = [
         _read_message(message, f"messages[{number}]") for number, message in enumerate(request.messages)
     ]

@@ -24,7 +24,7 @@ from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.serve.wire import ApiError
 
 TOOLSET = "client"
-_MOST_TOOLS = 256
+_MAX_TOOLS = 256
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"call_([0-9A-Za-z]{16})_[0-9a-f]{12}")
 
@@ -64,8 +64,8 @@ def spec_of(name: object, description: object, parameters: object, location: str
 
 def check_tools(specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     """Return the tools of a request. Raises ApiError if there are too many or two have the same name."""
-    if len(specs) > _MOST_TOOLS:
-        raise ApiError(400, f"more than {_MOST_TOOLS} tools", param="tools")
+    if len(specs) > _MAX_TOOLS:
+        raise ApiError(400, f"more than {_MAX_TOOLS} tools", param="tools")
     if len({spec.name for spec in specs}) != len(specs):
         raise ApiError(400, "two tools have the same name", param="tools")
     return tuple(specs)

@@ -31,7 +31,7 @@ from whet.serve.wire import ApiError, JsonAnswer
 from whet.store import api
 
 MODEL = "whet"
-_MOST_KEY = 512
+_MAX_KEY = 512
 
 
 def _store_nothing(db: apsw.Connection, session_id: str) -> None:
@@ -260,7 +260,7 @@ def _session_choice(
 ) -> SessionChoice:
     session_id = request.headers.get(SESSION_HEADER, "")
     key = "" if session_id else identity.conversation_name(request.headers, user)
-    if len(key) > _MOST_KEY:
+    if len(key) > _MAX_KEY:
         raise ApiError(400, "the conversation's name is too long", param="user")
     utterances = content.with_continuation(utterances)
     return SessionChoice(caller, utterances, session_id, key, private, client=client)

@@ -19,7 +19,7 @@ from whet.serve.held import ApiEvent
 from whet.serve.wire import ApiError
 
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL)
-_MOST_STOPS, _MOST_STOP_CHARS = 16, 1_000
+_MAX_STOPS, _MAX_STOP_CHARS = 16, 1_000
 
 
 class AnswerForm(msgspec.Struct, frozen=True):
@@ -76,11 +76,9 @@ def stops_of(value: object, param: str) -> tuple[str, ...]:
         listed = cast("list[object]", value)
     elif value is not None and not listed:
         raise ApiError(400, "stop must be text or a list of texts", param=param)
-    stops = tuple(item for item in listed if isinstance(item, str) and 0 < len(item) <= _MOST_STOP_CHARS)
-    if len(stops) != len(listed) or len(stops) > _MOST_STOPS:
-        message = (
-            f"at most {_MOST_STOPS} texts may end an answer, of 1 to {_MOST_STOP_CHARS:,} characters each"
-        )
+    stops = tuple(item for item in listed if isinstance(item, str) and 0 < len(item) <= _MAX_STOP_CHARS)
+    if len(stops) != len(listed) or len(stops) > _MAX_STOPS:
+        message = f"at most {_MAX_STOPS} texts may end an answer, of 1 to {_MAX_STOP_CHARS:,} characters each"
         raise ApiError(400, message, param=param)
     return stops
 

@@ -23,7 +23,7 @@ from whet.store.news import LearningNews
 from whet.web.operations import Operation, RequestParameter
 
 _OWNER = ("owner",)
-_MOST = 100
+_MAX = 100
 
 
 class LessonFacts(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class LessonCalls:
         is_seen = request.query_params.get("seen", "") == "1"
 
         def read(db: apsw.Connection) -> tuple[LearningNews, list[LedgerRow], list[LedgerRow]]:
-            return news.count_unread(db), news.list_waiting(db)[:_MOST], news.list_refusals(db)
+            return news.count_unread(db), news.list_waiting(db)[:_MAX], news.list_refusals(db)
 
         changes, waits, refused = await self._database.read(read)
         if is_seen and changes.until:

@@ -29,8 +29,8 @@ from whet.serve.wire import ApiError, JsonAnswer, Stream
 from whet.store import accepted, search, session_deletion, sessions
 from whet.store.sessions import SessionRow
 
-_MOST_LISTED = 200
-_MOST_MESSAGES = 1_000
+_MAX_LISTED = 200
+_MAX_MESSAGES = 1_000
 _TOP = 1 << 30
 
 
@@ -98,7 +98,7 @@ class Native:
 
     async def sessions(self, request: Request, caller: ApiCaller) -> Response:
         """List sessions, the last active first."""
-        limit = query_number(request, "limit", 50, _MOST_LISTED)
+        limit = query_number(request, "limit", 50, _MAX_LISTED)
         before, query = request.query_params.get("before", ""), request.query_params.get("q", "")[:200]
 
         token = "" if caller.is_owner else caller.name
@@ -140,7 +140,7 @@ class Native:
         `waiting` has the texts that were accepted and that no turn has read yet."""
         row = self._session(request, caller)
         after = query_number(request, "after", 0, _TOP)
-        limit = query_number(request, "limit", 100, _MOST_MESSAGES)
+        limit = query_number(request, "limit", 100, _MAX_MESSAGES)
         rows, waiting = await self._services.database.read(
             lambda db: (search.read_span(db, row.id, after + 1, _TOP, limit), accepted.waiting(db, row.id))
         )

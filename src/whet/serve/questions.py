@@ -21,7 +21,7 @@ from whet.serve.wire import ApiError
 from whet.visible import visible
 
 _ANSWERS = ("once", "session", "always", "no")
-_MOST_TEXT = 20_000
+_MAX_TEXT = 20_000
 
 
 class PendingQuestion(msgspec.Struct, frozen=True):
@@ -146,10 +146,10 @@ class Questions:
 
 def check_reply(question: PendingQuestion, answer: str, more: QuestionReply | None) -> QuestionReply:
     """Return the answer with its word filled in. Raises ApiError if it does not fit the question."""
-    reply = msgspec.structs.replace(more or QuestionReply(), answer=answer[:_MOST_TEXT])
+    reply = msgspec.structs.replace(more or QuestionReply(), answer=answer[:_MAX_TEXT])
     if question.kind == "approval":
         _check(question, reply)
-    return msgspec.structs.replace(reply, reason=reply.reason[:_MOST_TEXT])
+    return msgspec.structs.replace(reply, reason=reply.reason[:_MAX_TEXT])
 
 
 def _check(question: PendingQuestion, reply: QuestionReply) -> None:
@@ -168,7 +168,7 @@ def _draft(request: ApprovalRequest) -> str:
     """Return the part of a call that a page can edit; empty if a page would not return the text exactly."""
     text = find_editable(request).text
     plain = text.replace("\t", " ")
-    return text if len(text) <= _MOST_TEXT and visible(plain, _MOST_TEXT) == plain else ""
+    return text if len(text) <= _MAX_TEXT and visible(plain, _MAX_TEXT) == plain else ""
 
 
 class Asker:

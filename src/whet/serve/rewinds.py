@@ -26,7 +26,7 @@ from whet.serve.wire import ApiError, JsonAnswer
 from whet.store.rewinds import Parts
 from whet.web.operations import Operation, RequestParameter
 
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 _LAST_TURN = 999_999_999
 
 
@@ -106,10 +106,10 @@ def _require_decision(plan: Outcome) -> None:
     """Raises ApiError (409) if the plan leaves out files that the person could have restored."""
     changed = [printable_path(change.path) for change in plan.forceable_conflicts]
     if changed:
-        more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+        more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""
         raise ApiError(
             409,
-            f"changed since by somebody else: {', '.join(changed[:_MOST_NAMED])}{more}; nothing was done:"
+            f"changed since by somebody else: {', '.join(changed[:_MAX_NAMED])}{more}; nothing was done:"
             " say own_edits keep or replace (dry_run shows the plan)",
             param="own_edits",
             code="own_edits",

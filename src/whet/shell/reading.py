@@ -20,7 +20,7 @@ from whet.shell.state import Invocation
 from whet.shell.words import Word, fill_variables, name_of
 from whet.shell.wrappers import unwrap
 
-_MOST_NESTING, _MOST_COMMANDS = 6, 50
+_MAX_NESTING, _MAX_COMMANDS = 6, 50
 _LONGEST = 100_000
 # The characters of a path in code. Parts filled in at run time may be anything.
 _IN_CODE = late_pattern(
@@ -123,7 +123,7 @@ class _Reader:
     def take(self, text: str, nesting: int) -> tuple[str, tuple[Span, ...]]:
         """Add a text. Returns it with its strings masked, and their positions."""
         script = parse(text, (), "~")
-        self.is_doubtful = self.is_doubtful or bool(script.doubts) or nesting > _MOST_NESTING
+        self.is_doubtful = self.is_doubtful or bool(script.doubts) or nesting > _MAX_NESTING
         for name, word in (
             *script.assignments,
             *(pair for i in script.invocations for pair in i.assignments),
@@ -146,7 +146,7 @@ class _Reader:
                     if any(input_text == part.code for part in self.parts)
                     else input_text.split()
                 )
-        for run in (run for _, (_, runs) in invocations for run in runs if nesting <= _MOST_NESTING):
+        for run in (run for _, (_, runs) in invocations for run in runs if nesting <= _MAX_NESTING):
             self.take(run, nesting + 1)
         ends = accumulate((end for _, end, _ in strings), max, initial=0)
         return bare, tuple(pair for pair, end in zip(strings, ends, strict=False) if pair[0] >= end)
@@ -166,7 +166,7 @@ def _find_inner_commands(invocation: Invocation) -> tuple[list[tuple[Sequence[Wo
     commands: list[tuple[Sequence[Word], bool]] = []
     runs: list[str] = []
     todo: list[tuple[Sequence[Word], bool]] = [(invocation.words, False)]
-    while todo and len(commands) < _MOST_COMMANDS:
+    while todo and len(commands) < _MAX_COMMANDS:
         words, guessed = todo.pop(0)
         commands.append((words, guessed))
         inside = unwrap(words)

@@ -33,7 +33,7 @@ _NO_WORDS = REDIRECTS | {"variable_assignment", "comment"}
 _STRINGS = frozenset(("raw_string", "string", "ansi_c_string"))
 
 Folders = tuple[str, ...]
-_MOST_FOLDERS = 8
+_MAX_FOLDERS = 8
 
 
 class Invocation(msgspec.Struct):
@@ -199,4 +199,4 @@ class ShellState:
 def merge_folders(first: Folders, second: Folders) -> Folders:
     """Return the folders after either of two paths through a script; empty if one of them is unknown."""
     both = tuple(dict.fromkeys((*first, *second)))
-    return both if first and second and len(both) <= _MOST_FOLDERS else ()
+    return both if first and second and len(both) <= _MAX_FOLDERS else ()

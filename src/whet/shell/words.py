@@ -22,7 +22,7 @@ Lookup = Callable[[str], str | None]
 _OPEN, _COMMA, _CLOSE = "\ue000", "\ue001", "\ue002"
 _MARKS = str.maketrans({"{": _OPEN, ",": _COMMA, "}": _CLOSE})
 _UNMARK = str.maketrans({_OPEN: "{", _COMMA: ",", _CLOSE: "}"})
-_MOST_WORDS = 256
+_MAX_WORDS = 256
 _ANSI = late_pattern(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
@@ -273,7 +273,7 @@ def _expand_braces(text: str) -> list[str] | None:
     if text.count(_OPEN) > 32:
         return None
     while todo:
-        if len(done) + len(todo) > _MOST_WORDS:
+        if len(done) + len(todo) > _MAX_WORDS:
             return None
         current = todo.pop()
         group = _INNERMOST.search(current)

@@ -76,7 +76,7 @@ _LONG_WITH_VALUE = ProgramWords(
     " user env workdir arg-file delimiter max-args max-procs max-chars process-slot-var jobs joblog"
     " interval equexit shotsdir"
 )
-_MOST_GUESSES = 6
+_MAX_GUESSES = 6
 
 
 def _takes_next(option: str, short: str) -> bool:
@@ -116,7 +116,7 @@ def _prefix(words: Sequence[Word], takes: Wrapping) -> WrappedCommand:
 
 def _guess(inside: WrappedCommand, words: Sequence[Word], unsure: int) -> None:
     """Record what runs if some of the preceding `unsure` options take a value."""
-    inside.maybe.extend(list(words[at:]) for at in range(min(unsure, _MOST_GUESSES, len(words))))
+    inside.maybe.extend(list(words[at:]) for at in range(min(unsure, _MAX_GUESSES, len(words))))
 
 
 def _add(inside: WrappedCommand, words: Sequence[Word]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from whet.contract.errors import NotFound
 
-MOST_WAITING = 20
+MAX_WAITING = 20
 
 
 class PairedPerson(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ def store_code(connection: apsw.Connection, request: PairingRequest, chat_id: in
         "SELECT count(*), coalesce(sum(user = ?), 0) FROM gateway_codes WHERE channel = ?",
         (request.user, request.channel),
     ).fetchone()
-    if row is not None and (row[1] or row[0] >= MOST_WAITING):
+    if row is not None and (row[1] or row[0] >= MAX_WAITING):
         return False
     connection.execute(
         "INSERT INTO gateway_codes (channel, user, name, made_ms, expires_ms, chat, digest)"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from whet.postgres.connection import PostgresConnection
 
 _NEWEST_READ = 4_000
-_MOST, _EVERYWHERE = 0.5, 0.05
+_MAX, _EVERYWHERE = 0.5, 0.05
 _ENOUGH = 25
 _RARE = 5_000
 _SLICE_ROWS, _FETCHED_MAX, _LEAST = 600, 1_500, 50
@@ -181,7 +181,7 @@ class TeamPostingReader(PostingReader):
         # words may be missing because they are rare, not because the list is full
         if len(self._shares) < _COUNTED_WORDS:
             self._least = min(self._least, _UNKNOWN / self.messages)
-        self._scope = " AND ".join(mark for mark in marks if self._share(mark) < _MOST)
+        self._scope = " AND ".join(mark for mark in marks if self._share(mark) < _MAX)
         self._population = self.messages * (self._work(self._scope) if self._scope else 1.0)
         self._windows: dict[int, _Window] = {}
         self._compared, self._fetched = 0.0, 0.0

@@ -28,7 +28,7 @@ GAP = '{"type":"gap"}'
 """An event that reports missing events: read the stored transcript instead."""
 _KEPT = "1 hour"
 _AGAIN_S = 0.5
-_MOST_WAITING = 20_000
+_MAX_WAITING = 20_000
 _encode = msgspec.json.Encoder().encode
 
 _EVENT_LOCK = 0x45564E54
@@ -106,7 +106,7 @@ class EventWriter:
         merged = None if last is None or last.mark != mark else _merge_pieces(last.event, event)
         if last is not None and merged is not None:
             last.event = merged
-        elif len(self._waiting) < _MOST_WAITING or not isinstance(event, _PIECES):
+        elif len(self._waiting) < _MAX_WAITING or not isinstance(event, _PIECES):
             self._last[session_id] = pending = _Waiting(session_id, mark, event)
             self._waiting.append(pending)
         elif last is None or last.event is not None:  # the database is unavailable: text pieces are dropped

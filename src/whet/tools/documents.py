@@ -21,7 +21,7 @@ _LARGEST_PART_BYTES = 30_000_000
 _LARGEST_WHOLE_BYTES = 60_000_000
 _LARGEST_BLOCK = 200_000
 _PIECE_CHARS = 1 << 16
-_MOST_CELLS = 200_000
+_MAX_CELLS = 200_000
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
@@ -211,7 +211,7 @@ def _xlsx(parts: _Parts) -> Pages:
         shared = ["".join(part.text or "" for part in element.iter(f"{_S}t")) for element in items]
     names = [element.get("name", "") for element in parts.tree("xl/workbook.xml").iter(f"{_S}sheet")]
     sheets = _sort_numbered(parts.names, "xl/worksheets/sheet")
-    room = _MOST_CELLS
+    room = _MAX_CELLS
     for number, name in enumerate(sheets, 1):
         lines: list[str] = []
         for row in parts.blocks(name, 3):
@@ -220,7 +220,7 @@ def _xlsx(parts: _Parts) -> Pages:
             cells = [_cell(element, shared) for element in row.iter(f"{_S}c")]
             room -= max(1, len(cells))
             if room < 0:
-                lines.append(f"[cut: more than {_MOST_CELLS:,} cells]")
+                lines.append(f"[cut: more than {_MAX_CELLS:,} cells]")
                 break
             lines.append("\t".join(cells))
         title = names[number - 1] if number <= len(names) else ""

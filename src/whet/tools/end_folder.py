@@ -12,7 +12,7 @@ from pathlib import Path
 from whet.late import late_pattern
 
 _MOVES = late_pattern(r"(?<![\w./-])(?:cd|pushd|popd)(?![\w./-])")
-_MOST_BYTES = 65_536
+_MAX_BYTES = 65_536
 
 
 def may_move(text: str) -> bool:
@@ -45,7 +45,7 @@ class EndFolder:
         data = b""
         if self._read_fd >= 0:
             with contextlib.suppress(OSError):
-                data = os.read(self._read_fd, _MOST_BYTES)
+                data = os.read(self._read_fd, _MAX_BYTES)
         self.close()
         lines = os.fsdecode(data).splitlines()
         return Path(lines[-1]) if lines and lines[-1].startswith("/") else None

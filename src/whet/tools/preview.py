@@ -18,7 +18,7 @@ from whet.tools.encoding import decode
 from whet.tools.output import size
 from whet.tools.paths import ConfinedPath, kind, open_file, resolve
 
-_MOST_BYTES = 50_000_000
+_MAX_BYTES = 50_000_000
 
 
 def change_of(target: ConfinedPath, before: bytes | None, after: str | None) -> TextChange:
@@ -42,7 +42,7 @@ def read_current(target: ConfinedPath) -> bytes | None:
     if kind(target) != "file":
         return None
     with os.fdopen(open_file(target), "rb") as stream:
-        return stream.read(_MOST_BYTES)
+        return stream.read(_MAX_BYTES)
 
 
 def require_approved(changes: Sequence[TextChange], ctx: ToolContext) -> None:

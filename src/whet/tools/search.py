@@ -27,7 +27,7 @@ from whet.tools.globs import Glob, GlobError, path_glob
 from whet.tools.output import clean
 from whet.tools.paths import ConfinedPath, kind, missing_error, printable, system_error
 
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 LINE_CHARS = 240
 _PARTIAL_S = 45.0
 _CHUNK_BYTES = 1 << 16
@@ -213,7 +213,7 @@ async def _collect(process: Process, result: _SearchResult, has_lines: bool) -> 
     buffer = b""
     while chunk := await process.stdout.read(_CHUNK_BYTES):
         buffer = _take_records(buffer + chunk, result, has_lines)
-        if result.count >= MOST_ROWS and has_lines:
+        if result.count >= MAX_ROWS and has_lines:
             result.note = f"stopped at {result.count:,} matches; narrow the search"
             return
     if has_lines and buffer:

@@ -18,7 +18,7 @@ from whet.contract.tools import ToolContext
 from whet.tools import atomic, held
 from whet.tools.paths import ConfinedPath
 
-_MOST_FILES = 4_096
+_MAX_FILES = 4_096
 _Key = tuple[str, Path]
 _State = tuple[object, str]
 
@@ -36,7 +36,7 @@ class ReadVersions:
         with self._lock:
             self._states[ctx.session_id, target.path] = (target, current)
             self._states.move_to_end((ctx.session_id, target.path))
-            while len(self._states) > _MOST_FILES:
+            while len(self._states) > _MAX_FILES:
                 self._states.popitem(last=False)
 
     def note_all(self, ctx: ToolContext, targets: Sequence[ConfinedPath]) -> None:

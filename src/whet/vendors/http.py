@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CALL_TIMEOUT_S = 15.0
-_MOST_BYTES = 1_000_000
+_MAX_BYTES = 1_000_000
 # Servers on Node and uvicorn close a connection after 5 idle seconds; it would be unknown whether a message
 # sent at that moment arrived.
 LONGEST_IDLE_S = 3.0
@@ -78,7 +78,7 @@ class VendorHttp:
         )
         async with self._exchange(request) as answer:
             after_s = waiting_time_s(answer.headers.get("retry-after", ""), time.time())
-            return VendorAnswer(answer.status, await answer.read(_MOST_BYTES), after_s)
+            return VendorAnswer(answer.status, await answer.read(_MAX_BYTES), after_s)
 
     async def download(self, url: str, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Download a file, stopping if it is larger than `max_bytes`. An empty header removes the client's

@@ -15,7 +15,7 @@ from whet.vendors.slack_web import BASE_URL, SlackAnswer, call_method, check_ans
 from whet.vendors.sockets import Socket, SocketClosed, converse
 
 _RETRY_S = 5.0
-_PAGE, _MOST_PAGES = 200, 500  # the newest come first: reading only some pages would leave a gap
+_PAGE, _MAX_PAGES = 200, 500  # the newest come first: reading only some pages would leave a gap
 _LOG = logging.getLogger(__name__)
 
 
@@ -100,7 +100,7 @@ class SlackApi:
         """Return all `messages` that a method lists, from all pages, in Slack's order. Raises SendFailed."""
         messages: list[msgspec.Raw] = []
         cursor = ""
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             parameters = {**query, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
             answer = await self.bot.call("GET", f"/{method}?{urlencode(parameters)}")
             check_answer(answer)

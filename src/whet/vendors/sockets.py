@@ -12,7 +12,7 @@ import msgspec
 from httpx2 import websockets
 from wsproto.utilities import LocalProtocolError
 
-_MOST_BYTES = 4_000_000
+_MAX_BYTES = 4_000_000
 _BROKEN = (websockets.HTTPXWSException, httpx2.HTTPError, httpx2.InvalidURL, LocalProtocolError, OSError)
 
 
@@ -56,7 +56,7 @@ async def converse(client: httpx2.AsyncClient, url: str, talk: Callable[[Socket]
     """
     failure: Exception | None = None
     try:
-        async with client.websocket(url, max_message_size_bytes=_MOST_BYTES) as session:
+        async with client.websocket(url, max_message_size_bytes=_MAX_BYTES) as session:
             try:
                 await talk(Socket(session))
             except Exception as error:  # noqa: BLE001 raised below: a task group would wrap it

@@ -25,10 +25,10 @@ from whet.warm.shape import shape_of
 
 LEAST_ERROR_RATE = 0.02
 _LEAST_CALLS = 5
-_MOST_GROUPS = 4_000
+_MAX_GROUPS = 4_000
 _CANDIDATES = 5
 _SAMPLE = 300
-_MOST_ARGUMENT_CHARS = 2_000
+_MAX_ARGUMENT_CHARS = 2_000
 _HINT_CHARS = 160
 _HALF_LIFE_DAYS = 90
 
@@ -190,7 +190,7 @@ def _count_call(mined: MiningResult, session: MinedSession, judged: JudgedCall, 
     shape = shape_of(call.name, judged.arguments)
     group = mined.groups.get(shape)
     if group is None:
-        if len(mined.groups) >= _MOST_GROUPS:
+        if len(mined.groups) >= _MAX_GROUPS:
             mined.thin_out()
         group = mined.groups[shape] = Group(call.name, shape)
     group.count(session.key, call.at_ms, judged.repairs is not None)
@@ -220,7 +220,7 @@ def _make_candidate(rank: int, session: MinedSession, judged: JudgedCall, hint: 
         call.at_ms,
         hint,
         call.decided_by,
-        repaired.arguments[:_MOST_ARGUMENT_CHARS] if repaired else "",
+        repaired.arguments[:_MAX_ARGUMENT_CHARS] if repaired else "",
         judged.repairs_why,
     )
 
@@ -235,5 +235,5 @@ def _is_eligible(call: StoredCall) -> bool:
         and call.decided_by in ("", "rule")
         and not text.isspace()
         and "\0" not in text
-        and len(call.arguments) <= _MOST_ARGUMENT_CHARS
+        and len(call.arguments) <= _MAX_ARGUMENT_CHARS
     )

@@ -13,7 +13,7 @@ from typing import Any
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _NUMBER = re.compile(r"\d+")
 _WORDS = re.compile(r"\w+")
-_MOST_WORDS = 24
+_MAX_WORDS = 24
 _JOINTS = frozenset(("|", "&&", "||", ";"))
 _PLAIN = re.compile(r"[a-z_]{2,20}")
 
@@ -42,7 +42,7 @@ def _command(text: str) -> str:
     text = _QUOTED.sub("'s'", text[:1_000])
     shaped: list[str] = []
     is_program = True
-    for word in text.split()[:_MOST_WORDS]:
+    for word in text.split()[:_MAX_WORDS]:
         if is_program or word[0] == "-" or word == "'s'":
             shaped.append(word if word.isalpha() else _NUMBER.sub("0", word))
         else:

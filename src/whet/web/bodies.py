@@ -51,8 +51,8 @@ def _content_length(scope: Scope) -> int:
     return int(value) if value.isdigit() else 0
 
 
-MOST_BYTES = 64 * 1024
-_MOST_FIELDS = 32
+MAX_BYTES = 64 * 1024
+_MAX_FIELDS = 32
 
 
 class BadForm(Exception):
@@ -69,14 +69,14 @@ async def read_form(request: Request) -> dict[str, str]:
     if kind != "application/x-www-form-urlencoded":
         raise BadForm(415, "expected a form")
     try:
-        body = await read_with_limit(request.scope, request.receive, MOST_BYTES, MOST_BYTES)
+        body = await read_with_limit(request.scope, request.receive, MAX_BYTES, MAX_BYTES)
     except BodyTooLarge as error:
         raise BadForm(413, "the form is too large") from error
     except CallerGone as error:
         raise BadForm(400, "the form can't be read") from error
     try:
         pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
+            body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"
         )
     except ValueError as error:
         raise BadForm(400, "the form can't be read") from error

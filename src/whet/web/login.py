@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from whet.web.bodies import MOST_BYTES, BadForm, read_form
+from whet.web.bodies import MAX_BYTES, BadForm, read_form
 from whet.web.guard import has_origin
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions, TooManyAttempts, Visit, is_own_form
@@ -57,7 +57,7 @@ class SiteLogin:
 
         return serve
 
-    def accept_form(self, handler: Handler, max_bytes: int = MOST_BYTES) -> PageHandler:
+    def accept_form(self, handler: Handler, max_bytes: int = MAX_BYTES) -> PageHandler:
         """Handle a form of at most `max_bytes` from a logged-in person, if our own page of this session sent
         it.
 

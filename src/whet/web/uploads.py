@@ -15,8 +15,8 @@ from whet.web.bodies import BadForm, BodyTooLarge, CallerGone, read_form, read_w
 _BOUNDARY = re.compile(r'multipart/form-data\s*;\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s";,]{1,70}))', re.I)
 _DISPOSITION = re.compile(r'form-data; name="([^"\r\n]{0,100})"(?:; filename="([^"\r\n]*)")?', re.I)
 _ESCAPES = {"%22": '"', "%0D": "\r", "%0A": "\n"}  # browsers' escapes in names
-_MOST_PARTS = 64
-_MOST_FIELD_BYTES = 2_000_000
+_MAX_PARTS = 64
+_MAX_FIELD_BYTES = 2_000_000
 
 
 class Upload(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ def parse_parts(body: bytes, boundary: bytes) -> UploadForm:
     """Parse a multipart body. Raises BadForm."""
     mark = b"--" + boundary
     first, *parts = (b"\r\n" + body).split(b"\r\n" + mark)
-    if first.strip() or not parts or not parts[-1].startswith(b"--") or len(parts) > _MOST_PARTS:
+    if first.strip() or not parts or not parts[-1].startswith(b"--") or len(parts) > _MAX_PARTS:
         raise BadForm(400, "the form can't be read")
     fields: dict[str, str] = {}
     files: list[Upload] = []
@@ -91,7 +91,7 @@ def _unescape(name: str) -> str:
 
 
 def _text(data: bytes) -> str:
-    if len(data) > _MOST_FIELD_BYTES:
+    if len(data) > _MAX_FIELD_BYTES:
         raise BadForm(413, "a field is too large")
     try:
         return data.decode("utf-8")

@@ -17,7 +17,7 @@ from whet.contract.texts import parse_typed_number
 
 Answer = tuple[int, Any] | tuple[int, Any, Headers]
 NO_CALLER = Caller("", "submit")
-_MOST_ENCODED_BYTES = 2_000_000
+_MAX_ENCODED_BYTES = 2_000_000
 
 
 class Metrics:
@@ -71,7 +71,7 @@ class Backend:
             return cached[1]
         body = encode(record(request))
         self._encoded_bytes += len(body)
-        if self._encoded_bytes > _MOST_ENCODED_BYTES:
+        if self._encoded_bytes > _MAX_ENCODED_BYTES:
             self._encoded.clear()
             self._encoded_bytes: int = len(body)
         self._encoded[request.id] = (request, body)

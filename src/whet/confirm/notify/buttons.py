@@ -18,7 +18,7 @@ import msgspec
 from whet.confirm.notify.notice import RequestNotice
 from whet.contract.channels import MessageButton
 
-MOST_BYTES = 64  # Telegram's limit for callback_data; the others allow more
+MAX_BYTES = 64  # Telegram's limit for callback_data; the others allow more
 DENY_REASONS = ("too broad", "wrong target", "not now")
 _MAC_BYTES = 16
 
@@ -56,7 +56,7 @@ class Buttons:
     def parse_press(self, data: str) -> ButtonPress | None:
         """Parse a press. Returns None if it can't be from one of our buttons."""
         parts = data.split(":")
-        if len(data) > MOST_BYTES or len(parts) != 3 or not all(parts):
+        if len(data) > MAX_BYTES or len(parts) != 3 or not all(parts):
             return None
         verb, request_id, mac = parts
         return ButtonPress(verb, request_id, mac) if verb == "a" or self._reason(verb) is not None else None

@@ -41,8 +41,8 @@ _BATCH = 100
 _POLL_S = 1.0  # finds events of other processes, and events after a lost wake-up
 _GATHER_S = 0.05  # events that arrive together are queued together
 _UNHURRIED_S = 0.5  # if only the log receives them
-_MOST_TRIES = 8  # for outcomes; a pending request is retried as long as it is pending
-_MOST_LOGGED = 2  # whole notices at once in the log; of the others only the ids
+_MAX_TRIES = 8  # for outcomes; a pending request is retried as long as it is pending
+_MAX_LOGGED = 2  # whole notices at once in the log; of the others only the ids
 
 
 class ChannelState(msgspec.Struct, frozen=True):
@@ -152,11 +152,11 @@ class ConfirmNotifier:
 
     async def _log_unserved(self, request_ids: Sequence[str]) -> None:
         """Log the requests that no channel serves."""
-        for request_id in request_ids[:_MOST_LOGGED]:
+        for request_id in request_ids[:_MAX_LOGGED]:
             content = await self._read_notice(request_id, "submitted", lambda _: True)
             if content is not None:
                 await self._log.send(content[1])
-        if others := request_ids[_MOST_LOGGED:]:
+        if others := request_ids[_MAX_LOGGED:]:
             _LOG.warning("no channel reached a person: %d more wait: %s", len(others), " ".join(others))
 
     def _channels_of(self, kind: str, plan: ApprovalPlan, was_escalated: bool) -> Sequence[str]:
@@ -263,7 +263,7 @@ class ConfirmNotifier:
     ) -> None:
         _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
         may_end = delivery.kind not in deliveries.NEWS
-        gives_up = failure.is_final or (may_end and delivery.attempts >= _MOST_TRIES)
+        gives_up = failure.is_final or (may_end and delivery.attempts >= _MAX_TRIES)
         wait_s = failure.retry_after_s or retry_delay_s(delivery.attempts, random.random())
 
         def record(tx: Tx) -> None:

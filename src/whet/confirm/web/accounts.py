@@ -21,7 +21,7 @@ from whet.web.tokens import LoginTable
 OPEN = Caller("anonymous", "admin", is_open=True)
 _OPEN_KEY = "open"
 _LOGINS = LoginTable("web_sessions", "expires_at")
-_MOST_FAILURES = 10
+_MAX_FAILURES = 10
 
 
 class TokenAccounts:
@@ -30,7 +30,7 @@ class TokenAccounts:
     def __init__(self, service: ConfirmService, *, is_open: bool) -> None:
         self._service = service
         self._is_open = is_open
-        self._throttle = Throttle(_MOST_FAILURES)
+        self._throttle = Throttle(_MAX_FAILURES)
 
     async def sign_in(self, token: str, client: str) -> Account | None:
         """Return the account of a token that may approve, audit or administer. Raises TooManyAttempts."""
@@ -42,7 +42,7 @@ class TokenAccounts:
             if wait_s := self._throttle.record_failure(client, now_s):
                 raise TooManyAttempts(math.ceil(wait_s))
             # at the first and the last, to limit the events
-            if self._throttle.count_recent(client, now_s) in (1, _MOST_FAILURES):
+            if self._throttle.count_recent(client, now_s) in (1, _MAX_FAILURES):
                 await self._service.record("login_failed", data={"client": client, "where": "page"})
             return None
         if not caller.may("approve", "audit"):

@@ -13,13 +13,13 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whet.confirm.shown import MOST_SHOWN, format_json, redact
+from whet.confirm.shown import MAX_SHOWN, format_json, redact
 from whet.visible import visible
 
 DiffKind = Literal["added", "removed", "same", "place"]
 
 _SHORT_CHARS, _SHORT_LINES = 600, 14
-_MOST_DIFF_LINES = 4_000
+_MAX_DIFF_LINES = 4_000
 _PAIRS = (
     ("before", "after"),
     ("old", "new"),
@@ -73,7 +73,7 @@ class Disclosure(msgspec.Struct, frozen=True):
     redacted: Sequence[str] = ()
     is_whole: bool = False
 
-    def show(self, text: str, limit: int = MOST_SHOWN) -> str:
+    def show(self, text: str, limit: int = MAX_SHOWN) -> str:
         """Return a text as it is shown."""
         return visible(text, len(text), masks=False) if self.is_whole else visible(text, limit)
 
@@ -99,7 +99,7 @@ def build_rows(details: Mapping[str, Any], disclosure: Disclosure) -> list[Argum
             continue
         # With all unchanged lines: the agent only claims that they stay as they are, and they may be
         # executed.
-        if lines := diff_lines(old, new, disclosure, around=_MOST_DIFF_LINES):
+        if lines := diff_lines(old, new, disclosure, around=_MAX_DIFF_LINES):
             result.append(_diff_row(f"{before} → {after}", lines))
             used |= {before, after}
     for name in _PATCHES:
@@ -119,7 +119,7 @@ def diff_lines(
 ) -> tuple[ArgumentDiffLine, ...]:
     """Return the differing lines, with `around` lines of context."""
     before, after = disclosure.show(old).split("\n"), disclosure.show(new).split("\n")
-    if len(before) + len(after) > _MOST_DIFF_LINES:
+    if len(before) + len(after) > _MAX_DIFF_LINES:
         # Comparing is quadratic at worst, so a very long change is shown whole, old then new.
         removed = [ArgumentDiffLine("removed", "-", line) for line in before]
         return (*removed, *(ArgumentDiffLine("added", "+", line) for line in after))

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from whet.confirm import factors, passkeys
 from whet.confirm.ledger import Tx
-from whet.confirm.passkeys import MOST_PROOF_CHARS, PasskeyOrigin
+from whet.confirm.passkeys import MAX_PROOF_CHARS, PasskeyOrigin
 from whet.confirm.service import ConfirmService
 from whet.confirm.web.accounts import TokenAccounts
 from whet.contract.errors import ConfigError
@@ -37,7 +37,7 @@ class PasskeyPages:
         caller, form = self._accounts.find_caller(visit.account.key), request.state.form
         if caller is None or caller.is_open or not caller.may("approve"):
             return await self._answer(request, visit, "Only people who approve have passkeys.", 403)
-        text, code = form.get("passkey", "")[:MOST_PROOF_CHARS], form.get("code", "")[:32]
+        text, code = form.get("passkey", "")[:MAX_PROOF_CHARS], form.get("code", "")[:32]
         site, csrf = request_origin(request), visit.session.csrf
         problem = await asyncio.to_thread(_import_problem)
         if not problem:

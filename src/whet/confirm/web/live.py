@@ -18,7 +18,7 @@ from whet.contract.texts import parse_typed_number
 from whet.web.sessions import Sessions
 
 _BEAT_S = 15.0
-_MOST_STREAMS = 200
+_MAX_STREAMS = 200
 _QUIET = frozenset(("login", "login_failed", "started", "viewed", "notified", "notify_failed"))
 
 
@@ -37,7 +37,7 @@ class RequestStream:
             return Response(status_code=403)
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        if self._open >= _MOST_STREAMS:
+        if self._open >= _MAX_STREAMS:
             return Response(status_code=503, headers={"retry-after": "5"})
         requested_id = parse_typed_number(
             request.headers.get("last-event-id") or request.query_params.get("after", "")

@@ -17,7 +17,7 @@ from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
 _PAGE, _STEP = 50, 500
-_MOST_QUERY = 100
+_MAX_QUERY = 100
 _FIELDS = ("id", "action", "description", "requester", "principal", "resolved_by", "reason", "details_json")
 
 
@@ -32,7 +32,7 @@ class AuditPages:
     async def history(self, request: Http, visit: Visit) -> Response:
         """Show requests, newest first: all, or those with a status or containing some words."""
         params = request.query_params
-        query = params.get("q", "").strip()[:_MOST_QUERY]
+        query = params.get("q", "").strip()[:_MAX_QUERY]
         status = params.get("status", "")
         status = status if status in STATUSES else ""
         before_seq = parse_typed_number(params.get("before", "")) or 0

@@ -16,7 +16,7 @@ from whet.confirm.keys import base64url
 from whet.confirm.names import REQUEST_ID
 from whet.confirm.notify import deliveries
 from whet.confirm.notify.notifier import ConfirmNotifier
-from whet.confirm.passkeys import MOST_PROOF_CHARS
+from whet.confirm.passkeys import MAX_PROOF_CHARS
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.requests import RequestFilter, viewed_at
 from whet.confirm.service import ConfirmService, run_off_loop
@@ -27,8 +27,8 @@ from whet.confirm.web.keyring import request_origin
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
-MOST_PENDING = 200
-_MOST_REASON = 2_000
+MAX_PENDING = 200
+_MAX_REASON = 2_000
 _STATUS = {"not_found": 404, "not_allowed": 403, "own_request": 403, "too_early": 425}
 
 
@@ -67,7 +67,7 @@ class RequestPages:
         verdict, reason, digest = form.get("verdict"), form.get("reason", "").strip(), form.get("digest", "")
         if confirmation is None:
             return self._problem(404, visit, "There is no such request.")
-        if verdict not in ("approve", "deny") or len(digest) != 64 or len(reason) > _MOST_REASON:
+        if verdict not in ("approve", "deny") or len(digest) != 64 or len(reason) > _MAX_REASON:
             return self._problem(400, visit, "Nothing was decided: the form is not complete.")
         if not caller.may("approve"):
             return self._problem(403, visit, "Nothing was decided: you may look, not decide.")
@@ -85,7 +85,7 @@ class RequestPages:
             and form.get("sure") != "yes"
         ):
             return await self._ask_again(visit, confirmation, reason)
-        passkey = form.get("passkey", "")[:MOST_PROOF_CHARS]
+        passkey = form.get("passkey", "")[:MAX_PROOF_CHARS]
         if passkey:
             await asyncio.to_thread(passkeys.import_webauthn)
         ballot = DecisionInput(
@@ -165,7 +165,7 @@ class RequestPages:
         self, visit: Visit, chosen: ConfirmRequest | None, *, status: int = 200, problem: str = ""
     ) -> Response:
         now_s = self._service.timeline.now_s()
-        pending = self._service.list(RequestFilter("pending", limit=MOST_PENDING))
+        pending = self._service.list(RequestFilter("pending", limit=MAX_PENDING))
         pending.sort(key=lambda found: found.expires_at)
         is_home = chosen is None
         selected = chosen or (pending[0] if pending else None)

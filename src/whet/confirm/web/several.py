@@ -20,8 +20,8 @@ from whet.contract.errors import StoreCorrupt
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
-_MOST = 20
-_MOST_REASON = 2_000
+_MAX = 20
+_MAX_REASON = 2_000
 _FIELD = "r."
 
 
@@ -42,7 +42,7 @@ class SeveralPages:
         form, caller = request.state.form, self._accounts.caller_of(visit)
         verdict, reason = form.get("verdict"), form.get("reason", "").strip()
         ticked = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
-        if verdict not in ("approve", "deny") or len(reason) > _MOST_REASON or len(ticked) > _MOST:
+        if verdict not in ("approve", "deny") or len(reason) > _MAX_REASON or len(ticked) > _MAX:
             return self._answer(visit, 400, "Nothing was decided: the form is not complete.")
         if not ticked or not caller.may("approve"):
             return self._answer(

@@ -16,7 +16,7 @@ from whet.confirm.records import BY_TIMEOUT, AuditEvent, Caller, ConfirmRequest,
 from whet.confirm.requests import decode_details
 from whet.confirm.risk import RiskReading
 from whet.confirm.service import ConfirmService
-from whet.confirm.shown import MOST_TEXT, format_editable, hidden_parts, one_line, unclear_warning
+from whet.confirm.shown import MAX_TEXT, format_editable, hidden_parts, one_line, unclear_warning
 from whet.confirm.sight import last_revealed_digest
 from whet.confirm.web.arguments import ArgumentDiffLine, Disclosure, build_rows, diff_lines, format_document
 from whet.contract.texts import NOT_JSON, from_json
@@ -118,7 +118,7 @@ def request_detail(
         )
     return dict(
         card=request_card(request, viewer.now_s),
-        description=disclosure.show(request.description, MOST_TEXT),
+        description=disclosure.show(request.description, MAX_TEXT),
         rows=build_rows(details, disclosure),
         json_text=format_document(details, disclosure),
         edit_text="" if unseen else format_editable(details),

@@ -19,7 +19,7 @@ from whet.serve.board.live import DashboardStream
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages
 from whet.serve.board.proof import Proof
-from whet.serve.board.session_chat import MOST_UPLOAD_BYTES, SessionChat
+from whet.serve.board.session_chat import MAX_UPLOAD_BYTES, SessionChat
 from whet.serve.board.timing import TimePages
 from whet.serve.site import Site
 from whet.serve.tokens import LOGINS
@@ -110,7 +110,7 @@ class Dashboard:
             *(Route(path, inside(page), methods=["GET"]) for path, page in pages.items()),
             *(Route(path, posted(form), methods=["POST"]) for path, form in forms.items()),
             *(
-                Route(path, posted(form, MOST_UPLOAD_BYTES), methods=["POST"])
+                Route(path, posted(form, MAX_UPLOAD_BYTES), methods=["POST"])
                 for path, form in (
                     ("/sessions", self._desk.begin),
                     ("/sessions/{id}/say", self._desk.say),

@@ -22,7 +22,7 @@ from whet.store import ledger, news
 from whet.store.ledger import Kind, LedgerFilter, LedgerRow, State
 from whet.web.sessions import Visit
 
-_PAGE, _MOST = 40, 1_000
+_PAGE, _MAX = 40, 1_000
 _STATES: tuple[State, ...] = get_args(State)
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
@@ -55,7 +55,7 @@ class LearningPages:
     async def ledger(self, request: Request, visit: Visit) -> Response:
         """List changes, newest first."""
         params = request.query_params
-        limit = min(number_or_zero(params.get("n", "")) or _PAGE, _MOST)
+        limit = min(number_or_zero(params.get("n", "")) or _PAGE, _MAX)
         filters: LedgerFilter = {"profile": ""}
         kind, state = params.get("kind", ""), params.get("state", "")
         for listed_kind in _KINDS:
@@ -111,7 +111,7 @@ class LearningPages:
 
     async def timeline(self, request: Request, visit: Visit) -> Response:
         """Show the lessons by day: their evidence, and the outcomes of sessions since."""
-        limit = min(number_or_zero(request.query_params.get("n", "")) or _PAGE, _MOST)
+        limit = min(number_or_zero(request.query_params.get("n", "")) or _PAGE, _MAX)
         rows = await self._rows(limit + 1, {"profile": "", "states": _LEARNED})
         effects = {
             (effect.item.kind, effect.item.name): effect

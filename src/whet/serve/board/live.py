@@ -16,7 +16,7 @@ from whet.serve.turns import Turns
 from whet.serve.wire import Stream
 from whet.web.sessions import Sessions
 
-_MOST_STREAMS = 100
+_MAX_STREAMS = 100
 _LOUD = (StepFinished, ToolFinished, TurnEnd)
 
 
@@ -36,7 +36,7 @@ class DashboardStream:
         """Answer GET /live with an event for each change."""
         if await self._sessions.find_visit(request) is None:
             return Response(status_code=403)
-        if self._open >= _MOST_STREAMS:
+        if self._open >= _MAX_STREAMS:
             return Response(status_code=503, headers={"retry-after": "5"})
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:

@@ -32,8 +32,8 @@ from whet.visible import visible
 # complete.
 _GROWING = re.compile(r"[A-Za-z0-9_+/=.:~-]{9,}\Z")
 _BEGIN, _END = "-----BEGIN", "-----END"
-_MOST_SHOWN = 1_000_000
-_TAIL_CHARS, _MOST_SESSIONS = 1_200, 500
+_MAX_SHOWN = 1_000_000
+_TAIL_CHARS, _MAX_SESSIONS = 1_200, 500
 
 
 class LiveText:
@@ -50,7 +50,7 @@ class LiveText:
         if "\n" not in text or (_BEGIN in self._open and _END not in self._open):
             return
         done, _, self._open = self._open.rpartition("\n")
-        visible_text = visible(done, _MOST_SHOWN) + "\n"
+        visible_text = visible(done, _MAX_SHOWN) + "\n"
         self._whole.append(visible_text)
         self._size += len(visible_text)
 
@@ -70,7 +70,7 @@ class LiveText:
             parts.append(piece)
         complete = "".join(reversed(parts))[max(0, start_char - start) :]
         growing = _GROWING.search(self._open)
-        return complete, visible(self._open[: growing.start()] if growing else self._open, _MOST_SHOWN)
+        return complete, visible(self._open[: growing.start()] if growing else self._open, _MAX_SHOWN)
 
 
 class LiveCall(msgspec.Struct):
@@ -155,7 +155,7 @@ class LiveTurns:
                 self._problems[session_id] = visible(
                     f"{event.error} ({event.hint})" if event.hint else event.error, 500
                 )
-                while len(self._problems) > _MOST_SESSIONS:
+                while len(self._problems) > _MAX_SESSIONS:
                     del self._problems[next(iter(self._problems))]
             return
         if not isinstance(event, ReviewQueued | ReviewFinished):  # they come after a turn

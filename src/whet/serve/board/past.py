@@ -28,8 +28,8 @@ from whet.store.search import Hit
 from whet.web.sessions import Visit
 
 _PAGE = 40
-_ENTRIES, _MOST_ENTRIES = 200, 1_000
-_MOST_ARGUMENTS, _ABOUT_CHARS = 6_000, 160
+_ENTRIES, _MAX_ENTRIES = 200, 1_000
+_MAX_ARGUMENTS, _ABOUT_CHARS = 6_000, 160
 _TOP = 1 << 21
 
 
@@ -154,7 +154,7 @@ class HistoryPages:
             live=live if is_running else None,
             questions=frame.questions(session_id),
             problem=shown.text(problem.message) if problem else failed,
-            most=_MOST_ENTRIES,
+            most=_MAX_ENTRIES,
             told=shown.text(notice),
             asks=asks,
             **values,
@@ -164,7 +164,7 @@ class HistoryPages:
 def _span(params: QueryParams, last: int) -> ShownSpan:
     """Return the span of messages that a request asks for; `last` is the newest message."""
     at, first = (min(number_or_zero(params.get(name, "")), _TOP) for name in ("at", "from"))
-    limit = min(number_or_zero(params.get("n", "")) or _ENTRIES, _MOST_ENTRIES)
+    limit = min(number_or_zero(params.get("n", "")) or _ENTRIES, _MAX_ENTRIES)
     if at:  # the messages before the one that is replayed
         first = max(1, at - limit + 1)
         return ShownSpan(first, at - first + 1, at)
@@ -230,21 +230,21 @@ def _page_call(call: ToolCall) -> PageCall:
     try:
         arguments = from_json(call.arguments, dict[str, Any])
     except NOT_JSON:
-        return PageCall(name, "", shown.text(call.arguments, _MOST_ARGUMENTS))
+        return PageCall(name, "", shown.text(call.arguments, _MAX_ARGUMENTS))
     subject = subject_of(arguments)
     rows: list[Row] = []
     other_lines: list[str] = []
     for key, value in arguments.items():
         if key in ("diff", "patch") and isinstance(value, str) and "\n" in value:
-            rows += [_diff_row(line) for line in shown.text(value, _MOST_ARGUMENTS).strip("\n").split("\n")]
+            rows += [_diff_row(line) for line in shown.text(value, _MAX_ARGUMENTS).strip("\n").split("\n")]
         elif key in ("content", "new_string", "old_string") and isinstance(value, str):
             sign = "-" if key == "old_string" else "+"
-            lines = shown.text(value, _MOST_ARGUMENTS).removesuffix("\n").split("\n")
+            lines = shown.text(value, _MAX_ARGUMENTS).removesuffix("\n").split("\n")
             rows += [parse_row(sign + line) for line in lines]
         elif value != subject or len(subject) > _ABOUT_CHARS or "\n" in subject:
             other_lines.append(f"{key}: {_value(value)}")
     subject_line = shown.line(subject, _ABOUT_CHARS)
-    return PageCall(name, subject_line, shown.text("\n".join(other_lines), _MOST_ARGUMENTS), tuple(rows))
+    return PageCall(name, subject_line, shown.text("\n".join(other_lines), _MAX_ARGUMENTS), tuple(rows))
 
 
 def _diff_row(line: str) -> Row:

@@ -20,7 +20,7 @@ _ITEM = re.compile(r"( *)([-*+]|\d{1,4}[.)])\s+(.*)")
 _RULE = re.compile(r" {0,3}([-*_])(?: *\1){2,} *")
 _TABLE_RULE = re.compile(r" *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *")
 _RUN = re.compile(r"(?P<tick>`+)(?P<code>[^`\n]+)(?P=tick)|\*\*(?P<strong>[^*\n]+)\*\*")
-_MOST_CHARS = 60_000
+_MAX_CHARS = 60_000
 
 
 class TextRun(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +47,7 @@ class ProseBlock(msgspec.Struct, frozen=True):
 
 def split_blocks(text: str) -> list[ProseBlock]:
     """Split an answer into blocks. A very long answer becomes one block of text."""
-    if len(text) > _MOST_CHARS:
+    if len(text) > _MAX_CHARS:
         return [ProseBlock("text", (TextRun(text),))]
     return _BlockReader(text.split("\n")).read()
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from whet.app import planning
-from whet.app.received import MOST_IMAGE_BYTES, save_attachment
+from whet.app.received import MAX_IMAGE_BYTES, save_attachment
 from whet.app.rewinding import Outcome, Point, Rewinding
 from whet.app.slash import parse
 from whet.clock import iso
@@ -38,9 +38,9 @@ from whet.visible import visible
 from whet.web.sessions import Sessions, Visit
 from whet.web.uploads import Upload
 
-MOST_UPLOAD_BYTES = 30_000_000
-_MOST_FILES, _MOST_CHARS = 10, 400_000
-_MOST_FOLLOWERS = 100
+MAX_UPLOAD_BYTES = 30_000_000
+_MAX_FILES, _MAX_CHARS = 10, 400_000
+_MAX_FOLLOWERS = 100
 _LOOK_S = 1.0
 _QUIET = (TextDelta, ReasoningDelta, ToolProgress)
 _encode = msgspec.json.Encoder().encode
@@ -192,7 +192,7 @@ class SessionChat:
         visit = await self._signed_in.find_visit(request)
         if visit is None:
             return Response(status_code=403)
-        if self._followers >= _MOST_FOLLOWERS:
+        if self._followers >= _MAX_FOLLOWERS:
             return Response(status_code=503, headers={"retry-after": "5"})
         session_id = request.path_params["id"]
         await self._row(session_id)
@@ -230,9 +230,9 @@ class SessionChat:
         workspace."""
         lines: list[str] = []
         images: list[ImagePart] = []
-        for file in files[:_MOST_FILES]:
+        for file in files[:_MAX_FILES]:
             kind = image_type(file.data)
-            if kind and len(file.data) <= MOST_IMAGE_BYTES:
+            if kind and len(file.data) <= MAX_IMAGE_BYTES:
                 images.append(ImagePart(kind, base64.b64encode(file.data).decode()))
                 continue
             try:
@@ -242,8 +242,8 @@ class SessionChat:
                 lines.append(f"[{visible(file.name, 80)!r} was sent and could not be kept: {why}]")
                 continue
             lines.append(f"[file received: {path.relative_to(workspace)}, {len(file.data):,} bytes]")
-        if len(files) > _MOST_FILES:
-            lines.append(f"[{len(files) - _MOST_FILES} more files were left out]")
+        if len(files) > _MAX_FILES:
+            lines.append(f"[{len(files) - _MAX_FILES} more files were left out]")
         return ComposedMessage("\n".join(filter(None, (text, *lines))), tuple(images))
 
 
@@ -370,8 +370,8 @@ def _units(text: str) -> int:
 def _form_text(text: str) -> str:
     """Return the text of a form with normalised newlines. Raises ApiError if it is too long."""
     text = text.replace("\r\n", "\n").strip("\n")
-    if len(text) > _MOST_CHARS:
-        raise ApiError(413, f"A message may have {_MOST_CHARS:,} characters; attach it as a file.")
+    if len(text) > _MAX_CHARS:
+        raise ApiError(413, f"A message may have {_MAX_CHARS:,} characters; attach it as a file.")
     return text if text.strip() else ""
 
 

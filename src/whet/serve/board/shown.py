@@ -14,11 +14,11 @@ from whet.stats import Interval
 from whet.store.costs import Spending
 from whet.visible import visible
 
-MOST_CHARS = 20_000
-_MOST_DIFF_LINES = 400
+MAX_CHARS = 20_000
+_MAX_DIFF_LINES = 400
 
 
-def text(value: str, limit: int = MOST_CHARS) -> str:
+def text(value: str, limit: int = MAX_CHARS) -> str:
     """Return a text up to a limit, with secrets masked and hidden characters spelled out."""
     return visible(value, limit)
 
@@ -124,7 +124,7 @@ class ShownDiffLine(msgspec.Struct, frozen=True):
 
 def diff(before: str, after: str) -> list[ShownDiffLine]:
     """Return the diff between two texts, with some lines of context."""
-    old, new = visible(before, MOST_CHARS).splitlines(), visible(after, MOST_CHARS).splitlines()
+    old, new = visible(before, MAX_CHARS).splitlines(), visible(after, MAX_CHARS).splitlines()
     lines: list[ShownDiffLine] = []
     for row in _unified_diff(old, new):
         if row.startswith("@@"):
@@ -136,8 +136,8 @@ def diff(before: str, after: str) -> list[ShownDiffLine]:
             lines.append(ShownDiffLine("removed", "−", row[1:]))
         else:
             lines.append(ShownDiffLine("same", "", row[1:]))
-    if len(lines) > _MOST_DIFF_LINES:
-        lines[_MOST_DIFF_LINES:] = [ShownDiffLine("gap", "⋯", f"{len(lines) - _MOST_DIFF_LINES} more lines")]
+    if len(lines) > _MAX_DIFF_LINES:
+        lines[_MAX_DIFF_LINES:] = [ShownDiffLine("gap", "⋯", f"{len(lines) - _MAX_DIFF_LINES} more lines")]
     return lines
 
 

@@ -21,7 +21,7 @@ from whet.web.sessions import Visit
 
 WIDTH = 1_000
 _LEAST = 4  # the minimum width of a bar, so that short spans are visible
-_TURNS, _MOST_TURNS, _MOST_ROWS = 10, 100, 120
+_TURNS, _MAX_TURNS, _MAX_ROWS = 10, 100, 120
 
 
 class WaterfallRow(msgspec.Struct, frozen=True):
@@ -56,13 +56,13 @@ class TimePages:
     async def session(self, request: Request, visit: Visit) -> Response:
         """Show the newest turns of a session as waterfalls, and its context window over time."""
         session_id = request.path_params["id"]
-        newest = min(number_or_zero(request.query_params.get("n", "")) or _TURNS, _MOST_TURNS)
+        newest = min(number_or_zero(request.query_params.get("n", "")) or _TURNS, _MAX_TURNS)
 
         def read(db: apsw.Connection) -> dict[str, Any]:
             return {
                 "row": sessions.get(db, session_id),
                 "turns": spans.list_turn_spans(db, session_id, newest),
-                "marks": spans.read_window(db, session_id, _MOST_ROWS),
+                "marks": spans.read_window(db, session_id, _MAX_ROWS),
             }
 
         values = await self._frame.services.database.read(read)
@@ -74,7 +74,7 @@ class TimePages:
             here="sessions",
             row=values["row"],
             turns=[waterfall(turn) for turn in reversed(values["turns"])],
-            more=min(newest * 3, _MOST_TURNS) if len(values["turns"]) == newest < values["row"].turns else 0,
+            more=min(newest * 3, _MAX_TURNS) if len(values["turns"]) == newest < values["row"].turns else 0,
             window=window_chart(values["marks"], window_tokens),
             held=window_tokens,
             width=WIDTH,
@@ -85,7 +85,7 @@ def waterfall(turn: TurnSpans) -> Waterfall:
     """Lay out a turn. An unfinished turn ends with its last span."""
     whole_ms = max(1, turn.last_ms - turn.begun_ms)
     rows: list[WaterfallRow] = []
-    for span in turn.spans[:_MOST_ROWS]:
+    for span in turn.spans[:_MAX_ROWS]:
         width = max(_LEAST, (span.ended_ms - span.begun_ms) * WIDTH / whole_ms)
         x = min((span.begun_ms - turn.begun_ms) * WIDTH / whole_ms, WIDTH - width)
         share = span.usage.cache_hit_ratio if span.usage and span.usage.prompt_tokens else 0.0
@@ -105,7 +105,7 @@ def waterfall(turn: TurnSpans) -> Waterfall:
         for kind, word in (("model", "model"), ("tool", "tools"), ("wait", "waiting for you"))
         if (seconds := turn.spent_s(kind))  # type: ignore[arg-type]
     )
-    omitted = max(0, len(turn.spans) - _MOST_ROWS)
+    omitted = max(0, len(turn.spans) - _MAX_ROWS)
     return Waterfall(turn, shown.duration(whole_ms / 1000), tuple(rows), omitted, sums)
 
 
