@@ -78,3 +78,10 @@ def test_progress_is_silent_without_a_terminal(clock: FixedClock, capsys: pytest
     progress.update("half")
     progress.finish()
     assert capsys.readouterr().err == ""
+
+
+def test_text_for_a_pipe_is_not_wrapped_unless_columns_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert wrap_text("word " * 50, indent=2).count("\n") == 0
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, wrap_text("word " * 50, indent=2).splitlines())) <= 40

@@ -169,3 +169,41 @@ def test_a_server_has_a_private_folder_that_survives_and_no_workspace(
     assert folder.stat().st_mode & 0o777 == 0o700 and (folder / "here").exists()
     run(home, "remove", "spy")
     assert not folder.exists()
+
+
+def run_piped(home: Path, *arguments: str) -> list[str]:
+    """Return the lines that `whet mcp` prints to a pipe when COLUMNS is not set."""
+    return CliRunner().invoke(mcp, arguments, obj=Home(home), env={"COLUMNS": None}).output.splitlines()
+
+
+def test_a_command_that_is_not_installed_is_named_in_one_line_with_one_hint(home: Path) -> None:
+    cause, hint = run_piped(home, "add", "nope", "--", "no-such-program-xyz")[1:-1]
+    assert cause.startswith("nope: no-such-program-xyz is not installed or not on PATH")
+    assert hint == "  hint: install it, or write its whole path"
+
+
+def test_a_file_that_can_not_be_executed_is_not_blamed_on_the_sandbox(home: Path, tmp_path: Path) -> None:
+    script = tmp_path / "work" / "server.sh"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    output = "\n".join(run_piped(home, "add", "plain", "--", str(script)))
+    assert "must be a file that you may execute" in output
+    assert "openings" not in output and "confined" not in output
+
+
+@pytest.mark.parametrize(
+    ("code", "quoted"),
+    [
+        (
+            "print('404: no such package\\n404\\n404\\nnote\\nmore\\nlog: /x', file=sys.stderr)",
+            "404: no such package",
+        ),
+        ("raise ImportError('libfoo.so.1: cannot open')", "ImportError: libfoo.so.1: cannot open"),
+    ],
+)
+def test_a_server_that_crashes_at_its_start_is_quoted_with_its_first_and_last_lines(
+    home: Path, code: str, quoted: str
+) -> None:
+    lines = run_piped(home, "add", "odd", "--", sys.executable, "-c", f"import sys; {code}; sys.exit(1)")
+    assert len(lines) <= 4 and quoted in lines[1], lines
+    assert 'File "' not in lines[1]

@@ -13,7 +13,7 @@ import click
 from whet.cli import checks
 from whet.cli.checks import DoctorFinding
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit_json, json_option, style_text, terminal_width, wrap_text
+from whet.cli.output import emit_json, json_option, style_text, wrap_text, wrap_width
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -75,4 +75,4 @@ def _print(finding: DoctorFinding) -> None:
 
 def _print_text(head: str, text: str) -> None:
     # Wrap without click, which breaks paths: people copy them.
-    click.echo(head + wrap_text(text, indent=_LABEL, width=max(30, terminal_width()))[_LABEL:])
+    click.echo(head + wrap_text(text, indent=_LABEL, width=max(30, wrap_width()))[_LABEL:])

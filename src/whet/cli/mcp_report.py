@@ -84,8 +84,11 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
 
 
 def _with_way_out(report: ServerReport, server: McpServerSettings) -> ServerReport:
-    """Return a failure's report with what the sandbox kept from the server, and how to give it more."""
-    if report.ok:
+    """Return a failure's report with what the sandbox kept from the server, and how to give it more.
+
+    A failure with a hint of its own is returned unchanged: its cause is known.
+    """
+    if report.ok or report.hint not in ("", f"whet mcp test {report.name}"):
         return report
     reach = "the network" if server.network else "no network"
     if hosts := [text for text in server.openings if text.startswith("reach ")]:
@@ -95,8 +98,7 @@ def _with_way_out(report: ServerReport, server: McpServerSettings) -> ServerRepo
         f" mcp.servers.{report.name}.openings gives it more (write FOLDER, read FOLDER),"
         " confined: false all your rights"
     )
-    hint = "" if report.hint == f"whet mcp test {report.name}" else f"{report.hint}; "
-    return msgspec.structs.replace(report, hint=f"{hint if report.hint else ''}{way_out}")
+    return msgspec.structs.replace(report, hint=way_out)
 
 
 def _asked_about(report: ServerReport, patterns: Sequence[str], allowed: Collection[str]) -> list[str]:

@@ -142,9 +142,18 @@ def fit(text: str) -> str:
     return clip(text, terminal_width())
 
 
+def wrap_width() -> int:
+    """Return the width to break text at: the terminal's, or no limit if stdout is a pipe or a file.
+
+    COLUMNS sets a width for pipes and files, too.
+    """
+    is_wrapped = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return terminal_width() if is_wrapped else sys.maxsize
+
+
 def wrap_text(text: str, *, indent: int = 0, width: int = 0) -> str:
-    """Break `text` at spaces into indented lines of at most `width` columns (0: the terminal's width)."""
-    width = (width or terminal_width()) - indent
+    """Break `text` at spaces into indented lines of at most `width` columns (0: `wrap_width()`)."""
+    width = (width or wrap_width()) - indent
     lines = [""]
     for word in text.split():
         if lines[-1] and columns(lines[-1]) + 1 + columns(word) > width:

@@ -2,7 +2,7 @@
 
 Lines that are not messages are dropped and counted; oversized lines are dropped without being stored. The
 server gets its own process group and only the environment given here. When it ends, its remaining group is
-killed. Its last stderr line is included in errors.
+killed. Errors include the first and the last lines of its stderr.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,8 @@ _PASSED_VARIABLES = (
     "XDG_RUNTIME_DIR",
 )
 _STDERR_BYTES = 4_000
+_QUOTED_LINES = 4
+_QUOTED_CHARS = 300
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _GARBAGE_CHARS = 120
@@ -191,13 +194,28 @@ class StdioTransport:
                 bufsize=0,
             )
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            hint = f"whet mcp test {self._name}"
-            if jail is not None and os.path.exists(launch.command):
-                hint = f"in the sandbox it is not whole: mcp.servers.{self._name}.openings: [read FOLDER]"
-            raise ServerFailed(
-                f"the MCP server {self._name} can't be started: {launch.command}: {reason}", hint=hint
-            ) from error
+            raise self._spawn_error(error, jail) from error
+
+    def _spawn_error(self, error: OSError | ValueError, jail: ServerJail | None) -> ServerFailed:
+        """Return the reason why the command can't be started, and what to do about it."""
+        command, name = self._launch.command, self._name
+        search_path = self._launch.environment.get("PATH")
+        is_missing = isinstance(error, FileNotFoundError)
+        if is_missing and "/" not in command and not shutil.which(command, path=search_path):
+            return ServerFailed(
+                f"{command} is not installed or not on PATH, so the MCP server {name} can't be started",
+                hint="install it, or write its whole path",
+            )
+        path = os.path.join(self._launch.cwd or "", command)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        hint = f"whet mcp test {name}"
+        if "/" in command and not os.path.exists(path):
+            hint = "check the path of its command"
+        elif "/" in command and not (os.path.isfile(path) and os.access(path, os.X_OK)):
+            hint = "its command must be a file that you may execute"
+        elif jail is not None and os.path.exists(path):
+            hint = f"in the sandbox it is not whole: mcp.servers.{name}.openings: [read FOLDER]"
+        return ServerFailed(f"the MCP server {name} can't be started: {command}: {reason}", hint=hint)
 
     async def send(
         self,
@@ -299,13 +317,28 @@ class StdioTransport:
         log.warning("the MCP server %s sent %s", self._name, problem)
         self._dropped(problem)
 
-    def _last_stderr_line(self) -> str:
-        lines = self._tail.kept.decode("utf-8", "replace").strip().splitlines()
+    def _stderr_lines(self) -> list[str]:
+        kept = self._tail.kept.decode("utf-8", "replace")
+        lines = [line.rstrip() for line in kept.splitlines() if line.strip()]
         # our own errors end with a hint line
-        useful = [line for line in lines if not line.startswith("hint:")] or lines
-        return mask(useful[-1].strip())[:300] if useful else ""
+        return [line for line in lines if not line.startswith("hint:")] or lines
+
+    def _last_stderr_line(self) -> str:
+        lines = self._stderr_lines()
+        return mask(lines[-1].strip())[:300] if lines else ""
 
     def _last_words(self) -> str:
-        last = self._last_stderr_line()
-        self._has_quoted = bool(last)
-        return f" ({last})" if last else ""
+        """Return the first and the last lines of stderr in parentheses.
+
+        Some programs print the cause first and some last. Indented lines, as in a traceback, only explain.
+        """
+        lines = self._stderr_lines()
+        self._has_quoted = bool(lines)
+        if not lines:
+            return ""
+        outer = [line for line in lines if not line[0].isspace()] or [line.strip() for line in lines]
+        distinct = list(dict.fromkeys(outer))
+        if len(distinct) > _QUOTED_LINES:
+            half = _QUOTED_LINES // 2
+            distinct = [*distinct[:half], "...", *distinct[-half:]]
+        return f" ({' | '.join(mask(line)[:_QUOTED_CHARS] for line in distinct)})"
