@@ -21,7 +21,7 @@ import msgspec
 from whet.approval.actions import depends_on_location, describe
 from whet.approval.person_request import (
     NOBODY_NOTICE,
-    JudgedCall,
+    GateCase,
     build_request,
     deny_for_person,
     digest_of,
@@ -194,12 +194,12 @@ class PolicyGate:
             ruling = await self._judge(case)
             return self._allow(case) if ruling.verdict == "allow" else await self._ask(case, ruling, emit)
 
-    def _allow(self, case: JudgedCall) -> Decision:
+    def _allow(self, case: GateCase) -> Decision:
         """Let a call run without a question. A call that only reads gets no openings."""
         self._record_run(case, with_missing=case.action.level != "safe")
         return Decision("allow", "rule")
 
-    def _record_run(self, case: JudgedCall, *, with_missing: bool) -> None:
+    def _record_run(self, case: GateCase, *, with_missing: bool) -> None:
         """Record that a call will run, and add the allowed openings to its sandbox."""
         if self._jails is not None and case.jailed is not None:
             self._jails().open_jail(case.call, case.action, case.jailed, with_missing=with_missing)
@@ -209,7 +209,7 @@ class PolicyGate:
             while len(self._downloads) > _MAX_SESSIONS:
                 self._downloads.popitem(last=False)
 
-    async def _add_jail_needs(self, case: JudgedCall, emit: Emit) -> JudgedCall:
+    async def _add_jail_needs(self, case: GateCase, emit: Emit) -> GateCase:
         """Return the case with its command's needs outside the sandbox, if it will run in one."""
         if self._jails is None or "command" not in case.call.tool.tags:
             return case
@@ -232,7 +232,7 @@ class PolicyGate:
         if confirm is not None:
             await self._service.confirmer.report(confirm, output, emit)
 
-    def _case(self, call: GateCall) -> JudgedCall:
+    def _case(self, call: GateCall) -> GateCase:
         scope = RiskScope(
             _workspace(call, self._sealed),
             self._user_home,
@@ -240,9 +240,9 @@ class PolicyGate:
             own_ports=self._own_ports,
             downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
         )
-        return JudgedCall(call, describe(call, scope, self._analyse), scope)
+        return GateCase(call, describe(call, scope, self._analyse), scope)
 
-    async def _judge(self, case: JudgedCall) -> Ruling:
+    async def _judge(self, case: GateCase) -> Ruling:
         asks = case.call.asks
         if self._sealed is not None and (why := _refusal(case, self._sealed)):
             return Ruling("deny", why)
@@ -270,7 +270,7 @@ class PolicyGate:
         stored_grants = [PolicyGrant(grant.tool, grant.pattern) for grant in stored]
         return [*stored_grants, *self._session_grants.get(self.root_of(call.session_id), ())]
 
-    async def _ask(self, case: JudgedCall, ruling: Ruling, emit: Emit) -> Decision:
+    async def _ask(self, case: GateCase, ruling: Ruling, emit: Emit) -> Decision:
         """Ask until the person decides. If the person's edit can't run, report that and ask again."""
         while True:
             changes = await preview_changes(case.call)
@@ -294,7 +294,7 @@ class PolicyGate:
                 return _emit_decision(case.call, decision, emit)
 
     async def _decide_edited(
-        self, case: JudgedCall, arguments: dict[str, object], emit: Emit
+        self, case: GateCase, arguments: dict[str, object], emit: Emit
     ) -> Decision | None:
         """Decide on a call that the person edited. The edit counts as approval, but rules and the service
         still apply.
@@ -322,7 +322,7 @@ class PolicyGate:
         )
 
     async def _store_grant(
-        self, case: JudgedCall, reply: Reply, scopes: Sequence[GrantScope], emit: Emit
+        self, case: GateCase, reply: Reply, scopes: Sequence[GrantScope], emit: Emit
     ) -> None:
         """Store a grant for the chosen duration and the displayed scope.
 
@@ -355,7 +355,7 @@ class PolicyGate:
         return session_id
 
 
-def _opens_keys(case: JudgedCall, jailed: JailedCall) -> bool:
+def _opens_keys(case: GateCase, jailed: JailedCall) -> bool:
     """Whether the call would open a path that holds keys, or a folder above one.
 
     All of a call runs in one sandbox, so even a part that only looks at names would open the keys to the
@@ -394,13 +394,13 @@ def _workspace(call: GateCall, sealed: Sealed | None) -> str:
     )
 
 
-def _refusal(case: JudgedCall, sealed: Sealed) -> str:
+def _refusal(case: GateCase, sealed: Sealed) -> str:
     from whet.approval.sealed import refusal  # noqa: PLC0415 - only where a service is at home
 
     return refusal(case.call, case.action, case.place, case.jailed, sealed)
 
 
-def _make_confirm_case(service: ServiceRoute | None, case: JudgedCall) -> ConfirmCase | None:
+def _make_confirm_case(service: ServiceRoute | None, case: GateCase) -> ConfirmCase | None:
     """Return the request for the confirmation service; None if the call is not high-risk."""
     name = service.high_risk.name_of(case.action) if service else ""
     if not name:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # importing these takes time, and most turns run no command
     from whet.approval.confined import JailedCall
 
 
-class JudgedCall(msgspec.Struct, frozen=True):
+class GateCase(msgspec.Struct, frozen=True):
     """A call being judged."""
 
     call: GateCall
@@ -62,7 +62,7 @@ def deny_for_person(words: str) -> Decision:
     return Decision("deny", "person", f"{_SAID_NO} Their words: {words}", f"you said no: {visible(words)}")
 
 
-def build_request(case: JudgedCall, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
+def build_request(case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
     """Return the question about a call, with the grants that its answer can store."""
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
