@@ -61,7 +61,8 @@ def main() -> int:
 
 def read_commands(command: click.Command, path: str, parent: click.Context | None) -> Iterator[CommandEntry]:
     """Yield a command and all commands below it, depth first."""
-    context = click.Context(command, parent=parent, info_name=path.rsplit(" ", 1)[-1])
+    settings = {} if parent else command.context_settings
+    context = click.Context(command, parent=parent, info_name=path.rsplit(" ", 1)[-1], **settings)
     is_group = isinstance(command, click.Group)
     arguments = [
         word

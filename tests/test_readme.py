@@ -110,7 +110,7 @@ def read_option_names(command: click.Command, path: str) -> Iterator[tuple[str, 
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
     yield path, {max(option.opts, key=len) for option in options} - {"--help"}
     if isinstance(command, click.Group):
-        context = click.Context(command, info_name=path)
+        context = click.Context(command, info_name=path, **command.context_settings)
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             assert inner is not None

@@ -13,7 +13,7 @@ import whet
 SOURCE = Path(whet.__file__).parent
 ADDS = ("append", "add", "setdefault", "update", "extend", "insert")
 # Functions that store what they return, by their argument: a second call returns the same.
-CACHES = {"decoder"}
+CACHES = {"shared_decoder"}
 
 
 def _containers(tree: ast.Module) -> set[str]:

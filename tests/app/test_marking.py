@@ -32,7 +32,7 @@ def _ended(
 
     async def main() -> tuple[TurnEnd, TurnReceipt | None, int]:
         (folder / "work").mkdir()
-        last = ScriptedReply(_SAID, usage={"prompt_tokens": 70_000} if caps else None)
+        last = ScriptedReply(_SAID, usage={"prompt_tokens": 12_000} if caps else None)
         with PracticeServer(script=[*calls, last]) as server:
             settings = Settings(
                 model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
@@ -99,7 +99,7 @@ def test_a_judge_that_fails_is_named_and_the_turn_is_as_it_was(tmp_path: Path) -
 @pytest.mark.slow
 def test_a_cap_that_is_used_up_leaves_the_judge_unasked(tmp_path: Path) -> None:
     with PracticeServer(script=[ScriptedReply("NO: 1")]) as judge:
-        end, _, _ = _ended(tmp_path, judge, [shell("true")], session_tokens=70_000)
+        end, _, _ = _ended(tmp_path, judge, [shell("true")], session_tokens=30_000)
         assert not judge.requests
     assert end.receipt is not None and "session" in end.receipt.unmarked
 

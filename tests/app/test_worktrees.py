@@ -81,7 +81,9 @@ def test_a_git_that_outlives_its_program_holds_the_repository(
     deadly.touch()
     tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
     make = "import sys; from pathlib import Path; from whet.app import worktrees; from whet.store.helper_rows"
-    make += " import WorkingTree; worktrees.make(WorkingTree(*sys.argv[1:4]), 'one', Path(sys.argv[4]))"
+    make += (
+        " import WorkingTree; worktrees.check_out_tree(WorkingTree(*sys.argv[1:4]), 'one', Path(sys.argv[4]))"
+    )
     ran = subprocess.run(
         [sys.executable, "-c", make, tree.place, tree.repository, tree.base, str(work)], check=False
     )

@@ -65,7 +65,7 @@ def command_paths(command: click.Command, context: click.Context) -> Iterator[li
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_every_command_prints_its_usage_on_request(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    paths = list(command_paths(whet, click.Context(whet, info_name="whet")))
+    paths = list(command_paths(whet, click.Context(whet, info_name="whet", **whet.context_settings)))
     assert len(paths) > 100
     for words in paths:
         code, printed = run([*words, option]), capsys.readouterr()

@@ -111,7 +111,7 @@ from tests.rewind.trees import workspace
 folder = pathlib.Path(sys.argv[1])
 cache = link_tree(folder)
 made = workspace(folder)
-with made.alone():
+with made.exclusive():
     made.look()
     for number in range(12):
         (cache / f"f{number}").write_text("more")

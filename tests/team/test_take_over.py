@@ -45,7 +45,7 @@ async def main():
     print("asked", flush=True)
     sys.stdin.readline()
     try:
-        await log.call_started(turn, log.open_calls(turn)[0], "rule")
+        await log.store_call_start(turn, log.open_calls(turn)[0], "rule")
         print("runs", flush=True)
         await log.end_turn(turn, "answered", "")
     except StoreError as error:

@@ -57,11 +57,6 @@ def accepted_entry(row: int, message: Message, receipt: AtEnd = queue_nothing) -
     return InboxEntry(message, accepted.removing((row,), receipt), row=row)
 
 
-def no_rows() -> Sequence[AcceptedMessage]:
-    """Return no accepted message."""
-    return ()
-
-
 def no_arrival() -> InboxEntry | None:
     """Return no entry."""
     return None
@@ -70,12 +65,12 @@ def no_arrival() -> InboxEntry | None:
 class Inbox:
     """The messages for a running turn, which reads them before its next step. `arrival` returns the next
     entry that another component keeps until it is stored here, or None; `rows` returns the accepted messages
-    of the session."""
+    of the session, and None keeps all that are queued."""
 
     def __init__(
         self,
         arrival: Callable[[], InboxEntry | None] = no_arrival,
-        rows: Callable[[], Sequence[AcceptedMessage]] = no_rows,
+        rows: Callable[[], Sequence[AcceptedMessage]] | None = None,
     ) -> None:
         self._waiting: deque[InboxEntry] = deque()
         self._arrival = arrival
@@ -111,6 +106,8 @@ class Inbox:
             raise
 
     def _recover(self, incoming: InboxEntry | None) -> InboxEntry | None:
+        if self._rows is None:
+            return incoming
         rows = self._rows()
         ids, known_ids = {row.id for row in rows}, {entry.row for entry in self._waiting}
         left = [accepted_entry(row.id, row.message) for row in rows if row.is_left]
