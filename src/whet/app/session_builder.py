@@ -22,7 +22,6 @@ from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.host import EngineHost
 from whet.context.nested import add_instructions
 from whet.context.prompt import volatile_note
-from whet.contract.errors import StoreError
 from whet.contract.origin import Origin
 from whet.contract.protocols import Gate, ModelLink
 from whet.contract.tools import Tool, ToolSpec
@@ -167,7 +166,7 @@ class SessionBuilder:
     def _inbox(self, session_id: str) -> Inbox:
         return Inbox(
             lambda: self._arrival(session_id),
-            lambda: _read_accepted(self._services, session_id),
+            lambda: self._services.database.read_now(lambda db: accepted.waiting(db, session_id)),
         )
 
     def _arrival(self, session_id: str) -> InboxEntry | None:
@@ -308,11 +307,3 @@ def _make_guest_gate(services: Services, gate: Gate) -> Gate:
     from whet.app.guests import GuestGate  # noqa: PLC0415 - only a team has guests on its workers
 
     return GuestGate(gate, lambda: services.confinement.get().command_status())
-
-
-def _read_accepted(services: Services, session_id: str) -> list[accepted.AcceptedMessage]:
-    """Return a session's accepted messages; read again once if the server ended the connection."""
-    try:
-        return services.database.read_now(lambda db: accepted.waiting(db, session_id))
-    except StoreError:
-        return services.database.read_now(lambda db: accepted.waiting(db, session_id))

@@ -70,6 +70,7 @@ class TeamLane(GroupLane):
         self._connection: PostgresConnection | None = None
         self._sender: RowSender | None = None
         self._numbers = CommitNumbers()
+        self._has_tidied = False
 
     def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
         """Do nothing: the caller's thread must never wait for the network."""
@@ -104,14 +105,16 @@ class TeamLane(GroupLane):
             except psycopg.Error as error:
                 runs += 1
                 if is_away(error):
+                    was_asked = is_lost(error) and attempt.may_be_committed
                     if is_lost(error):
                         self._drop()
-                        if attempt.may_be_committed and self._check_commit(attempt, until_s):
-                            return attempt.outcomes
+                    if was_asked and self._check_commit(attempt, until_s):
+                        return attempt.outcomes
                     if time.monotonic() > until_s:
                         raise
                     self._log_wait(error, runs)
-                    time.sleep(_PAUSE_S)
+                    if not was_asked:  # the question opened a connection, which is used while it lives
+                        time.sleep(_PAUSE_S)
                 elif not may_run_again(error) or runs >= _MAX_RUNS:
                     raise
 
@@ -130,7 +133,9 @@ class TeamLane(GroupLane):
     def _connected(self) -> PostgresConnection:
         if self._connection is None:
             self._connection = self._connect()
-            forget_old_lanes(self._connection)
+            if not self._has_tidied:
+                forget_old_lanes(self._connection)
+                self._has_tidied = True
         return self._connection
 
     def _run_all(self, connection: PostgresConnection, works: Sequence[Work], attempt: _Attempt) -> None:
