@@ -23,6 +23,7 @@ _numbers = itertools.count(1)
 _SHAPE = (
     "SELECT md5(string_agg(m::text, ' ' ORDER BY m::text)), 0, 0 FROM migrations m"
     " UNION ALL SELECT 'sizes', count(*), sum(reltuples)::bigint FROM pg_class WHERE oid >= 16384"
+    " UNION ALL SELECT 'limit', datconnlimit, 0 FROM pg_database WHERE datname = current_database()"
 ) + "".join(
     f" UNION ALL SELECT '{catalog}', count(*), max(xmin::text::bigint) FROM {catalog} WHERE {key} >= 16384"
     for catalog, key in (
@@ -30,7 +31,8 @@ _SHAPE = (
         *((f"pg_{name}", "oid") for name in ("class", "attrdef", "constraint", "proc", "trigger", "type")),
     )
 )
-"""When the schema was last changed, and what is known of its tables; copies of a database keep it."""
+"""When the schema was last changed, what is known of its tables, and how many connections are allowed; copies
+of a database keep it."""
 _OTHERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
