@@ -42,7 +42,7 @@ async def run_turn(
     had not begun are not run. `receipt` runs in its transaction. `around` pauses the parent turn's clock.
     """
     started_s = session.clock.monotonic_s()
-    with session.inbox.recovered(incoming, receipt) as first:
+    async with session.inbox.recovered(incoming, receipt) as first:
         turn = await _begin(session, first)
     reason: EndReason = "crashed"  # the reason if a bug ends the turn
     error: WhetError | None = None

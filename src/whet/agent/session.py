@@ -8,8 +8,8 @@ contracts, nothing concrete else.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import apsw
@@ -70,7 +70,7 @@ class Inbox:
     def __init__(
         self,
         arrival: Callable[[], InboxEntry | None] = no_arrival,
-        rows: Callable[[], Sequence[AcceptedMessage]] | None = None,
+        rows: Callable[[], Awaitable[Sequence[AcceptedMessage]]] | None = None,
     ) -> None:
         self._waiting: deque[InboxEntry] = deque()
         self._arrival = arrival
@@ -93,28 +93,31 @@ class Inbox:
         """Queue an entry behind all others."""
         self._waiting.append(entry)
 
-    @contextmanager
-    def recovered(self, message: Message | None, receipt: AtEnd) -> Generator[InboxEntry | None]:
+    @asynccontextmanager
+    async def recovered(self, message: Message | None, receipt: AtEnd) -> AsyncGenerator[InboxEntry | None]:
         """Provide the entry that a turn begins with: the oldest message that an ended process had accepted,
         or else `message`. The others are queued in their order, `message` last, unless the turn can't begin.
         """
         incoming = None if message is None else InboxEntry(message, receipt)
         try:
-            yield self._recover(incoming)
+            yield await self._recover(incoming)
         except BaseException:
             self._waiting = deque(entry for entry in self._waiting if entry is not incoming)
             raise
 
-    def _recover(self, incoming: InboxEntry | None) -> InboxEntry | None:
+    async def _recover(self, incoming: InboxEntry | None) -> InboxEntry | None:
         if self._rows is None:
             return incoming
-        rows = self._rows()
-        ids, known_ids = {row.id for row in rows}, {entry.row for entry in self._waiting}
-        left = [accepted_entry(row.id, row.message) for row in rows if row.is_left]
-        left = [entry for entry in left if entry.row not in known_ids]
-        if not left and known_ids <= {0, *ids}:
+        queued_ids = {entry.row for entry in self._waiting if entry.row}
+        rows = await self._rows()
+        removed_ids = queued_ids - {row.id for row in rows}
+        known_ids = {entry.row for entry in self._waiting}
+        left = [
+            accepted_entry(row.id, row.message) for row in rows if row.is_left and row.id not in known_ids
+        ]
+        if not left and not removed_ids:
             return incoming
-        others = [entry for entry in self._waiting if not entry.row or entry.row in ids]
+        others = [entry for entry in self._waiting if entry.row not in removed_ids]
         first = [*left, *((incoming,) if incoming is not None else ())]
         self._waiting = deque([*first[1:], *others])
         return first[0] if first else None

@@ -166,7 +166,7 @@ class SessionBuilder:
     def _inbox(self, session_id: str) -> Inbox:
         return Inbox(
             lambda: self._arrival(session_id),
-            lambda: self._services.database.read_now(lambda db: accepted.waiting(db, session_id)),
+            lambda: self._services.database.read(lambda db: accepted.waiting(db, session_id)),
         )
 
     def _arrival(self, session_id: str) -> InboxEntry | None:
