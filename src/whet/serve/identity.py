@@ -179,14 +179,14 @@ def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting_ids
     return "" if wish.private and not sessions.get(connection, session_id).private else session_id
 
 
-def is_beside_conversation(connection: apsw.Connection, wish: SessionChoice) -> bool:
-    """Whether a request that names a conversation is about it and no turn of it, such as a title request.
+def is_about_conversation(connection: apsw.Connection, wish: SessionChoice) -> bool:
+    """Whether a request without tools is about the conversation that it names, and no turn of it.
 
     Its messages begin with one that is not the conversation's, end with one that was said there before, and
     come under other instructions. A client that edits, shortens or repeats its history does only some of it.
     """
     users = [one.text.strip() for one in wish.said if one.speaker == "user" and not one.results]
-    if not wish.client_key or wish.session_id or wish.tools or wish.results or len(users) < 2:
+    if wish.session_id or wish.results or len(users) < 2:
         return False
     session_id = api.find_session(connection, wish.caller.name, wish.client_key)
     belonging = api.find_owner(connection, session_id) if session_id else None

@@ -58,7 +58,7 @@ class SessionTurns:
         `opened` receives the session's id before the turn starts; `ended` runs in the transaction that
         stores the end. Raises WhetError before anything was stored.
         """
-        is_aside = wish.is_side_request or await self._is_beside(wish)
+        is_aside = wish.is_side_request or await self._is_about_conversation(wish)
         if is_aside:
             wish = msgspec.structs.replace(wish, client_key="", private=True, is_aside=True)
         async with AsyncExitStack() as locks:
@@ -246,10 +246,10 @@ class SessionTurns:
             await self._database.append(lambda db: bulk.prepend_messages(db, session_id, past))
         return session_id
 
-    async def _is_beside(self, wish: SessionChoice) -> bool:
+    async def _is_about_conversation(self, wish: SessionChoice) -> bool:
         if not wish.client_key or wish.tools:
             return False
-        return await self._database.read(lambda db: identity.is_beside_conversation(db, wish))
+        return await self._database.read(lambda db: identity.is_about_conversation(db, wish))
 
     def _turn_text(
         self, wish: SessionChoice, session_id: str, news: content.NewContent, works: list[Work]

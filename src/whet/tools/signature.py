@@ -231,14 +231,16 @@ def read_arguments(name: str, parameters: tuple[Parameter, ...], raw: dict[str, 
     faults = [_unknown_argument(key, parameters_by_name) for key in raw if key not in parameters_by_name]
     values: dict[str, Any] = {}
     for parameter in parameters:
-        value, expected = raw.get(parameter.name, _REQUIRED), _describe_expected(parameter.schema)
+        value = raw.get(parameter.name, _REQUIRED)
         if value is _REQUIRED or (value is None and not parameter.is_required):
             if parameter.is_required:
+                expected = _describe_expected(parameter.schema)
                 faults.append(f"argument '{parameter.name}' is missing ({expected})")
             continue
         try:
             values[parameter.name] = _convert(value, parameter.annotation, parameter.schema)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            expected = _describe_expected(parameter.schema)
             faults.append(f"argument '{parameter.name}' must be {expected}: {_describe_error(error, value)}")
     if faults:
         takes = ", ".join(parameters_by_name) or "none"
