@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -111,6 +112,17 @@ class Api:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something on the API's own loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(WAIT_S)
+
+    def stacks(self) -> str:
+        """Return what each task of the API waits for."""
+
+        async def print_all() -> str:
+            out = io.StringIO()
+            for task in asyncio.all_tasks():
+                task.print_stack(file=out)
+            return out.getvalue()
+
+        return self.call(print_all())
 
     def new_token(self, name: str, role: TokenRole = "chat") -> str:
         return self.app.database.write_now(lambda db: tokens.make(db, name, role, self.app.clock))[1]

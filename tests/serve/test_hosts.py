@@ -67,9 +67,12 @@ def test_a_slow_answer_is_kept_alive_and_a_call_can_be_called_off(api: Api) -> N
             assert asked.structured_content["text"] == "late"
             with pytest.raises(MCPError, match=r"[Tt]imed out"):
                 await client.call_tool("ask_agent", {"message": "Hang."}, read_timeout_seconds=1.0)
-        async with asyncio.timeout(30):
-            while api.hosted.running:
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(30):
+                while api.hosted.running:
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            pytest.fail(f"the turn still runs:\n{api.stacks()}")
 
     asyncio.run(test())
 
