@@ -99,18 +99,13 @@ class JailGate:
         private = confinement.private_folders(call.session_id)
         guesses = guesses or action.level == "dangerous" or (stopped is not None and not stopped.openings)
         needs = [opening for opening in action.needs if guesses or opening != _ANYWHERE]
-        outside_needs = [opening for opening in needs if not _is_private(opening, private)]
-        requested = (*outside_needs, *(stopped.openings if stopped is not None else ()))
+        requested = [opening for opening in needs if not _is_private(opening, private)]
+        requested += stopped.openings if stopped is not None else ()
         if not requested and not granted:
             return JailedCall((), ())  # building a policy takes several milliseconds
         policy = await asyncio.to_thread(confinement.policy, Path(call.workspace), call.session_id)
         policy, granted = _apply_openings(policy, granted)
-        missing = tuple(
-            opening
-            for opening in dict.fromkeys(requested)
-            if opening.kind == "run" or not policy.allows(opening)
-        )
-        return JailedCall(granted, missing, stopped is not None)
+        return JailedCall(granted, missing_openings(policy, requested), stopped is not None)
 
     def open_jail(
         self, call: GateCall, action: ActionView, jailed: JailedCall, *, with_missing: bool
@@ -140,6 +135,18 @@ async def _status(confinement: Confinement, call: GateCall) -> EngineStatus:
     if (status := confinement.known_status) is not None:
         return status
     return await asyncio.to_thread(confinement.command_status, Path(call.workspace), call.session_id)
+
+
+def missing_openings(
+    policy: SandboxPolicy, openings: Iterable[Opening], private: Iterable[Path] = ()
+) -> tuple[Opening, ...]:
+    """Return the openings that the policy does not grant, each once. Paths in the `private` folders count as
+    granted."""
+    return tuple(
+        opening
+        for opening in dict.fromkeys(openings)
+        if not policy.allows(opening) and not _is_private(opening, private)
+    )
 
 
 def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:
