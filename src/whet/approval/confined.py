@@ -1,8 +1,8 @@
 """Decide which parts of a sandboxed command need a question: only its needs outside the sandbox.
 
-Effects inside need no question, because the kernel enforces the limits and files can be rolled back.
-Losing something for good, or showing it to the model for good, still needs one. This module uses sandboxes
-only through their Confinement.
+Effects inside need no question, because the kernel enforces the limits and a rewind brings files back. In a
+workspace that is not recorded, dangerous commands need one. Losing something for good, or showing it to the
+model for good, always does. This module uses sandboxes only through their Confinement.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ class JailedCall(msgspec.Struct, frozen=True):
     """A call that will run in a sandbox. `granted` are the openings from before, `missing` those it still
     needs.
 
-    `stopped`: an earlier run failed at the sandbox, and its output shows the missing openings.
+    `stopped`: an earlier run failed at the sandbox, and its output shows the missing openings. `is_lost`:
+    the command is dangerous, and no rewind brings back the files that it changes.
     """
 
     held: tuple[Opening, ...]
     wanted: tuple[Opening, ...]
     stopped: bool = False
+    is_lost: bool = False
 
     @property
     def words(self) -> str:
