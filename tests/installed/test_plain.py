@@ -124,7 +124,7 @@ def test_a_server_that_is_not_there_is_a_failure(whet: Installed) -> None:
         (["worker", "--turns", "1"], "team"),
         (["team", "ask", "hello"], "team"),
         (["acp"], "acp"),
-        (["store", "copy"], "team"),
+        (["store", "copy", "--to", "postgresql://127.0.0.1:1/x"], "team"),
     ],
 )
 def test_a_command_that_needs_an_extra_names_it(whet: Installed, words: list[str], extra: str) -> None:
