@@ -47,6 +47,7 @@ check: $(STAMP)
 	$(BIN)/pyright
 	$(BIN)/pyright -p pyrightconfig.programs.json
 	$(BIN)/lint-imports
+	$(BIN)/python tests/imports.py
 	$(BIN)/python tests/sizes.py
 	$(BIN)/python tests/typed.py
 	$(BIN)/python tests/language.py

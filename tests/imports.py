@@ -5,6 +5,9 @@ that does. Such a module may be imported only where the code checks for the extr
 `try ... except ImportError`, inside `with needs_...():`, in a function that calls `find_spec` first, or under
 a condition that holds only if the package was imported before (PROOFS). A late import of the package itself
 may also rely on such a check elsewhere in its module.
+
+With an extra, everything that it is for can be imported: each package belongs to an extra, and one extra
+brings all that a module needs. `python tests/imports.py` checks src/whet; `make check` runs it.
 """
 
 from __future__ import annotations
@@ -14,16 +17,19 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import NamedTuple
 
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?")
 _BY_NAME = re.compile(r"(whet(?:\.\w+)+)(?::\w+)?")
 # Conditions that hold only if a package is there: a team's database was opened with its driver.
 PROOFS = {"is_team": "psycopg"}
 # Parts of declared packages that need one of their own extras.
 PARTS = {"httpx2.websockets": "wsproto"}
+# Packages that no extra brings, because they are on no index: the page of each says how to get it.
+BY_HAND = {"tau2": "docs/evaluate.md"}
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 
 class Import(NamedTuple):
@@ -128,7 +134,7 @@ class ImportGraph:
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             self.modules[name] = reader = _Reader()
             reader.visit(ast.parse(path.read_text("utf-8")))
-        self._declared = _declared(project)
+        self._declared, self.extras = _declared(project)
         self.chains: dict[str, dict[str, str]] = {}
         self._run_queueing()
 
@@ -151,6 +157,24 @@ class ImportGraph:
         for name in self.chains.keys() - used:
             for package, chain in self.chains[name].items():
                 yield f"{name}, which no module imports, needs {package}: {chain}"
+
+    def faults_of_extras(self) -> Iterator[str]:
+        """Yield one line for each import that no extra makes possible, and for each extra without a use."""
+        needs: dict[str, set[str]] = {}
+        for name, reader in self.modules.items():
+            packages = {self.undeclared(one.target) for one in reader.imports} - {"", *BY_HAND}
+            for package in sorted(packages - set().union(*self.extras.values())):
+                line = next(one.line for one in reader.imports if self.undeclared(one.target) == package)
+                yield f"{name}:{line} imports {package}, which neither whet nor an extra of it depends on"
+            for package in packages:
+                needs.setdefault(package, set()).add(name)
+        for name, chains in self.chains.items():
+            known = set(chains) & set().union(*self.extras.values())
+            if known and not any(known <= packages for packages in self.extras.values()):
+                yield f"{name} needs {' and '.join(sorted(known))}, which no extra brings together"
+        for extra, packages in self.extras.items():
+            if not packages & needs.keys():
+                yield f"no module imports a package of the extra {extra}"
 
     def _unchecked(self, name: str, reader: _Reader, one: Import) -> Iterator[str]:
         for package, chain in self._needs(one.target).items():
@@ -192,16 +216,51 @@ class ImportGraph:
                             is_new = True
 
 
-def _declared(project: Path) -> set[str]:
-    """Return the top-level modules that the project's dependencies bring, without any extra."""
-    lines = tomllib.loads(project.read_text("utf-8"))["project"]["dependencies"]
-    names = {_plain(match[0]) for line in lines if (match := _NAME.match(line))}
-    return {
-        top
-        for top, packages in packages_distributions().items()
-        if names & {_plain(name) for name in packages}
-    }
+def _declared(project: Path) -> tuple[set[str], dict[str, set[str]]]:
+    """Return the top-level modules that the project's dependencies bring without an extra, and those that
+    each extra adds."""
+    table = tomllib.loads(project.read_text("utf-8"))["project"]
+    tops: dict[str, set[str]] = {}
+    for top, packages in packages_distributions().items():
+        for package in packages:
+            tops.setdefault(_plain(package), set()).add(top)
+
+    def modules(lines: list[str]) -> set[str]:
+        names = {name for line in lines for name in _brought(line)}
+        return set().union(*(tops.get(name, set()) for name in names))
+
+    base = modules(table["dependencies"])
+    extras = table.get("optional-dependencies", {})
+    return base, {extra: modules(lines) - base for extra, lines in extras.items()}
+
+
+def _brought(line: str) -> Iterator[str]:
+    """Yield the packages that a requirement names: its own, and those of the extras in its brackets."""
+    match = _REQUIREMENT.match(line)
+    if match is None:
+        return
+    yield _plain(match[1])
+    for extra in filter(None, re.split(r"[,\s]+", match[2] or "")):
+        try:
+            lines = requires(match[1]) or []
+        except PackageNotFoundError:
+            return  # an extra that is not installed here
+        for more in lines:
+            if (only := _EXTRA.search(more)) and _plain(only[1]) == _plain(extra):
+                yield from _brought(more)
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def main() -> None:
+    root = Path(__file__).parents[1]
+    graph = ImportGraph(root / "src", root / "pyproject.toml")
+    faults = [*graph.faults(), *graph.faults_of_extras()]
+    print("\n".join(faults) or f"imports: {len(graph.modules)} modules, {len(graph.extras)} extras")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -39,6 +39,49 @@ def serve():
 """
 
 
+EXTRAS = """
+[project]
+name = "x"
+dependencies = ["msgspec>=0.20", "httpx2>=2.10"]
+[project.optional-dependencies]
+passkeys = ["webauthn>=3.0"]
+slack = ["httpx2[ws]>=2.10"]
+"""
+PASSKEYS = """
+def sign():
+    try:
+        import webauthn
+    except ImportError:
+        raise
+"""
+
+
+def faults_of_extras(tmp_path: Path, **changed: str) -> list[str]:
+    faults(tmp_path, **changed)
+    (tmp_path / "pyproject.toml").write_text(EXTRAS, "utf-8")
+    return sorted(ImportGraph(tmp_path, tmp_path / "pyproject.toml").faults_of_extras())
+
+
+def test_each_package_belongs_to_an_extra_and_each_extra_to_a_package(tmp_path: Path) -> None:
+    sockets = "from httpx2 import websockets\n"
+    assert faults_of_extras(tmp_path, serve=PASSKEYS, slack=sockets) == []
+    assert faults_of_extras(tmp_path, slack=sockets) == ["no module imports a package of the extra passkeys"]
+
+
+def test_a_checked_import_that_no_extra_brings_is_a_fault(tmp_path: Path) -> None:
+    slack = "from httpx2 import websockets\n" + PASSKEYS.replace("webauthn", "jsonschema")
+    assert faults_of_extras(tmp_path, serve=PASSKEYS, slack=slack) == [
+        "whet.slack:5 imports jsonschema, which neither whet nor an extra of it depends on"
+    ]
+
+
+def test_a_module_that_needs_two_extras_at_once_is_a_fault(tmp_path: Path) -> None:
+    slack = "import webauthn\nfrom httpx2 import websockets\n"
+    (serve, *others) = faults_of_extras(tmp_path, slack=slack)
+    assert serve == "whet.notify needs webauthn and wsproto, which no extra brings together"
+    assert [line.split()[0] for line in others] == ["whet.serve", "whet.slack"]
+
+
 def faults(tmp_path: Path, **changed: str) -> list[str]:
     for name, text in FILES.items():
         path = tmp_path / name
@@ -49,7 +92,8 @@ def faults(tmp_path: Path, **changed: str) -> list[str]:
 
 @pytest.mark.slow
 def test_nothing_imports_an_extras_package_without_a_check_for_it() -> None:
-    assert list(ImportGraph(SOURCE, PROJECT).faults()) == []
+    graph = ImportGraph(SOURCE, PROJECT)
+    assert [*graph.faults(), *graph.faults_of_extras()] == []
 
 
 def test_an_import_by_a_formatted_name_needs_a_check_for_each_module_of_the_folder(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 import whet
 
 SOURCE = Path(whet.__file__).parent
+SCRIPTS = ("whet.__main__", "whet.sandbox.launcher")  # they begin their work when they are imported
 ADDS = ("append", "add", "setdefault", "update", "extend", "insert")
 # Functions that store what they return, by their argument: a second call returns the same.
 CACHES = {"shared_decoder"}
@@ -77,6 +80,53 @@ def filled_by_imports(source: Path) -> list[str]:
 @pytest.mark.slow
 def test_no_import_fills_another_modules_registry() -> None:
     assert filled_by_imports(SOURCE) == [], "put the rows into one table that every reader imports"
+
+
+def grown(source: Path, *words: str) -> list[str]:
+    """Return the names of containers that grow after their own module is ready, from a process of its own."""
+    script = Path(__file__).with_name("registries.py")
+    command = [sys.executable, str(script), str(source), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [line.partition(":")[0] for line in done.stdout.splitlines() if line]
+
+
+@pytest.mark.slow
+def test_nothing_grows_when_the_other_modules_are_imported() -> None:
+    assert grown(SOURCE.parent, "whet", *SCRIPTS) == ["whet.contract.texts._decoders"], "which is a cache"
+
+
+FILLED = """
+import click
+TAGS, ROWS = {}, []
+class Registry:
+    def __init__(self): self.items = []
+    def register(self, item): self.items.append(item)
+TOOLS = Registry()
+class Tool:
+    kinds = []
+    def __init_subclass__(cls): Tool.kinds.append(cls)
+group = click.Group("x")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("table.TAGS['read'] = 1", "TAGS"),
+        ("table.ROWS += [1]", "ROWS"),
+        ("table.TOOLS.register(1)", "TOOLS"),
+        ("class Read(table.Tool): ...", "Tool.kinds"),
+        ("table.group.command('y')(lambda: None)", "group"),
+        ("x = len(table.TAGS)", ""),
+    ],
+)
+def test_a_container_that_another_import_fills_is_found(tmp_path: Path, line: str, name: str) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "__init__.py").touch()
+    (tmp_path / "one" / "table.py").write_text(FILLED)
+    (tmp_path / "one" / "late.py").write_text(f"from one import table\n{line}\n")
+    assert grown(tmp_path, "one") == ([f"one.table.{name}"] if name else [])
 
 
 def test_a_registry_that_imports_fill_is_found(tmp_path: Path) -> None:

@@ -66,6 +66,24 @@ def test_what_stays_inside_is_not_asked_about(tmp_path: Path, command: str, mode
     assert bench.person.asked == []
 
 
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+def test_a_dangerous_command_is_asked_about_if_no_rewind_restores_its_files(
+    tmp_path: Path, mode: str
+) -> None:
+    async def never(_: Path) -> bool:
+        return False
+
+    bench, _ = confined(tmp_path, "once", mode=mode)
+    bench.set_up(can_restore=never)
+    for command in ("make test", "touch a", "python3 x.py"):
+        assert bench.sh(command).verdict == "allow"
+    assert bench.person.asked == []
+    assert bench.sh("rm -rf src").verdict == "allow"
+    (asked,) = bench.person.asked
+    assert "files are not recorded here: /rewind can't bring back what it changes" in asked.reasons
+    assert asked.grant == "" and bench.sh("git reset --hard").verdict == "deny"
+
+
 def test_a_call_that_is_no_command_has_no_jail_to_open(tmp_path: Path) -> None:
     bench, jails = confined(tmp_path, mode="auto")
     assert bench.decide("write_file", path="a.py", content="x").verdict == "allow"
@@ -93,6 +111,12 @@ def test_what_is_lost_or_shown_for_good_is_asked_about(tmp_path: Path, command: 
     bench, _ = confined(tmp_path)
     assert bench.sh(command).verdict == "deny"
     assert len(bench.person.asked) == 1
+
+
+def test_a_denial_with_nobody_there_names_the_sandbox(tmp_path: Path) -> None:
+    bench, _ = confined(tmp_path, None)
+    text = "Allowed without asking: what only reads, and commands that stay in the sandbox."
+    assert text in bench.sh("cat .env").reason
 
 
 def test_what_needs_out_is_asked_in_words_of_what_would_be_opened(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import tomllib
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from whet.cli import checks
 from whet.cli.doctor import doctor
 from whet.config.paths import Home
 from whet.practice.server import PracticeServer
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(home: Path, *arguments: str, env: dict[str, str] | None = None) -> Result:
@@ -142,3 +147,30 @@ def test_a_large_store_is_read_whole_only_on_demand(
     (home / "state.db").write_bytes(data[:8192] + os.urandom(len(data) - 8192))
     code, found = report(home)
     assert code == 1 and found["database"]["state"] == "failed"
+
+
+def test_every_declared_package_is_checked(home: Path) -> None:
+    lines = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    names = {re.split(r"[^\w.-]", line)[0] for line in lines if ";" not in line}
+    text = report(home)[1]["packages"]["text"]
+    assert {part.split()[0].replace("-", "_") for part in text.split(", ")} == {
+        name.replace("-", "_") for name in names
+    }
+
+
+def test_a_crash_of_a_command_is_named_until_it_is_a_week_old(home: Path) -> None:
+    (home / "logs").mkdir(parents=True)
+    log = home / "logs" / "whet.log"
+    row = {"level": "error", "logger": "whet.cli", "message": "unexpected ModuleNotFoundError"}
+    row["stack"] = "Traceback\nModuleNotFoundError: No module named 'wsproto'"
+    old = {**row, "time": "2020-01-01T00:00:00"}
+    log.write_text('cut off {"message": "unexpected \n' + json.dumps(old) + "\n")
+    assert report(home)[1]["log"]["state"] == "ok"
+    now = datetime.now().isoformat(timespec="seconds")
+    log.write_text(log.read_text() + json.dumps({**row, "time": now}) + "\n")
+    code, found = report(home)
+    assert (code, found["log"]["state"]) == (0, "warning")
+    assert (
+        found["log"]["text"]
+        == f"1 crash in 7 days, the last: {now} ModuleNotFoundError: No module named 'wsproto'"
+    )

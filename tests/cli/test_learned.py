@@ -43,7 +43,9 @@ def test_an_empty_home_says_how_it_fills(whet: Any) -> None:
     assert whet("memory log").output == "Nothing yet.\n"
     assert "review-a-diff" in whet("skills list").output
     assert json.loads(whet("skills log --json").output) == {"changes": [], "uses": []}
-    assert whet("forget --session nothing").output == "Nothing rests on that session.\n"
+    for options in ("", " --dry-run", " --purge --yes", " --json"):
+        done = whet(f"forget --session nothing{options}")
+        assert done.exit_code == 1 and "there is no session 'nothing'" in str(done.exception)
 
 
 def test_remember_read_explain_and_take_back(whet: Any, home: Path) -> None:
@@ -162,5 +164,5 @@ def test_forget_reaches_what_a_guest_taught(whet: Any, home: Path) -> None:
     database.close()
     assert not any("zebra" in f"{row.before}{row.after}" for row in rows)
     assert "Tuesdays" in whet("memory show").output
-    again = json.loads(whet("forget --session talk --purge --yes --json").output)
+    again = json.loads(whet("forget --session anns --purge --yes --json").output)
     assert again["steps"] == [] and again["purged"]["texts"] == 0

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Tty, flags, run, start
+from tests.sandbox.engines import ENGINES
 from tests.support import within
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
@@ -296,3 +297,28 @@ def test_the_one_shot_imports_no_terminal_library() -> None:
     )
     found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=20)
     assert (found.stdout, found.stderr) == ("\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variable", "value", "is_kept"),
+    [
+        ("WHET_REWIND_RECORD", "true", False),
+        ("WHET_REWIND_RECORD", "false", True),
+        ("WHET_REWIND_MAX_FILES", "3", True),
+    ],
+)
+def test_a_command_deletes_unasked_only_what_a_rewind_brings_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, is_kept: bool
+) -> None:
+    ENGINES[2].engine()
+    (folder / "src").mkdir()
+    for name in "abcd":
+        (folder / "src" / name).touch()
+    monkeypatch.setenv(variable, value)
+    rm = ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command": "rm -rf src"}'),))
+    with PracticeServer(script=[rm, ScriptedReply("done")]) as server:
+        code, _, err = run(["chat", "-q", "clean up", *flags(server)], folder)
+    assert code == 0, err
+    assert (folder / "src").exists() == is_kept
+    assert ("/rewind can't bring back" in server.requests[-1].body.decode()) == is_kept

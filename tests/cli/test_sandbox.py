@@ -42,6 +42,35 @@ def test_explain_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "opening"),
+    [
+        ("touch /etc/foo", "write /etc"),
+        ("mkdir -p /usr/lib/x", "write /usr/lib"),
+        ("cp a /usr/bin/b", "write /usr/bin"),
+        ("rm /etc/hostname", "write /etc/hostname"),
+        ("docker build .", "run outside the sandbox, with all your rights"),
+    ],
+)
+def test_explain_names_what_the_gate_asks_about(tmp_path: Path, command: str, opening: str) -> None:
+    done = run(tmp_path, "explain", "--json", command)
+    assert opening in [row["words"] for row in json.loads(done.output)["openings"]], done.output
+
+
+@pytest.mark.slow
+def test_explain_names_nothing_that_is_inside(tmp_path: Path) -> None:
+    ENGINES[2].engine()
+    done = run(tmp_path, "explain", "touch a /tmp/b && cat /etc/hostname > c && make test")
+    assert done.output.splitlines()[1].startswith("It names no file or host")
+
+
+@pytest.mark.slow
+def test_try_survives_a_nul_in_the_output(tmp_path: Path) -> None:
+    ENGINES[2].engine()
+    done = run(tmp_path, "try", "--json", "printf \"cat: '/etc/a\\0b': Permission denied\"; exit 3")
+    assert (done.exit_code, json.loads(done.output)["exit"]) == (3, 3)
+
+
 @pytest.mark.slow
 def test_try_runs_a_command_and_says_what_stopped_it(tmp_path: Path) -> None:
     ENGINES[2].engine()

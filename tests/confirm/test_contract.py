@@ -194,6 +194,20 @@ def test_the_eleventh_of_an_action_is_limited_and_others_are_not(tmp_path):
         assert agent.post("/confirm", json=SUBMIT | {"action": "other"}).status_code == 202
 
 
+def test_approved_requests_use_up_no_limit_and_all_others_do(tmp_path):
+    with Running(tmp_path, rate=3) as server:
+        agent, person = server.client("submit"), server.client("approve")
+        for verdict in ["approve"] * 4 + ["deny", "approve", "deny", "approve"]:
+            made = agent.post("/confirm", json=SUBMIT)
+            assert made.status_code == 202, made.text
+            assert person.post(made.json()[f"{verdict}_url"], json={}).status_code == 200
+        waiting = agent.post("/confirm", json=SUBMIT)
+        limited = agent.post("/confirm", json=SUBMIT)
+        assert (waiting.status_code, limited.status_code) == (202, 429)
+        assert person.post(waiting.json()["approve_url"], json={}).status_code == 200
+        assert agent.post("/confirm", json=SUBMIT).status_code == 202
+
+
 def test_whitelisted_calls_pass_without_a_person_and_use_up_no_limit(tmp_path):
     with Running(tmp_path, rate=1) as server:
         agent, admin = server.client("submit", "agent"), server.client("admin", "root")
@@ -254,8 +268,8 @@ def test_everything_is_there_after_a_restart(tmp_path):
         assert after["status"] == "approved" and after["resolved_at"] == before["resolved_at"]
         assert agent.get(f"/confirm/{waiting['id']}").json()["status"] == "pending"
         assert person.post(waiting["approve_url"]).status_code == 200
-        codes = [agent.post("/confirm", json=SUBMIT).status_code for _ in range(9)]
-        assert codes == [202] * 8 + [429]
+        codes = [agent.post("/confirm", json=SUBMIT).status_code for _ in range(11)]
+        assert codes == [202] * 10 + [429]  # the two approved ones don't count
 
 
 def test_every_call_is_in_the_page():

@@ -10,6 +10,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
+import venv
 from pathlib import Path
 
 import httpx2
@@ -18,7 +21,7 @@ from click.testing import CliRunner
 
 from tests.confirm.running import SUBMIT, Running
 from tests.confirm.test_sight import page_of
-from whet.cli.confirm_install import install
+from whet.cli.confirm_install import find_hidden_path, install
 from whet.confirm.boundary import boundary_of, is_same_user
 from whet.confirm.client import BlockingClient
 from whet.confirm.peers import find_peers
@@ -159,6 +162,27 @@ def test_files_install_says_what_it_would_do_and_hardens_the_unit() -> None:
         assert line in done.output
     both = CliRunner().invoke(install, ["--approver", "ann", "--submitter", "ann", "--dry-run"])
     assert isinstance(both.exception, ConfigError)
+
+
+def test_paths_that_the_unit_hides_are_found_behind_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/tmp")
+    assert find_hidden_path(["/usr/bin/env", "/opt/whet/bin/whet", None, "/homes/a", "/tmpfs"]) == ""
+    for path in ("/home/ann/bin/whet", "/root/.local/bin/python3", "/tmp/venv/bin/whet", "/var/tmp/whet"):
+        assert find_hidden_path(["/usr/bin/env", path]) == path
+    assert find_hidden_path(["/opt/../home/ann/whet"]) == "/home/ann/whet"
+    assert find_hidden_path(["/proc/self/cwd"]) == "/tmp"
+    assert find_hidden_path(["/proc/self/cwd/whet"]) == "/tmp/whet"
+
+
+@pytest.mark.slow
+def test_files_install_names_an_interpreter_that_the_unit_hides(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    words = [str(python), "-m", "whet", "confirm", "install", "--approver", "ann", "--dry-run"]
+    done = subprocess.run(
+        words, env={"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and f"the service can't read {python}" in done.stderr
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,12 +38,14 @@ class Installed(NamedTuple):
         """Return the command line of `whet` with these words."""
         return [str(self.environment / "bin" / "whet"), *words]
 
-    def run(self, *words: str, timeout_s: float = 140.0) -> subprocess.CompletedProcess[str]:
-        """Run `whet` to its end."""
+    def run(
+        self, *words: str, timeout_s: float = 140.0, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `whet` to its end, with further variables."""
         return subprocess.run(
             self.command(words),
             cwd=self.work,
-            env=self.variables,
+            env=self.variables | variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -85,10 +88,21 @@ def install(folder: Path) -> Path:
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", str(ROOT)]
     subprocess.run([*build, "--wheel-dir", str(folder / "wheels")], check=True, env=_pip_variables())
     (wheel,) = (folder / "wheels").glob("*.whl")
-    environment = folder / "environment"
-    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", str(wheel)]
-    subprocess.run(pip, check=True, env=_pip_variables())
+    return _install(folder / "environment", str(wheel))
+
+
+def install_extra(folder: Path, wheel: Path, extra: str) -> Path:
+    """Install a built wheel with one extra; return the environment."""
+    return _install(folder / extra, f"{wheel}[{extra}]")
+
+
+def _install(environment: Path, requirement: str) -> Path:
+    """Install into a new environment: with uv in seconds, with pip in ten times as long."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    python, uv = str(environment / "bin" / "python"), shutil.which("uv")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", requirement]
+    command = [uv, "pip", "install", "--quiet", "--python", python, requirement] if uv else pip
+    subprocess.run(command, check=True, env=_pip_variables())
     return environment
 
 

@@ -10,33 +10,18 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx2
 import pytest
 from benchmarks.lessons.world import Run, User, World, create
 
 from tests.imports import ImportGraph
-from tests.installed.program import ROOT, Installed, install
+from tests.installed.program import ROOT, Installed
 
 pytestmark = pytest.mark.soak
 NOTES = ROOT / "examples" / "mcp" / "notes.py"
 SCRIPTS = ("whet.__main__", "whet.sandbox.launcher")  # they begin their work when they are imported
 SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(tmp_path_factory.mktemp("installed"))
-
-
-@pytest.fixture
-def whet(environment: Path, tmp_path: Path) -> Installed:
-    """The program of a user who has just installed it, in another folder."""
-    home, work = tmp_path / "home", tmp_path / "work"
-    home.mkdir()
-    work.mkdir()
-    return Installed(environment, home, work)
 
 
 def test_every_module_that_needs_no_extra_is_imported(whet: Installed) -> None:
@@ -48,10 +33,15 @@ def test_every_module_that_needs_no_extra_is_imported(whet: Installed) -> None:
     assert (done.returncode, done.stderr) == (0, "") and len(names) > 800
 
 
-def test_the_confirmation_service_starts(whet: Installed) -> None:
+def test_the_confirmation_service_takes_a_request_that_is_approved(whet: Installed) -> None:
     words = ("confirm", "serve", "--port", "0", "--web-port", "0")
     with whet.serving(*words, ready=r"confirmation service: (\S+)") as started:
-        assert httpx2.get(f"{started[1]}/health").status_code == 200
+        token = (whet.home / ".whet/confirm/submit.token").read_text("utf-8").strip()
+        with httpx2.Client(base_url=started[1], headers={"Authorization": f"Bearer {token}"}) as agent:
+            made = agent.post("/confirm", json={"action": "deploy", "description": "Deploy"}).json()
+            done = whet.run("confirm", "approve", made["id"], WHET_CONFIRM_URL=started[1])
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert agent.get(f"/confirm/{made['id']}").json()["status"] == "approved"
 
 
 def test_the_confirmation_chapter_of_the_demo_runs(whet: Installed) -> None:
@@ -59,9 +49,20 @@ def test_the_confirmation_chapter_of_the_demo_runs(whet: Installed) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
 
 
-def test_the_api_starts(whet: Installed) -> None:
+def test_the_api_serves_a_request(whet: Installed) -> None:
     with whet.serving("serve", "--port", "0", "--provider", "practice", ready=r"URL: (\S+)/v1") as started:
-        assert httpx2.get(f"{started[1]}/health").status_code == 200
+        token = (whet.home / ".whet/serve/owner.token").read_text("utf-8").strip()
+        body = {"model": "whet", "messages": [{"role": "user", "content": "hello"}]}
+        url, head = f"{started[1]}/v1/chat/completions", {"Authorization": f"Bearer {token}"}
+        done = httpx2.post(url, json=body, headers=head, timeout=60).json()
+        assert done["choices"][0]["message"]["content"], done
+
+
+def test_the_practice_model_answers(whet: Installed) -> None:
+    with whet.serving("practice", "serve", "--port", "0", ready=r"(http://[\d.:]+\d)") as started:
+        body = {"model": "practice-echo", "messages": [{"role": "user", "content": "hello"}]}
+        done = httpx2.post(f"{started[1]}/v1/chat/completions", json=body).json()
+        assert done["choices"][0]["message"]["content"], done
 
 
 def test_the_gateway_starts(whet: Installed) -> None:
@@ -119,7 +120,12 @@ def test_a_server_that_is_not_there_is_a_failure(whet: Installed) -> None:
 
 @pytest.mark.parametrize(
     ("words", "extra"),
-    [(["worker", "--turns", "1"], "team"), (["team", "ask", "hello"], "team"), (["acp"], "acp")],
+    [
+        (["worker", "--turns", "1"], "team"),
+        (["team", "ask", "hello"], "team"),
+        (["acp"], "acp"),
+        (["store", "copy", "--to", "postgresql://127.0.0.1:1/x"], "team"),
+    ],
 )
 def test_a_command_that_needs_an_extra_names_it(whet: Installed, words: list[str], extra: str) -> None:
     done = whet.run(*words)

@@ -49,6 +49,15 @@ def test_failures_of_other_kinds_are_none_of_it(policy: SandboxPolicy) -> None:
         assert explain(policy, "make", said, policy.workspace) is None, said
 
 
+@pytest.mark.parametrize("name", ["a\0b", "~a\0b/c", "\ud800", "long" * 90])
+def test_a_name_that_no_file_can_have_is_left_out(policy: SandboxPolicy, name: str) -> None:
+    output = f"cat: '/nowhere/{name}': No such file\ncat: '{name}': Permission denied\ncat: /usr: EROFS"
+    assert opened(policy, output) == ["write /usr"]
+    assert (
+        needed_openings(policy, f"cat /nowhere/{name} {name} > /usr/x", policy.workspace)[-1].target == "/usr"
+    )
+
+
 def test_hosts(policy: SandboxPolicy) -> None:
     said = "curl: (6) Could not resolve host: api.example.com"
     assert opened(policy, said) == ["reach api.example.com"]

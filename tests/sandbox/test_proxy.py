@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import socket
 import struct
 from pathlib import Path
@@ -103,5 +104,32 @@ def test_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://pip.corp.example/simple\n")
     given = {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
     assert {"npm.corp.example", "x.example", "pip.corp.example"} <= set(read_package_indexes(given))
+    assert "npm.corp.example" in expand_hosts(["package-indexes"], given)
     assert "github.com" in expand_hosts(["code-hosts"], {})
     assert expand_hosts(["A.example"], {}) == ("a.example",)
+
+
+def test_package_indexes_without_settings_are_those_that_pip_and_npm_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The programs here print other defaults, and are used only if no setting names an index."""
+    programs = {"python3": "echo pip.example files.example", "npm": "echo https://npm.example/"}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert expand_hosts(["package-indexes"], {}) == ("pip.example", "files.example", "npm.example")
+    given = {"PIP_INDEX_URL": "https://pip.corp.example/simple"}
+    assert expand_hosts(["package-indexes"], given) == ("pip.corp.example", "npm.example")
+    (tmp_path / ".npmrc").write_text("registry=https://npm.corp.example/\n")
+    assert expand_hosts(["package-indexes"], given) == ("pip.corp.example", "npm.corp.example")
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    assert expand_hosts(["package-indexes"], {}) == ("npm.corp.example",)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("npm") is None, reason="no npm")
+def test_the_real_npm_names_its_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert expand_hosts(["package-indexes"], {"PIP_INDEX_URL": "https://pip.corp.example/simple"})[1:]

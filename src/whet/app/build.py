@@ -202,6 +202,7 @@ def _gate_parts(launch: LaunchArguments, base: BaseParts, confirmations: Confirm
         jails=jails.get,
         own_ports=parts.own_ports(settings),
         sealed=parts.protected_service(settings, launch.home),
+        can_restore=base.recordings.can_restore,
     )
 
 

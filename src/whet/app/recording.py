@@ -65,6 +65,7 @@ class Recordings:
         self.pool = pool
         self._clock = clock
         self._open: dict[Path, Workspace] = {}
+        self._too_large: set[Path] = set()
 
     def workspace_of(self, folder: Path) -> Workspace:
         """Return the record of a workspace."""
@@ -104,6 +105,30 @@ class Recordings:
             return await self.pool.run(find_changed_files, workspace, session_id, steps, short=short)
         except WorkspaceTooLarge:
             return {}
+
+    async def can_restore(self, folder: Path) -> bool:
+        """Return whether a workspace is recorded, so that a rewind brings its files back.
+
+        Looks at the workspace now, as the step that follows would.
+        """
+        if not self.settings.record or folder in self._too_large:
+            return False
+        workspace = self.workspace_of(folder)
+        from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
+
+        def look() -> None:
+            with workspace.exclusive():
+                workspace.look(short=True)
+
+        try:
+            await self.pool.run(look)
+        except WorkspaceTooLarge:
+            self._too_large.add(folder)
+        except (WhetError, OSError) as error:
+            _log.warning("the workspace could not be recorded: %s", error)
+        else:
+            return True
+        return False
 
     def close(self) -> None:
         """Close every file."""

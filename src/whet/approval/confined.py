@@ -1,8 +1,8 @@
 """Decide which parts of a sandboxed command need a question: only its needs outside the sandbox.
 
-Effects inside need no question, because the kernel enforces the limits and files can be rolled back.
-Losing something for good, or showing it to the model for good, still needs one. This module uses sandboxes
-only through their Confinement.
+Effects inside need no question, because the kernel enforces the limits and a rewind brings files back. In a
+workspace that is not recorded, dangerous commands need one. Losing something for good, or showing it to the
+model for good, always does. This module uses sandboxes only through their Confinement.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ class JailedCall(msgspec.Struct, frozen=True):
     """A call that will run in a sandbox. `granted` are the openings from before, `missing` those it still
     needs.
 
-    `stopped`: an earlier run failed at the sandbox, and its output shows the missing openings.
+    `stopped`: an earlier run failed at the sandbox, and its output shows the missing openings. `is_lost`:
+    the command is dangerous, and no rewind brings back the files that it changes.
     """
 
     held: tuple[Opening, ...]
     wanted: tuple[Opening, ...]
     stopped: bool = False
+    is_lost: bool = False
 
     @property
     def words(self) -> str:
@@ -99,18 +101,13 @@ class JailGate:
         private = confinement.private_folders(call.session_id)
         guesses = guesses or action.level == "dangerous" or (stopped is not None and not stopped.openings)
         needs = [opening for opening in action.needs if guesses or opening != _ANYWHERE]
-        outside_needs = [opening for opening in needs if not _is_private(opening, private)]
-        requested = (*outside_needs, *(stopped.openings if stopped is not None else ()))
+        requested = [opening for opening in needs if not _is_private(opening, private)]
+        requested += stopped.openings if stopped is not None else ()
         if not requested and not granted:
             return JailedCall((), ())  # building a policy takes several milliseconds
         policy = await asyncio.to_thread(confinement.policy, Path(call.workspace), call.session_id)
         policy, granted = _apply_openings(policy, granted)
-        missing = tuple(
-            opening
-            for opening in dict.fromkeys(requested)
-            if opening.kind == "run" or not policy.allows(opening)
-        )
-        return JailedCall(granted, missing, stopped is not None)
+        return JailedCall(granted, missing_openings(policy, requested), stopped is not None)
 
     def open_jail(
         self, call: GateCall, action: ActionView, jailed: JailedCall, *, with_missing: bool
@@ -140,6 +137,18 @@ async def _status(confinement: Confinement, call: GateCall) -> EngineStatus:
     if (status := confinement.known_status) is not None:
         return status
     return await asyncio.to_thread(confinement.command_status, Path(call.workspace), call.session_id)
+
+
+def missing_openings(
+    policy: SandboxPolicy, openings: Iterable[Opening], private: Iterable[Path] = ()
+) -> tuple[Opening, ...]:
+    """Return the openings that the policy does not grant, each once. Paths in the `private` folders count as
+    granted."""
+    return tuple(
+        opening
+        for opening in dict.fromkeys(openings)
+        if not policy.allows(opening) and not _is_private(opening, private)
+    )
 
 
 def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:

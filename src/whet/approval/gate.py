@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -94,7 +94,8 @@ class GateParts(msgspec.Struct, frozen=True):
 
     Only the `service` decides on high-risk actions, except those that a rule denies. `jails` returns the
     interface to the sandboxes; without it, commands are judged as if they ran unconfined. `own_ports` are
-    the ports of Whet's own servers on this machine. No call may touch what is `sealed`.
+    the ports of Whet's own servers on this machine. No call may touch what is `sealed`. `can_restore`
+    returns whether a rewind brings a workspace's files back; without it, it does.
     """
 
     service: ServiceRoute | None = None
@@ -102,6 +103,7 @@ class GateParts(msgspec.Struct, frozen=True):
     own_ports: tuple[int, ...] = ()
     sealed: Sealed | None = None
     analyse: Analyse | None = None
+    can_restore: Callable[[Path], Awaitable[bool]] | None = None
 
 
 NO_PARTS = GateParts()
@@ -122,6 +124,7 @@ class PolicyGate:
         self._jails = parts.jails
         self._own_ports = parts.own_ports
         self._sealed = parts.sealed
+        self._can_restore = parts.can_restore
         self._settings = settings
         if settings.allow or settings.ask or settings.deny:
             _ = self._policy  # report an invalid rule immediately
@@ -219,6 +222,9 @@ class PolicyGate:
         jailed_call = await self._jails().find_needs(
             case.call, case.action, load_grants, guesses=self.mode != "ask"
         )
+        if jailed_call is not None and case.action.level == "dangerous" and self._can_restore is not None:
+            is_lost = not await self._can_restore(Path(case.call.workspace))
+            jailed_call = msgspec.structs.replace(jailed_call, is_lost=is_lost)
         return msgspec.structs.replace(case, jailed=jailed_call)
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
@@ -258,7 +264,7 @@ class PolicyGate:
             return first
         if first.verdict == "ask":
             lasts = case.action.lasts
-            inside = not jailed.wanted and not lasts
+            inside = not jailed.wanted and not lasts and not jailed.is_lost
             return Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not lasts)
         # Only the person lets a read-only command out of its sandbox.
         leaves = jailed.wanted and (case.action.level == "safe" or jailed.needs_person)
@@ -280,7 +286,7 @@ class PolicyGate:
             response = await self._person.approve(request)
             reply = Reply(response) if isinstance(response, str) else response
             if reply is None:
-                why = explain_absence(self.mode, case.action, request.reasons)
+                why = explain_absence(self.mode, case, request.reasons)
                 return _emit_decision(case.call, Decision("deny", "nobody", why, NOBODY_NOTICE), emit)
             if reply.answer not in ("once", "session", "always"):
                 return _emit_decision(case.call, deny_for_person(reply.words), emit)

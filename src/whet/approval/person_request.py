@@ -38,15 +38,18 @@ _SAID_NO = "The person said no, and nothing was run."
 _NOT_ANOTHER_WAY = (
     " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
-_WHY = "this mode, or a rule of yours, asks before anything that changes something"
+_WHY = "in this mode, or by a rule of yours, this needs your yes"
+_LOST = "files are not recorded here: /rewind can't bring back what it changes"
 NOBODY_NOTICE = "denied: nobody was there to ask"
 
 
-def explain_absence(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> str:
+def explain_absence(mode: ApprovalMode, case: GateCase, reasons: Sequence[str]) -> str:
     """Return the reason of a denial for the model, if nobody can be asked."""
     why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
     without = "what only reads" if mode == "ask" else "what is not dangerous"
-    rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
+    if case.jailed is not None and not case.jailed.is_lost:
+        without += ", and commands that stay in the sandbox"
+    rule = "--yes or an allow rule" if case.action.level == "normal" else "an allow rule that names it"
     return visible(
         f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
         f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
@@ -68,6 +71,8 @@ def build_request(case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
     if call.asks and call.asks not in reasons:
         reasons = (*reasons, call.asks)
+    if case.jailed is not None and case.jailed.is_lost:
+        reasons = (*reasons, _LOST)
     opening = case.jailed.words if case.jailed is not None else ""
     reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()

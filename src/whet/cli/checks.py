@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, closing
+from datetime import datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -40,7 +42,7 @@ from whet.store.database import read_team_url
 from whet.store.migrations import STEPS
 
 State = Literal["ok", "warning", "failed"]
-_PACKAGES = ("apsw", "click", "httpx2", "msgspec", "prompt_toolkit", "pyyaml", "rich")
+_DISTRIBUTION = "whet-agent"
 _COMMANDS = {
     "bash": ("warning", "the terminal tool runs commands through sh instead; install bash"),
     "git": ("warning", "install git to let the agent see and undo changes"),
@@ -51,6 +53,8 @@ _TOO_LOW_BYTES = 50_000_000
 _SAFE_SQLITE = (3, 51, 3)
 _CHECKED_WHOLE_BYTES = 50_000_000
 _END_ROWS = 20
+_LOG_BYTES = 400_000
+_CRASH_DAYS = 7
 
 
 class DoctorFinding(msgspec.Struct, frozen=True):
@@ -68,12 +72,21 @@ def check_python() -> Iterator[DoctorFinding]:
         "whet", "ok", f"{__version__}, Python {platform.python_version()}, {platform.system()}"
     )
     versions: list[str] = []
-    for name in _PACKAGES:
+    for name in read_dependencies():
         try:
             versions.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             yield DoctorFinding("packages", "failed", f"{name} is missing", f"pip install {name}")
     yield DoctorFinding("packages", "ok", ", ".join(versions))
+
+
+def read_dependencies() -> list[str]:
+    """Return the packages that Whet depends on here, without those of extras."""
+    try:
+        lines = metadata.requires(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:  # run from its source
+        lines = ["apsw", "click", "msgspec"]
+    return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if ";" not in line]
 
 
 def check_home(home: Home) -> Iterator[DoctorFinding]:
@@ -347,4 +360,40 @@ def check_folders(home: Home) -> Iterator[DoctorFinding]:
     names = sorted(entry.name for entry in plugins.iterdir() if entry.is_dir()) if plugins.is_dir() else []
     yield DoctorFinding("plugins", "ok", ", ".join(names) or "none")
     log = home.logs / "whet.log"
-    yield DoctorFinding("log", "ok", f"{log}, {size(log.stat().st_size)}" if log.exists() else "none yet")
+    if not log.exists():
+        yield DoctorFinding("log", "ok", "none yet")
+        return
+    if crashes := _read_crashes(log):
+        text = f"{plural(len(crashes), 'crash', 'crashes')} in {_CRASH_DAYS} days, the last: {crashes[-1]}"
+        yield DoctorFinding("log", "warning", text, f"try it again; if it crashes, report it with {log}")
+    else:
+        yield DoctorFinding("log", "ok", f"{log}, {size(log.stat().st_size)}")
+
+
+class _LogRow(msgspec.Struct):
+    time: str = ""
+    logger: str = ""
+    message: str = ""
+    stack: str = ""
+
+
+def _read_crashes(log: Path) -> list[str]:
+    """Return time and error of commands that ended unexpectedly, from the end of the log."""
+    since = (datetime.now() - timedelta(days=_CRASH_DAYS)).isoformat(timespec="seconds")
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LOG_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    crashes: list[str] = []
+    for line in lines:
+        if b'"unexpected ' not in line:
+            continue
+        try:
+            row = msgspec.json.decode(line, type=_LogRow)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # the beginning was cut off, or something else wrote it
+        if row.logger == "whet.cli" and row.message.startswith("unexpected ") and row.time >= since:
+            crashes.append(f"{row.time} {row.stack.splitlines()[-1] if row.stack else row.message}")
+    return crashes

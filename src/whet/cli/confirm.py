@@ -83,7 +83,7 @@ for _command in (token, policy, audit, prune, install, away, people):
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Submissions of one action an hour, for each principal.",
+    help="Submissions of one action an hour, for each principal; approved ones don't count.",
 )
 @click.option("--max-pending", type=click.IntRange(0), default=0, help="Pending at once for each principal.")
 @click.option(

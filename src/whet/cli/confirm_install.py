@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
-import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 import msgspec
 
+import whet
 from whet.cli.output import emit_json, json_option
 from whet.config.paths import replace_file
 from whet.confirm.boundary import INSTALLED, SOCKET
@@ -51,7 +52,9 @@ def plan_for(
     return InstallPlan(commands, str(UNIT), unit)
 
 
-_HOMES = ("/home/", "/root/", "/Users/")
+# ProtectHome and PrivateTmp hide these from the service.
+_HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
+_MAX_LINKS = 40
 _NO_SHELL = "/usr/sbin/nologin"
 _UNIT = """[Unit]
 Description=Whet confirmation service
@@ -117,12 +120,13 @@ def install(approvers: tuple[str, ...], submitters: tuple[str, ...], dry_run: bo
     """
     if same := sorted({*approvers} & {*submitters}):
         raise ConfigError(f"{same[0]} would ask and decide", hint="let agents run as a user of their own")
-    path = shutil.which("whet")
-    program = (path,) if path else (sys.executable, "-m", "whet")
-    if program[0].startswith(_HOMES) and not dry_run:
+    script = Path(sys.executable).with_name("whet")
+    program = (str(script),) if script.exists() else (sys.executable, "-m", "whet")
+    hidden = find_hidden_path((program[0], sys.executable, sys.base_prefix, whet.__file__))
+    if hidden and not dry_run:
         raise ConfigError(
-            f"{program[0]} is in a home folder, which its owner can change and the service can't read",
-            hint="install whet for the whole machine first, for example in /opt/whet",
+            f"the service can't read {hidden}: its unit hides home folders and /tmp",
+            hint="install python and whet for the whole machine, for example in /opt/whet",
         )
     plan = plan_for(program, approvers, submitters, _has_user())
     if as_json:
@@ -131,10 +135,36 @@ def install(approvers: tuple[str, ...], submitters: tuple[str, ...], dry_run: bo
         click.echo(f"# {plan.unit_path}\n{plan.unit}")
         click.echo("\n".join(f"# {shlex.join(command)}" for command in plan.commands))
     if dry_run:
+        if hidden:
+            click.echo(f"warning: the service can't read {hidden}: its unit hides home folders", err=True)
         return
     if os.geteuid() != 0:
         raise ConfigError("installing takes root", hint="sudo whet confirm install, or look first: --dry-run")
     _run_plan(plan)
+
+
+def find_hidden_path(paths: Iterable[str | None]) -> str:
+    """Return the first of the paths, or of the links on the way to it, that the unit hides from the service.
+
+    Returns an empty string if it hides none.
+    """
+    for path in filter(None, paths):
+        for step in _follow(path):
+            if any(Path(step).is_relative_to(folder) for folder in _HIDDEN):
+                return step
+    return ""
+
+
+def _follow(path: str) -> Iterator[str]:
+    """Yield a path, what each link of its last part leads to, and the real path of it."""
+    step = os.path.abspath(path)
+    yield step
+    for _ in range(_MAX_LINKS):
+        if not os.path.islink(step):
+            break
+        step = os.path.normpath(os.path.join(os.path.dirname(step), os.readlink(step)))
+        yield step
+    yield os.path.realpath(step)
 
 
 def _run_plan(plan: InstallPlan) -> None:

@@ -14,13 +14,13 @@ from whet.config.schema import ApprovalMode
 
 MODES = ("ask", "plan", "auto")
 ABOUT = {
-    "ask": "ask before anything is changed",
+    "ask": "ask before edits, and before commands leave the sandbox",
     "plan": "only read, and make a plan for you to approve",
     "auto": "ask only before what is dangerous",
     "deny": "deny whatever would be asked",
 }
 CHOICES = (
-    ("Go ahead, ask me before each change", "mode ask"),
+    ("Go ahead, ask me before each edit", "mode ask"),
     ("Go ahead, ask only before what is dangerous", "mode auto"),
     ("Change the steps, then /plan go", "/plan steps"),
     ("Keep planning: say what should be different", "mode plan"),

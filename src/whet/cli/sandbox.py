@@ -15,6 +15,9 @@ import click
 import msgspec
 
 from whet.app.confining import confine
+from whet.approval.confined import missing_openings
+from whet.approval.risk import RiskScope
+from whet.approval.shell_risk import analyse
 from whet.cli.output import emit, home_and_json
 from whet.cli.wording import printable
 from whet.config.load import load
@@ -74,10 +77,14 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     """List the paths and hosts that a command names but could not reach. Nothing is run."""
     confinement, workspace = _confinement(home)
     text = _command_line(command)
-    openings = needed_openings(confinement.policy(workspace), text, workspace)
+    policy = confinement.policy(workspace)
+    scope = RiskScope(str(workspace), os.path.realpath(os.path.expanduser("~")), str(home.root))
+    needs = analyse(text, str(workspace), scope).needs  # as the gate reads it before it asks
+    missing = missing_openings(policy, needs, confinement.private_folders(""))
+    openings = list(dict.fromkeys((*missing, *needed_openings(policy, text, workspace))))
     lines = [f"it would need: {opening.words}" for opening in openings]
     lines = lines or [
-        "it names nothing that exists and is out of reach; the rest the sandbox decides as it runs"
+        "It names no file or host that is out of reach. The sandbox checks the rest when it runs."
     ]
     engine_line = confinement.command_status().line
     facts = {"command": text, "openings": [_opening(opening) for opening in openings], "line": engine_line}

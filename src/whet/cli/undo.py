@@ -80,15 +80,19 @@ async def _find_learning(
 ) -> tuple[LearningService, str]:
     """Return the learning service of the session's owner or guest, and the session's whole id.
 
-    Raises NotFound if no session is named.
+    The session may be deleted: changes learned from it still have its id. Raises NotFound if neither a
+    session nor a change has that id.
     """
     try:
         full_id = await learning.database.read(lambda db: sessions.resolve_id(db, session_id))
-    except NotFound:
+        missing = None
+    except NotFound as error:
         if not session_id.strip():
             raise
-        full_id = session_id  # the session may be deleted; changes learned from it still have its id
+        full_id, missing = session_id, error
     rows = await learning.database.read(lambda db: ledger.select(db, 1, session_id=full_id))
+    if missing is not None and not rows:
+        raise missing
     profile = rows[0].profile if rows else ""
     return (learning.for_person(profile, home.people / profile) if profile else learning), full_id
 

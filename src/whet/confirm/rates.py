@@ -1,6 +1,8 @@
 """Which number a submission has under the rate limit, and when the one that has to leave the window was made.
 
-The number of the newest one is remembered for as long as nobody else writes.
+Requests that a person approved do not count: the limit keeps an agent from wearing people down, and a yes
+shows that the request was welcome. The number of the newest one is remembered for as long as nobody else
+writes.
 """
 
 from __future__ import annotations
@@ -10,25 +12,29 @@ from typing import Any
 from whet.confirm.ledger import Tx
 from whet.contract.errors import StoreCorrupt
 
-_ROW = "SELECT principal, action_key, rate_number, created_at FROM requests NOT INDEXED WHERE seq ="
+_ROW = "SELECT principal, action_key, rate_number, created_at, status FROM requests NOT INDEXED WHERE seq ="
 _OF_RATE = "FROM requests WHERE principal = ? AND action_key = ? AND rate_number"
 _NEWEST = f"{_ROW} (SELECT seq {_OF_RATE} IS NOT NULL ORDER BY rate_number DESC LIMIT 1)"
 _NUMBERED = f"{_ROW} (SELECT seq {_OF_RATE} = ? LIMIT 1)"
 _KEPT, _MAX_KEPT = "rate numbers", 1024
 
 
-def next_rate(tx: Tx, principal: str, action_key: str, limit: int) -> tuple[int, float]:
-    """Return the number of the principal's next counted submission of an action, and the time of the one
-    `limit` before it (0.0 if there is none)."""
+def next_rate(tx: Tx, principal: str, action_key: str, limit: int, window_s: float) -> tuple[int, float]:
+    """Return the number of the principal's next submission of an action, and the time of the one that has to
+    leave the window first: of those that count the `limit`th before it (0.0 if there is none)."""
     newest = tx.sealer.row_cache(_KEPT).get((principal, action_key))
     if newest is None:
         row = _row(tx, _NEWEST, (principal, action_key))
         newest = row[2] if row else 0
-    earlier = newest + 1 - limit
-    if earlier < 1:
-        return newest + 1, 0.0
-    row = _row(tx, _NUMBERED, (principal, action_key, earlier))
-    return newest + 1, row[3] if row else 0.0
+    counted = 0
+    for number in range(newest if newest >= limit else 0, 0, -1):
+        row = _row(tx, _NUMBERED, (principal, action_key, number))
+        if row is None or row[3] <= tx.now_s - window_s:
+            break
+        counted += row[4] != "approved"
+        if counted == limit:
+            return newest + 1, row[3]
+    return newest + 1, 0.0
 
 
 def keep(tx: Tx, principal: str, action_key: str, number: int | None) -> None:

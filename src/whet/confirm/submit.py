@@ -133,7 +133,7 @@ def store(tx: Tx, draft: SubmissionDraft, rate_limit: int, room: int) -> Submiss
     request = _apply_rules(tx, draft)
     number = None
     if request.status != "auto_approved":
-        number, earlier_at = rates.next_rate(tx, request.principal, draft.key, rate_limit)
+        number, earlier_at = rates.next_rate(tx, request.principal, draft.key, rate_limit, WINDOW_S)
         if refusal := _find_excess(request, rate_limit, tx.now_s - earlier_at, room):
             return refusal
     keys = requests.RequestKeys(draft.key, number, submission.idempotency_key, submission.body_hash)
@@ -175,7 +175,7 @@ def _find_excess(
     `since_s` is the age of the submission that has to leave the window first.
     """
     if since_s < WINDOW_S:
-        why = f"more than {rate_limit} an hour of {request.action}"
+        why = f"more than {rate_limit} an hour of {request.action} that nobody approved"
         return SubmissionResult("limited", refused=why, retry_after_s=WINDOW_S - since_s)
     if room <= 0:
         why = "too many of your requests are pending"

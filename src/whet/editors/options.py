@@ -25,7 +25,7 @@ are denied."""
 MODE, MODEL = "mode", "model"
 _MAX_MODELS = 200
 _MODES: dict[Mode, tuple[str, str]] = {
-    "ask": ("Ask", "Asks before anything that changes something."),
+    "ask": ("Ask", "Asks before edits, and before commands leave the sandbox."),
     "plan": ("Plan", "Only reads, and makes a plan; another mode approves it."),
     "auto": ("Auto", "Asks before what is dangerous only."),
     "deny": ("Deny", "Does nothing that it would have to ask for."),

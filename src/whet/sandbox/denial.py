@@ -93,14 +93,23 @@ def _find_refused_paths(policy: SandboxPolicy, line: str, cwd: Path) -> Iterator
     if not refused and not any(word in line for word in _MISSING):
         return
     for text in _candidates(line):
-        path = Path(os.path.realpath(cwd / os.path.expanduser(text)))
-        if path == Path("/") or path.is_relative_to("/proc") or path.is_relative_to("/dev"):
+        path = _resolve(text, cwd)
+        if path is None or path == Path("/") or path.is_relative_to("/proc") or path.is_relative_to("/dev"):
             continue
-        if not policy.may_read(path) and (refused or path.exists()):
+        if not policy.may_read(path) and (refused or os.path.exists(path)):
             kind = "write" if _is_writing(line) else "read"
             yield Opening(kind, str(path))
         elif refused and not policy.may_write(path):
             yield Opening("write", str(path))
+
+
+def _resolve(text: str, cwd: Path) -> Path | None:
+    """Return the resolved path, or None if no file can have that name: it has a NUL or half of a surrogate
+    pair."""
+    try:
+        return Path(os.path.realpath(cwd / os.path.expanduser(text)))
+    except ValueError:
+        return None
 
 
 def _is_writing(line: str) -> bool:
@@ -134,7 +143,7 @@ def _offer(policy: SandboxPolicy, opening: Opening) -> Opening | None:
     offered.
     """
     path = Path(opening.target)
-    while not path.exists():
+    while not os.path.exists(path):  # Path.exists raises for a name that is too long
         path = path.parent
     person = Path(os.path.realpath(os.path.expanduser("~")))
     holds = person.is_relative_to(path) or policy.home.is_relative_to(path)
@@ -176,7 +185,9 @@ def needed_openings(policy: SandboxPolicy, command: str, cwd: Path) -> tuple[Ope
     """
     openings: dict[Opening, None] = {}
     for match in _ABSOLUTE.finditer(command):
-        path = Path(os.path.realpath(os.path.expanduser(match.group(1))))
+        path = _resolve(match.group(1), cwd)
+        if path is None:
+            continue
         is_written = command[: match.start()].rstrip().endswith(">")
         granted = policy.may_write(path) if is_written else policy.may_read(path)
         is_private = any(path.is_relative_to(folder) for folder in _PRIVATE)

@@ -1,7 +1,7 @@
 """Named lists of hosts for the settings. None of them is allowed until a person names it.
 
 The code hosts are a fixed list. The package indexes are read from the user's pip and npm settings, in the
-environment and the usual files.
+environment and the usual files; if these name none, pip and npm themselves say which they use.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from whet.late import late_pattern
+from whet.searchpath import find_trusted_program
 
 CODE_HOSTS = (
     "github.com",
@@ -34,6 +35,14 @@ _VARIABLES = (
     "UV_DEFAULT_INDEX",
     "npm_config_registry",
 )
+_PIP_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.netloc, PyPI.file_storage_domain)"
+# The variables that replace a default, and the program and words that print it.
+_DEFAULTS = (
+    (("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"), "python3", ("-I", "-c", _PIP_DEFAULT)),
+    (("npm_config_registry",), "npm", ("config", "get", "registry")),
+)
+_ASK_S = 10.0
+_HOST_NAME = late_pattern(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _OWN_REGISTRY = late_pattern(r"^registry\s*=\s*(\S+)", re.MULTILINE)
 _NPM_REGISTRY = late_pattern(r"^(?:@[^:=]+:)?registry\s*=\s*(\S+)", re.MULTILINE)
 
@@ -45,7 +54,7 @@ def expand_hosts(names: Iterable[str], environment: Mapping[str, str]) -> tuple[
         if name == "code-hosts":
             hosts += CODE_HOSTS
         elif name == "package-indexes":
-            hosts += read_package_indexes(environment)
+            hosts += (*read_package_indexes(environment), *ask_default_indexes(environment))
         else:
             hosts.append(name.lower())
     return tuple(dict.fromkeys(hosts))
@@ -73,6 +82,37 @@ def read_package_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     urls += _NPM_REGISTRY.findall(text)
     hosts = (urlsplit(url).hostname for url in urls)
     return tuple(dict.fromkeys(host for host in hosts if host))
+
+
+def ask_default_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the hosts that pip and npm use if no setting names an index, as these programs print them.
+
+    Starts both from the trusted path, outside of the workspace; takes up to two seconds.
+    """
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return ()  # the folder was deleted
+    settings = index_settings(environment)
+    hosts: list[str] = []
+    for variables, name, words in _DEFAULTS:
+        is_set = any(key in settings for key in variables)
+        if not is_set and (program := find_trusted_program(name, folder)) is not None:
+            hosts += (urlsplit(word).hostname or word for word in _read_output([program, *words]).split())
+    return tuple(host for host in dict.fromkeys(hosts) if _HOST_NAME.fullmatch(host))
+
+
+def _read_output(command: list[str]) -> str:
+    """Return what a program prints, or an empty string if it fails."""
+    import subprocess  # noqa: PLC0415  only where a preset asks for it
+
+    try:
+        done = subprocess.run(
+            command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
 
 
 def _read_pip_urls(name: str, keys: Iterable[str] = _PIP_KEYS) -> list[str]:
