@@ -32,13 +32,15 @@ from whet.providers.wire import (
     encode,
     event_error,
     is_object,
+    join_pieces,
     object_or_empty,
     quote,
+    raise_error_in,
+    read_events,
     read_replay,
     refused,
     sent_schema,
     unique_ids,
-    unreadable,
     wire_id,
     wire_name,
 )
@@ -128,12 +130,17 @@ def _id(call_id: str) -> str:
     return wire_id(call_id, _IDS)
 
 
+class _Text(msgspec.Struct):
+    text: str | None = None
+
+
 class _Item(msgspec.Struct):
     type: str = ""
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: Any = None
     encrypted_content: str | None = None
+    content: list[_Text] | str | None = None
 
 
 _ITEMS = shared_decoder(list[_Item])
@@ -163,6 +170,7 @@ class _Incomplete(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     model: str = ""
+    output: list[msgspec.Raw] | None = None
     usage: _Usage | None = None
     incomplete_details: _Incomplete | None = None
 
@@ -171,7 +179,7 @@ class _Event(msgspec.Struct):
     type: str = ""
     delta: str | None = None
     refusal: str | None = None
-    output_index: int = 0
+    output_index: int | None = None
     item: msgspec.Raw = ABSENT
     response: _Response | None = None
 
@@ -187,6 +195,8 @@ class ResponsesDecoder:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._items: dict[int, bytes] = {}
+        self._opened: dict[int, bytes] = {}
+        self._arguments: dict[int, list[str]] = {}
         self._refusal = ""
         self._response = _Response()
         self.call_chars: int = 0
@@ -196,11 +206,15 @@ class ResponsesDecoder:
     def feed(self, data: bytes) -> Deltas:
         """Take one event's data."""
         if data == b"[DONE]":
+            # The vendor's own client reads until here.
+            self.is_done = self.is_ended = self.is_done or bool(self._items or self._text)
             return ()
-        try:
-            event = _EVENT.decode(data)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise event_error(self._info, data) from error
+        events = read_events(self._info, data, _Event, _EVENT)
+        if len(events) == 1:
+            return self._take(events[0], data)
+        return [delta for event in events for delta in self._take(event, data)]
+
+    def _take(self, event: _Event, data: bytes) -> Deltas:
         if event.type == "response.output_text.delta":
             self._text.append(event.delta or "")
             return (TextDelta(event.delta),) if event.delta else ()
@@ -211,17 +225,24 @@ class ResponsesDecoder:
         return ()
 
     def _handle_event(self, event: _Event, data: bytes) -> None:
+        at = event.output_index
         if event.type == "response.output_item.done" and bytes(event.item):
-            self._items[event.output_index] = bytes(event.item)
+            self._items[len(self._items) if at is None else at] = bytes(event.item)
+        elif event.type == "response.output_item.added" and bytes(event.item):
+            self._opened[len(self._opened) if at is None else at] = bytes(event.item)
         elif event.type == "response.function_call_arguments.delta":
             self.call_chars += len(event.delta or "")
-        elif event.type in ("response.completed", "response.incomplete") and event.response is not None:
-            self._response = event.response
+            pieces = self._arguments.setdefault(max(self._opened, default=0) if at is None else at, [])
+            pieces.append(event.delta or "")
+        elif event.type in ("response.completed", "response.incomplete"):
+            self._response = event.response or self._response
             self.is_done = self.is_ended = True
         elif event.type == "response.refusal.done":
             self._refusal = event.refusal or "no reason given"
-        elif event.type in ("response.failed", "error") or not event.type:
+        elif event.type in ("response.failed", "error"):
             raise event_error(self._info, data)
+        elif not event.type:
+            raise_error_in(self._info, data)
 
     def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
@@ -229,30 +250,38 @@ class ResponsesDecoder:
         reason = incomplete.reason if incomplete is not None else None
         if self._refusal or reason == "content_filter":
             raise refused(self._info, self._refusal)
-        raws = [self._items[index] for index in sorted(self._items)]
-        items = [self._read(raw) for raw in raws]
-        calls = [item for item in items if item.type == "function_call"]
-        call_ids = [item.call_id or "" for item in calls]
+        raws = self._raws(is_cut=reason is not None)
+        items = {at: read_events(self._info, raw, _Item, _ITEM)[0] for at, raw in raws.items()}
+        calls = {at: item for at, item in items.items() if item.type == "function_call"}
+        call_ids = [join_pieces([item.call_id or ""]) for item in calls.values()]
         ids = unique_ids(call_ids, used_ids)
         message = Message(
             role="assistant",
-            content="".join(self._text),
+            content=join_pieces(self._text) or _text_of(items.values()),
             tool_calls=tuple(
-                ToolCall(call_id, item.name or "", item.arguments or "{}")
-                for call_id, item in zip(ids, calls, strict=True)
+                ToolCall(call_id, join_pieces([item.name or ""]), self._arguments_of(at, item))
+                for call_id, (at, item) in zip(ids, calls.items(), strict=True)
             ),
-            reasoning="".join(self._reasoning),
-            replay=_replay(raws, items) if ids == call_ids else None,
+            reasoning=join_pieces(self._reasoning),
+            replay=_replay(list(raws.values()), list(items.values())) if ids == call_ids else None,
         )
-        return ModelReply(
-            message, self.usage(), self._response.model or self._info.model, "length" if reason else "end"
-        )
+        model = join_pieces([self._response.model]) or self._info.model
+        return ModelReply(message, self.usage(), model, "length" if reason else "end")
 
-    def _read(self, raw: bytes) -> _Item:
-        try:
-            return _ITEM.decode(raw)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise unreadable(self._info, raw) from error
+    def _raws(self, *, is_cut: bool) -> dict[int, bytes]:
+        """Return the items by their index: those that were finished, else those of the last event, else those
+        that were opened in an answer that is whole."""
+        output = self._response.output or []
+        if len(output) > len(self._items):
+            return {at: bytes(raw) for at, raw in enumerate(output)}
+        raws = self._items if is_cut else self._opened | self._items
+        return {at: raws[at] for at in sorted(raws)}
+
+    def _arguments_of(self, at: int, item: _Item) -> str:
+        """Return a call's arguments as text, from its pieces if the item lacks them."""
+        if isinstance(item.arguments, str) or not item.arguments:
+            return join_pieces([item.arguments or "".join(self._arguments.get(at, ()))]) or "{}"
+        return encode(item.arguments).decode()
 
     def usage(self) -> Usage:
         """Return what the server has reported so far."""
@@ -269,6 +298,16 @@ class ResponsesDecoder:
         ).usage(self._info)
 
 
+def _text_of(items: Iterable[_Item]) -> str:
+    """Return the text of the messages in an answer whose pieces did not come."""
+    parts = [
+        [part.text or "" for part in item.content] if isinstance(item.content, list) else [item.content or ""]
+        for item in items
+        if item.type == "message"
+    ]
+    return join_pieces(text for texts in parts for text in texts)
+
+
 def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> VendorReplay | None:
     """Return the items if they include reasoning and all of it can be read without the server's store."""
     thoughts = [item for item in items if item.type == "reasoning"]
@@ -277,6 +316,10 @@ def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> VendorReplay | Non
     # Reasoning must be followed by the item that it led to, which a cut answer may lack.
     if items[-1].type == "reasoning":
         return None
-    if any(item.type == "function_call" and not is_object(item.arguments or "") for item in items):
+    if any(
+        item.type == "function_call"
+        and not is_object(item.arguments if isinstance(item.arguments, str) else "")
+        for item in items
+    ):
         return None
     return VendorReplay("responses", (b"[" + b",".join(raws) + b"]").decode())

@@ -23,7 +23,7 @@ from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import shared_decoder
+from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.contract.tools import ToolSpec
 
 T = TypeVar("T")
@@ -33,6 +33,10 @@ ABSENT = msgspec.Raw()
 _OBJECT: msgspec.json.Decoder[dict[str, Any]] = shared_decoder(dict[str, Any])
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
+# What `odd_events` leaves where a character was split or is none: halves of a pair, and stray bytes.
+_HALVES = re.compile("[\ud800-\udfff]")
+_NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+_BEGUN = re.compile("(?:[\ud800-\udbff]|(?<![\ud800-\udbff])[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\\Z")
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 Deltas = Sequence[TextDelta | ReasoningDelta]
 
@@ -322,6 +326,52 @@ def _find_free_id(base: str, is_taken: Callable[[str], bool]) -> str:
         else:
             free = middle
     return f"{base}_{free}"
+
+
+def join_pieces(pieces: Iterable[str]) -> str:
+    """Join the pieces of a text, which may have been split within a character. What is no character becomes
+    U+FFFD."""
+    text = "".join(pieces)
+    if text.isascii() or not _HALVES.search(text):
+        return text
+    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _NO_BYTES.sub("\ufffd", paired).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+class PieceJoiner:
+    """Joins characters that were split between two pieces of a text, while the pieces arrive."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+
+    def feed(self, piece: str) -> str:
+        """Return what is complete of the text so far and was not returned before."""
+        if not self._begun and (piece.isascii() or not _HALVES.search(piece)):
+            return piece
+        text = self._begun + piece
+        match = _BEGUN.search(text)
+        end = match.start() if match else len(text)
+        self._begun = text[end:]
+        return join_pieces([text[:end]])
+
+    def finish(self) -> str:
+        """Return what was left of a character that never became complete."""
+        text, self._begun = join_pieces([self._begun]), ""
+        return text
+
+
+def read_events(info: ModelInfo, data: bytes, kind: type[T], shape: msgspec.json.Decoder[T]) -> Sequence[T]:
+    """Return the events in one event's data, mostly one. Raises ProviderError if there is none, or an error
+    in its place."""
+    try:
+        return (shape.decode(data),)
+    except NOT_JSON as error:
+        from whet.providers.odd_events import read_around  # noqa: PLC0415 most servers keep to the format
+
+        try:
+            return read_around(data, kind)
+        except ValueError:
+            raise event_error(info, data) from error
 
 
 def event_error(info: ModelInfo, data: bytes) -> ProviderError:
