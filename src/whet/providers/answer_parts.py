@@ -23,20 +23,21 @@ from whet.contract.events import ReasoningDelta, StreamRestarted, TextDelta
 from whet.contract.messages import Message, ToolCall
 from whet.providers.wire import PieceJoiner, unique_ids
 
-_THOUGHT = r"(?:\w+:)?(?:think(?:ing)?|thoughts?|reasoning)"
+_TAG = r"(?i:(?:\w+:)?(?:think(?:ing)?|thoughts?|reasoning))"
+_SQUARE = r"(?:THINK(?:ING)?|THOUGHTS?|REASONING)"
 _CHANNEL = (
     r"(?:<\|start\|>assistant)?<\|channel\|>(?P<channel>\w+)(?P<to>[^<>\n]{0,80}(?:<\|constrain\|>\w+)?)"
     r"<\|message\|>"
 )
-_OPEN = rf"(?P<open><{_THOUGHT}>|\[{_THOUGHT}\]|◁{_THOUGHT}▷|<\|START_THINKING\|>|<\|begin_of_thought\|>)"
-_CLOSE = rf"(?P<close></{_THOUGHT}>|\[/{_THOUGHT}\]|◁/{_THOUGHT}▷|<\|END_THINKING\|>|<\|end_of_thought\|>)"
+_OPEN = rf"(?P<open><{_TAG}>|\[{_SQUARE}\]|◁{_TAG}▷|<\|START_THINKING\|>|<\|begin_of_thought\|>)"
+_CLOSE = rf"(?P<close></{_TAG}>|\[/{_SQUARE}\]|◁/{_TAG}▷|<\|END_THINKING\|>|<\|end_of_thought\|>)"
+_KIND = r"(?:tool|function)[_▁]?(?:call|use|request)s?(?:[_▁]begin)?"
 _CALL = (
-    r"(?P<call>[<\[][|｜]?(?:tool|function)[_▁]?(?:call|use|request)s?(?:[_▁]begin)?[|｜]?[>\]]"
-    r"|<function=[\w.-]+>|<\|python_tag\|>)"
+    rf"(?P<call><[|｜]?(?i:{_KIND})[|｜]?>|\[TOOL_(?:CALLS?|REQUEST)\]|<function=[\w.-]+>|<\|python_tag\|>)"
 )
 _END = r"(?P<end><\|(?:end|return|call)\|>)"
-_MARK = re.compile(f"{_CHANNEL}|{_OPEN}|{_CLOSE}|{_CALL}|{_END}", re.IGNORECASE)
-_CLOSES = re.compile(f"{_CLOSE}|{_END}", re.IGNORECASE)
+_MARK = re.compile(f"{_CHANNEL}|{_OPEN}|{_CLOSE}|{_CALL}|{_END}")
+_CLOSES = re.compile(f"{_CLOSE}|{_END}")
 # What may become a mark once more of it arrives.
 _BEGUN = re.compile(r"(?:<\|(?:start|channel)\|>[^\n]{0,120}|[<\[◁][|｜/]{0,2}[\w:.▁=-]{0,40}[|｜]?)\Z")
 _TAGS = re.compile(r"</?[\w|｜▁]+>|\[/?[A-Z_]+\]|<\|?\w*\|>")

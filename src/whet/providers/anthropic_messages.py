@@ -20,9 +20,18 @@ from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import shared_decoder
 from whet.contract.tools import ToolSpec
+from whet.providers.anthropic_events import (
+    EVENT,
+    OPENING,
+    BlockOpening,
+    BlockPiece,
+    CallUsage,
+    StreamEvent,
+    kind_of_event,
+    kind_of_piece,
+)
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
-    ABSENT,
     Deltas,
     RequestOptions,
     encode,
@@ -48,6 +57,7 @@ _EMPTY = b'{"type":"text","text":"(empty)"}'
 _VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2})(?!\d))?")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24_000}
 _THINKING = ("thinking", "redacted_thinking")
+_PLAIN = ("text", "thinking", "tool_use")
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _BLOCK_OF = {"input_json_delta": "tool_use", "thinking_delta": "thinking", "signature_delta": "thinking"}
 
@@ -198,79 +208,12 @@ def _replay_blocks(message: Message) -> bytes:
     return blocks + b"," + _EMPTY if heads[-1].type in _THINKING else blocks
 
 
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    output_tokens_details: dict[str, Any] | None = None
-
-
-class _Start(msgspec.Struct):
-    model: str = ""
-    usage: _Usage | None = None
-
-
-class _Piece(msgspec.Struct):
-    type: str = ""
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    partial_json: str | None = None
-    stop_reason: str | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str = ""
-    index: int | None = None
-    delta: _Piece | None = None
-    content_block: msgspec.Raw = ABSENT
-    message: _Start | None = None
-    usage: _Usage | None = None
-
-
-class _Opening(msgspec.Struct):
-    type: str = ""
-    id: str | None = None
-    name: str | None = None
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    input: msgspec.Raw = ABSENT
-
-
-_EVENT = shared_decoder(_Event)
-_OPENING = shared_decoder(_Opening)
-
-
-def _kind_of(event: _Event) -> str:
-    """Return the type of an event that names none, from the fields that only events of that type have."""
-    if bytes(event.content_block):
-        return "content_block_start"
-    if event.message is not None:
-        return "message_start"
-    if event.delta is not None and event.delta.stop_reason is None and event.usage is None:
-        return "content_block_delta"
-    return "message_delta" if event.delta is not None or event.usage is not None else ""
-
-
-def _kind_of_piece(piece: _Piece) -> str:
-    """Return the type of a block's piece, from its fields if it names none."""
-    if piece.type:
-        return piece.type
-    if piece.partial_json is not None:
-        return "input_json_delta"
-    if piece.thinking is not None:
-        return "thinking_delta"
-    return "signature_delta" if piece.signature is not None else "text_delta"
-
-
 class _Block:
     """One content block while its pieces arrive."""
 
     __slots__ = ("id", "is_begun", "name", "pieces", "raw", "signature", "type")
 
-    def __init__(self, opening: _Opening, raw: bytes) -> None:
+    def __init__(self, opening: BlockOpening, raw: bytes) -> None:
         self.raw = raw
         self.type = opening.type
         self.id = join_pieces([opening.id or ""])
@@ -281,7 +224,7 @@ class _Block:
         if opening.type == "tool_use" and bytes(opening.input) not in (b"", b"{}", b"null"):
             self.pieces = [bytes(opening.input).decode()]
 
-    def is_repeated_by(self, opening: _Opening) -> bool:
+    def is_repeated_by(self, opening: BlockOpening) -> bool:
         """Whether a server opens this block once more, before anything came of it."""
         same = (self.type, self.id, self.name) == (opening.type, opening.id or "", opening.name or "")
         return same and not self.is_begun
@@ -325,13 +268,13 @@ class AnthropicDecoder:
 
     def feed(self, data: bytes) -> Deltas:
         """Take one event's data."""
-        events = read_events(self._info, data, _Event, _EVENT)
+        events = read_events(self._info, data, StreamEvent, EVENT)
         if len(events) == 1:
             return self._take(events[0], data)
         return [delta for event in events for delta in self._take(event, data)]
 
-    def _take(self, event: _Event, data: bytes) -> Deltas:
-        kind = event.type or _kind_of(event)
+    def _take(self, event: StreamEvent, data: bytes) -> Deltas:
+        kind = event.type or kind_of_event(event)
         if kind == "content_block_delta" and event.delta is not None:
             return self._delta(event.index, event.delta)
         if kind == "content_block_start" and bytes(event.content_block):
@@ -354,7 +297,7 @@ class AnthropicDecoder:
         return ()
 
     def _start_block(self, index: int | None, raw: bytes) -> Deltas:
-        opening = read_events(self._info, raw, _Opening, _OPENING)[0]
+        opening = read_events(self._info, raw, BlockOpening, OPENING)[0]
         index = len(self._blocks) if index is None else index
         known = self._by_index.get(index)
         if known is not None and known.is_repeated_by(opening):
@@ -364,19 +307,14 @@ class AnthropicDecoder:
             return ()
         return (TextDelta(block.text) if block.type == "text" else ReasoningDelta(block.text),)
 
-    def _open(self, index: int, opening: _Opening, raw: bytes) -> _Block:
+    def _open(self, index: int, opening: BlockOpening, raw: bytes) -> _Block:
         block = self._by_index[index] = _Block(opening, raw)
         self._blocks.append(block)
         return block
 
-    def _delta(self, index: int | None, delta: _Piece) -> Deltas:
-        kind = _kind_of_piece(delta)
-        block = self._by_index.get(index) if index is not None else None
-        if index is None and self._blocks:
-            block = self._blocks[-1]
-        if block is None:  # a block that the server did not open
-            opening = _Opening(type=_BLOCK_OF.get(kind, "text"))
-            block = self._open(len(self._blocks) if index is None else index, opening, encode(opening))
+    def _delta(self, index: int | None, delta: BlockPiece) -> Deltas:
+        kind = kind_of_piece(delta)
+        block = self._block_for(index, _BLOCK_OF.get(kind, "text"))
         if kind == "text_delta" and delta.text:
             block.add(delta.text)
             return (TextDelta(delta.text),)
@@ -390,7 +328,16 @@ class AnthropicDecoder:
             block.signature += delta.signature or ""
         return ()
 
-    def _count(self, usage: _Usage | None) -> None:
+    def _block_for(self, index: int | None, kind: str) -> _Block:
+        """Return the block of a piece: the one at its index, the newest one, or one that was never opened."""
+        candidates = [self._by_index.get(-1 if index is None else index), *self._blocks[-1:]]
+        for block in candidates:
+            if block is not None and (block.type == kind or block.type not in _PLAIN):
+                return block
+        opening = BlockOpening(type=kind)
+        return self._open(len(self._blocks) if index is None else index, opening, encode(opening))
+
+    def _count(self, usage: CallUsage | None) -> None:
         if usage is None:
             return
         for name in _COUNTS:

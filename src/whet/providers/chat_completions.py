@@ -337,6 +337,8 @@ class ChatDecoder:
         slot: _Slot | None
         if call.index is not None:
             slot = self._by_index.get(call.index)
+            if slot is None and self._slots and not function.name and not call.id:
+                slot = self._slots[-1]  # a piece cannot begin a call: its index is wrong
         elif call.id:
             slot = next((candidate for candidate in reversed(self._slots) if candidate.id == call.id), None)
         else:

@@ -8,11 +8,13 @@ Source: platform.openai.com/docs/api-reference/responses (November 2026).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import msgspec
 
+from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
@@ -147,6 +149,28 @@ _ITEMS = shared_decoder(list[_Item])
 _ITEM = shared_decoder(_Item)
 
 
+class _OutputItem(NamedTuple):
+    """One item of an answer: its index, its JSON, and what is read of it."""
+
+    at: int
+    raw: bytes
+    shape: _Item
+
+    @property
+    def kind(self) -> str:
+        return self.shape.type
+
+
+def _read_items(info: ModelInfo, raws: Mapping[int, bytes]) -> list[_OutputItem]:
+    """Return the items that can be read, in order, each once."""
+    items: dict[bytes, _OutputItem] = {}
+    for at in sorted(raws):
+        with suppress(ProviderError):
+            shape = read_events(info, raws[at], _Item, _ITEM)[0]
+            items.setdefault(raws[at], _OutputItem(at, raws[at], shape))
+    return list(items.values())
+
+
 def _replay_items(message: Message) -> bytes:
     """Return the vendor's own items, or nothing if the message now has other tool calls."""
     text, items = read_replay(message, "responses", _ITEMS)
@@ -250,38 +274,37 @@ class ResponsesDecoder:
         reason = incomplete.reason if incomplete is not None else None
         if self._refusal or reason == "content_filter":
             raise refused(self._info, self._refusal)
-        raws = self._raws(is_cut=reason is not None)
-        items = {at: read_events(self._info, raw, _Item, _ITEM)[0] for at, raw in raws.items()}
-        calls = {at: item for at, item in items.items() if item.type == "function_call"}
-        call_ids = [join_pieces([item.call_id or ""]) for item in calls.values()]
+        items = self._best_items(is_cut=reason is not None)
+        calls = [item for item in items if item.kind == "function_call"]
+        call_ids = [join_pieces([call.shape.call_id or ""]) for call in calls]
         ids = unique_ids(call_ids, used_ids)
         message = Message(
             role="assistant",
-            content=join_pieces(self._text) or _text_of(items.values()),
+            content=join_pieces(self._text) or _text_of(items),
             tool_calls=tuple(
-                ToolCall(call_id, join_pieces([item.name or ""]), self._arguments_of(at, item))
-                for call_id, (at, item) in zip(ids, calls.items(), strict=True)
+                ToolCall(call_id, join_pieces([call.shape.name or ""]), self._arguments_of(call))
+                for call_id, call in zip(ids, calls, strict=True)
             ),
             reasoning=join_pieces(self._reasoning),
-            replay=_replay(list(raws.values()), list(items.values())) if ids == call_ids else None,
+            replay=_replay(items) if ids == call_ids else None,
         )
         model = join_pieces([self._response.model]) or self._info.model
         return ModelReply(message, self.usage(), model, "length" if reason else "end")
 
-    def _raws(self, *, is_cut: bool) -> dict[int, bytes]:
-        """Return the items by their index: those that were finished, else those of the last event, else those
-        that were opened in an answer that is whole."""
-        output = self._response.output or []
-        if len(output) > len(self._items):
-            return {at: bytes(raw) for at, raw in enumerate(output)}
-        raws = self._items if is_cut else self._opened | self._items
-        return {at: raws[at] for at in sorted(raws)}
+    def _best_items(self, *, is_cut: bool) -> list[_OutputItem]:
+        """Return the items that were finished; if these lack calls, the items of the last event or, of an
+        answer that is whole, those that were opened."""
+        output = dict(enumerate(map(bytes, self._response.output or ())))
+        sources = (self._items, output, {} if is_cut else self._opened)
+        candidates = [_read_items(self._info, raws) for raws in sources]
+        return max(candidates, key=lambda items: sum(item.kind == "function_call" for item in items))
 
-    def _arguments_of(self, at: int, item: _Item) -> str:
+    def _arguments_of(self, call: _OutputItem) -> str:
         """Return a call's arguments as text, from its pieces if the item lacks them."""
-        if isinstance(item.arguments, str) or not item.arguments:
-            return join_pieces([item.arguments or "".join(self._arguments.get(at, ()))]) or "{}"
-        return encode(item.arguments).decode()
+        arguments = call.shape.arguments
+        if isinstance(arguments, str) or not arguments:
+            return join_pieces([arguments or "".join(self._arguments.get(call.at, ()))]) or "{}"
+        return encode(arguments).decode()
 
     def usage(self) -> Usage:
         """Return what the server has reported so far."""
@@ -298,28 +321,26 @@ class ResponsesDecoder:
         ).usage(self._info)
 
 
-def _text_of(items: Iterable[_Item]) -> str:
+def _text_of(items: Sequence[_OutputItem]) -> str:
     """Return the text of the messages in an answer whose pieces did not come."""
-    parts = [
-        [part.text or "" for part in item.content] if isinstance(item.content, list) else [item.content or ""]
-        for item in items
-        if item.type == "message"
-    ]
-    return join_pieces(text for texts in parts for text in texts)
+    contents = [item.shape.content or "" for item in items if item.kind == "message"]
+    return join_pieces(
+        text
+        for content in contents
+        for text in ([content] if isinstance(content, str) else [part.text or "" for part in content])
+    )
 
 
-def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> VendorReplay | None:
+def _replay(items: Sequence[_OutputItem]) -> VendorReplay | None:
     """Return the items if they include reasoning and all of it can be read without the server's store."""
-    thoughts = [item for item in items if item.type == "reasoning"]
-    if not thoughts or not all(item.encrypted_content for item in thoughts):
+    shapes = [item.shape for item in items]
+    thoughts = [shape for shape in shapes if shape.type == "reasoning"]
+    if not thoughts or not all(shape.encrypted_content for shape in thoughts):
         return None
     # Reasoning must be followed by the item that it led to, which a cut answer may lack.
-    if items[-1].type == "reasoning":
+    if shapes[-1].type == "reasoning":
         return None
-    if any(
-        item.type == "function_call"
-        and not is_object(item.arguments if isinstance(item.arguments, str) else "")
-        for item in items
-    ):
+    arguments = [shape.arguments for shape in shapes if shape.type == "function_call"]
+    if any(not isinstance(text, str) or not is_object(text) for text in arguments):
         return None
-    return VendorReplay("responses", (b"[" + b",".join(raws) + b"]").decode())
+    return VendorReplay("responses", (b"[" + b",".join(item.raw for item in items) + b"]").decode())
