@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whet.contract.texts import is_object
 from whet.contract.tools import ToolSpec
-from whet.providers.wire import encode, is_object, quote, sent_schema, unique_ids, wire_id, wire_name
+from whet.providers.wire import encode, quote, sent_schema, unique_ids, wire_id, wire_name
 
 
 @given(st.text())

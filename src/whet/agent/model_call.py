@@ -20,6 +20,7 @@ from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply, StreamItem
+from whet.contract.texts import is_object
 from whet.store.transcript import TurnRecord
 
 
@@ -44,7 +45,17 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
             if turn.steps != steps or not await search.change(failure):
                 raise
     await search.settle()
-    return reply
+    return _with_plain_calls(session, reply)
+
+
+def _with_plain_calls(session: Session, reply: ModelReply) -> ModelReply:
+    """Return the reply with its calls as they were meant, if a model wrote them nearly right."""
+    calls = reply.message.tool_calls
+    if all(call.name in session.tools and is_object(call.arguments or "{}") for call in calls):
+        return reply
+    from whet.agent.loose_calls import mend_calls  # noqa: PLC0415 - most calls are right
+
+    return msgspec.structs.replace(reply, message=mend_calls(reply.message, session.tools))
 
 
 async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:

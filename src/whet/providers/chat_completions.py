@@ -18,7 +18,7 @@ import msgspec
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import shared_decoder
+from whet.contract.texts import is_object, shared_decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
@@ -34,7 +34,6 @@ from whet.providers.wire import (
     encode,
     event_error,
     images_before,
-    is_object,
     join_pieces,
     object_or_empty,
     quote,

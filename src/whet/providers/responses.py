@@ -18,7 +18,7 @@ from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import shared_decoder
+from whet.contract.texts import is_object, shared_decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
@@ -33,7 +33,6 @@ from whet.providers.wire import (
     data_url,
     encode,
     event_error,
-    is_object,
     join_pieces,
     object_or_empty,
     quote,
@@ -162,13 +161,14 @@ class _OutputItem(NamedTuple):
 
 
 def _read_items(info: ModelInfo, raws: Mapping[int, bytes]) -> list[_OutputItem]:
-    """Return the items that can be read, in order, each once."""
-    items: dict[bytes, _OutputItem] = {}
+    """Return the items that can be read, in order, and each call once."""
+    items: list[_OutputItem] = []
     for at in sorted(raws):
         with suppress(ProviderError):
-            shape = read_events(info, raws[at], _Item, _ITEM)[0]
-            items.setdefault(raws[at], _OutputItem(at, raws[at], shape))
-    return list(items.values())
+            item = _OutputItem(at, raws[at], read_events(info, raws[at], _Item, _ITEM)[0])
+            if item.kind != "function_call" or all(item.raw != other.raw for other in items):
+                items.append(item)
+    return items
 
 
 def _replay_items(message: Message) -> bytes:

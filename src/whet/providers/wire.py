@@ -23,14 +23,13 @@ from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import NOT_JSON, shared_decoder
+from whet.contract.texts import NOT_JSON, is_object
 from whet.contract.tools import ToolSpec
 
 T = TypeVar("T")
 ENCODER = msgspec.json.Encoder()
 # msgspec can't decode a union with Raw, so an absent field is an empty Raw.
 ABSENT = msgspec.Raw()
-_OBJECT: msgspec.json.Decoder[dict[str, Any]] = shared_decoder(dict[str, Any])
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 # What `odd_events` leaves where a character was split or is none: halves of a pair, and stray bytes.
@@ -256,17 +255,6 @@ def read_replay(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> 
         return replay.blocks_json, shape.decode(replay.blocks_json)
     except (msgspec.DecodeError, UnicodeError):
         return "", None
-
-
-def is_object(text: str) -> bool:
-    """Return whether `text` is one complete JSON object."""
-    if not text.lstrip().startswith("{"):
-        return False
-    try:
-        _OBJECT.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-    return True
 
 
 def object_or_empty(text: str) -> str:
