@@ -268,7 +268,11 @@ def receipt_of(session: Session, turn: int) -> TurnReceipt | None:
 
 
 def add_receipt(session: Session, turn: TurnRecord, end: TurnEnd) -> TurnEnd:
-    """Return a turn's end with its stored receipt. Call it once all observers have seen the end."""
+    """Return a turn's end with its stored receipt and its helpers' usage. Call it once all observers have
+    seen the end."""
     if not turn.tool_calls:
         return end
-    return msgspec.structs.replace(end, receipt=receipt_of(session, turn.number))
+    from whet.store.helper_rows import helper_usage  # noqa: PLC0415 - only after a turn with calls
+
+    helpers = session.log.writer.db.read_now(lambda db: helper_usage(db, session.id, turn.number))
+    return msgspec.structs.replace(end, receipt=receipt_of(session, turn.number), usage=end.usage + helpers)
