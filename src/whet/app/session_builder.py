@@ -127,6 +127,8 @@ class SessionBuilder:
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         left_host = services.contexts.host(leaving.context) if leaving else None
         host = await self._begin(stored, runner, link, prefix, left_host, is_new=start is not None)
+        for line in start.notices if start is not None else ():
+            host.runner.add_notice(line, must_show=True)
         if host.runner is not runner:
             tools = await self._tools(stored.specs, host.runner)
         gate, hooks = services.gate, None
