@@ -176,11 +176,19 @@ class TurnObserver:
         """See the end of a turn, without its receipt. It is stored by now, and not shown yet."""
 
 
+class StoppedCall(msgspec.Struct, frozen=True):
+    """What a call that was stopped had printed until then, and how long it ran."""
+
+    printed: str
+    duration_s: float
+
+
 class Session(msgspec.Struct, frozen=True):
     """An open conversation.
 
     `note` returns the text added to a person's message when it is created (time, folder), `observers` take
-    part in its turns in this order, and `buffers` are the unsaved files of the person's editor.
+    part in its turns in this order, and `buffers` are the unsaved files of the person's editor. `stopped`
+    holds the calls of the running turn that were stopped, by their ids.
     """
 
     log: Transcript
@@ -196,6 +204,7 @@ class Session(msgspec.Struct, frozen=True):
     observers: Sequence[TurnObserver] = ()
     buffers: Buffers | None = None
     inbox: Inbox = msgspec.field(default_factory=Inbox)
+    stopped: dict[str, StoppedCall] = msgspec.field(default_factory=dict[str, StoppedCall])
 
     @property
     def id(self) -> str:
