@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import NOT_JSON, is_object
 from whet.contract.tools import ToolSpec
+from whet.providers.tool_schemas import accepted_schema
 
 T = TypeVar("T")
 ENCODER = msgspec.json.Encoder()
@@ -217,33 +218,8 @@ def encode(value: Any) -> bytes:
 
 
 def sent_schema(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool's schema as it is sent: without unsent arguments and without `additionalProperties:
-    false`.
-
-    The latter does not help a model (a call with an unknown argument is refused when it is read) and took
-    six percent of the tools' bytes.
-    """
-    schema = cast("dict[str, Any]", _drop_closed_marks(tool.parameters))
-    for name in tool.unsent:
-        del schema["properties"][name]
-    return schema
-
-
-def _drop_closed_marks(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    fields = cast("dict[str, Any]", schema)
-    result: dict[str, Any] = {}
-    for key, value in fields.items():
-        if key == "properties" and isinstance(value, dict):
-            result[key] = {
-                name: _drop_closed_marks(field) for name, field in cast("dict[str, Any]", value).items()
-            }
-        elif key == "items":
-            result[key] = _drop_closed_marks(value)
-        elif key != "additionalProperties" or value is not False or "properties" not in fields:
-            result[key] = value
-    return result
+    """Return a tool's schema as it is sent: without unsent arguments, and as every vendor takes it."""
+    return accepted_schema(tool.parameters, tool.unsent)
 
 
 def read_replay(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> tuple[str, T | None]:
