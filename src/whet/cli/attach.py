@@ -13,6 +13,7 @@ import select
 from pathlib import Path
 
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
 from whet.regular import open_regular
 
@@ -92,6 +93,8 @@ def load_image(path: Path, folder: Path) -> ImagePart:
     media_type = image_type(data)
     if not media_type:
         raise ConfigError(f"{path} is not an image that models read", hint="PNG, JPEG, GIF and WebP work")
+    if fault := image_fault(data):
+        raise ConfigError(f"models can't take the image {path}: {fault}", hint="convert or shrink it first")
     return ImagePart(media_type, base64.b64encode(data).decode("ascii"))
 
 
