@@ -258,10 +258,8 @@ class SessionBuilder:
 
     def _limits(self, start: SessionStart | None, extras: SessionExtras) -> TurnLimits:
         agent = self._services.settings.agent
-        steps = start.steps if start is not None else 0
-        return TurnLimits(
-            steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars
-        )
+        steps = (start.steps if start is not None else 0) or agent.max_steps
+        return TurnLimits(steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars)
 
     async def _tools(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> Mapping[str, Tool]:
         """Return the tools of a stored list that exist now, including the engine's own."""
