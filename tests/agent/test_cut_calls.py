@@ -109,3 +109,22 @@ def test_a_process_that_runs_on_or_is_over_is_named(tmp_path: Path, more: Any) -
     ((name, value),) = more.items()
     made = call_facts(endless("read"), {}, ToolOutput("x", **more), (), tmp_path)
     assert f'"{name}":"{value}"' in made
+
+
+def test_what_a_stopped_call_had_printed_and_its_time_are_kept(tmp_path: Path) -> None:
+    limits = TurnLimits(steps=9, turn_s=60)
+    script = [calls(("act", '{"command": "make world"}')), ANSWER]
+
+    async def main() -> None:
+        tools = [endless("execute", "command")]
+        async with rig(tmp_path, script, limits=limits, more_tools=tools) as r:
+            await _out_of_time(r)
+            result = r.session.log.messages[-1].text
+            assert result.endswith("Until then it had printed:\nrunning\n[cut off here: it was stopped]")
+            ((spent_s,),) = r.database.read_now(
+                lambda db: db.execute("SELECT duration_s FROM tool_calls").fetchall()
+            )
+            assert spent_s > 0
+            assert not r.session.stopped
+
+    asyncio.run(main())

@@ -51,7 +51,7 @@ def test_an_image_is_what_its_bytes_say_and_what_is_none_reaches_no_model() -> N
     blocks = [{"type": "image", "mimeType": kind, "data": data} for kind, data in given]
     output = as_output("odd", {"content": blocks}, {}, 9_000)
     assert output.images == (ImagePart("image/png", "iVBORw0KGgo="),)
-    assert output.text.count("[an image, image/png: broken]") == 2
+    assert output.text.count("[an image, image/png: broken, or too large for models]") == 2
     assert pairing.parse_image_url("data:image/png;base64,AAAA") is None
 
 

@@ -342,8 +342,7 @@ def test_errors_inside_the_stream_are_typed():
         (b'{"error":"loading failed"}', Unavailable),
         (b'{"object":"error","message":"boom","code":500}', Unavailable),
         (b"<html>", WireError),
-        (b'{"choices": 5}', WireError),
-        (b'{"choices":[{"delta":{"content":"\xff"}}]}', WireError),
+        (b'{"choices":[{"delta":{"content":"x', WireError),
     ]  # fmt: skip
     for data, expected in cases:
         with pytest.raises(expected):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whet.contract.texts import is_object
 from whet.contract.tools import ToolSpec
-from whet.providers.wire import encode, is_object, quote, sent_schema, unique_ids, wire_id, wire_name
+from whet.providers.wire import encode, quote, sent_schema, unique_ids, wire_id, wire_name
 
 
 @given(st.text())
@@ -56,7 +58,54 @@ def test_a_schema_is_sent_without_the_ban_on_unknown_arguments_and_what_no_reque
     sent = {"list": {"type": "array", "items": plain}, "additionalProperties": {"type": "string"}}
     assert sent_schema(spec) == {"type": "object", "properties": sent} and "own" in fields
     free = {"type": "object", "additionalProperties": False}
-    assert sent_schema(ToolSpec("t", "Do.", free)) == free
+    assert sent_schema(ToolSpec("t", "Do.", free)) == {"type": "object", "properties": {}}
+
+
+ROWS = {"type": "array", "items": {"type": "array"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"properties": {"a": {"type": "array"}}}, {"a": {"type": "array", "items": {}}}),
+        (
+            {"properties": {"a": {"type": ["array", "null"]}}},
+            {"a": {"type": ["array", "null"], "items": {}}},
+        ),
+        (
+            {"properties": {"a": {"anyOf": [ROWS, {"type": "string"}]}}},
+            {"a": {"anyOf": [ROWS | {"items": {"type": "array", "items": {}}}, {"type": "string"}]}},
+        ),
+        (
+            {"properties": {"a": {"type": "array", "items": [{"type": "string"}]}}},
+            {"a": {"type": "array", "prefixItems": [{"type": "string"}], "items": {}}},
+        ),
+        ({"allOf": [{"properties": {"a": {"type": "string"}}}]}, {"a": {"type": "string"}}),
+        ({"properties": {"a": True, "b": 5, "c": {"enum": []}}}, {"a": {}, "b": {}, "c": {}}),
+        (
+            {"properties": {"a": {"type": "integer", "exclusiveMinimum": True, "minimum": 0}}},
+            {"a": {"type": "integer", "minimum": 0}},
+        ),
+        ({"type": "string", "properties": []}, {}),
+        (
+            {"properties": {"a": {"type": "string", "default": None}}},
+            {"a": {"type": "string", "default": None}},
+        ),
+    ],
+)
+def test_a_schema_that_a_vendor_would_refuse_is_mended(given: dict[str, Any], sent: dict[str, Any]):
+    mended = sent_schema(ToolSpec("t", "Do.", given))
+    assert mended == {"type": "object", "properties": sent}
+
+
+def test_arguments_that_are_required_are_described():
+    part = {"properties": {"a": {"type": "string"}}, "required": ["a", "z"]}
+    mended = sent_schema(ToolSpec("t", "Do.", {"allOf": [part], "required": ["y"], "$schema": "x"}))
+    assert mended == {"type": "object", "properties": part["properties"], "required": ["a"]}
+    deep: dict[str, Any] = {"type": "object"}
+    for _ in range(3_000):
+        deep = {"type": "object", "properties": {"a": deep}}
+    assert "properties" in sent_schema(ToolSpec("t", "Do.", deep))
 
 
 def test_ids_become_unique():

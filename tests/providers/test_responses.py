@@ -174,7 +174,7 @@ def test_cut_refused_and_failed_answers():
     )
     with pytest.raises(ContextOverflow):
         ResponsesDecoder(INFO).feed(failed)
-    for garbage in (b"{", b'{"type":"response.output_item.done","item":5}x', b"{}"):
+    for garbage in (b"{", b'{"type":"response.output_item.done","item":5}x', b"[]"):
         with pytest.raises(WireError):
             ResponsesDecoder(INFO).feed(garbage)
 

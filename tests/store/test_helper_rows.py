@@ -10,7 +10,7 @@ import pytest
 from tests.store.support import ONLY_SQLITE, new_log, talk
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import NotFound, StoreBusy
-from whet.store import claims, helper_rows, session_deletion
+from whet.store import claims, helper_rows, session_deletion, sessions
 from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
 
 DEAD = f"{claims.owner_name('x').split()[0]} 999999999 - 0000 x"
@@ -121,6 +121,21 @@ def test_what_people_see_of_helpers(db, clock):
     for words, plan in plans.items():
         db.write_now(lambda c, plan=plan: helper_rows.store_merge(c, three.id, plan))
         assert words in lines()[2] and read(db, three).merge == plan
+
+
+def test_a_session_is_listed_with_the_usage_of_its_helpers(db, clock):
+    async def main():
+        await talk(db, clock, "s1", "go")
+        calls = ("1.0.0", "1.0.1", "2.0.0")
+        for helper in added(db, *map(row, calls)):
+            await talk(db, clock, helper.session, "x")
+
+    asyncio.run(main())
+    (listed,) = db.read_now(lambda c: [s for s in sessions.list_sessions(c, 9) if s.id == "s1"])
+    own = db.read_now(lambda c: sessions.get(c, "s1")).usage
+    assert listed.usage.total_tokens == own.total_tokens + 3 * 15
+    assert db.read_now(lambda c: helper_rows.helper_usage(c, "s1", 1)).total_tokens == 2 * 15
+    assert db.read_now(lambda c: helper_rows.helper_usage(c, "s1.1.0.0")).total_tokens == 0
 
 
 def test_a_deleted_session_takes_its_helpers_with_it_and_itself_from_its_parents(db, clock):

@@ -11,13 +11,14 @@ import msgspec
 
 from whet.agent.plan_call import arguments_of, resolve_tool
 from whet.agent.record_call import add_facts, note_changed_arguments
-from whet.agent.session import Session
+from whet.agent.session import Session, StoppedCall
 from whet.contract.errors import ToolError
 from whet.contract.events import Emit, EndReason, ToolFinished
 from whet.contract.messages import Message
-from whet.contract.tools import ToolOutput
+from whet.contract.tools import ToolOutput, clip
 from whet.store.transcript import OpenCall, TurnRecord
 
+_NOT_STOPPED = StoppedCall("", 0.0)
 NOT_RUN = "Not run: the program had stopped before this call began, and a new message came first. Read that."
 _STOPPED = (
     "Stopped: the program stopped while this call was running, and a new message came first. Read that."
@@ -32,14 +33,25 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
     await session.log.drain()  # a start or a result whose waiter was cancelled may still be written
     for open_call in session.log.open_calls(turn):
         text = f"The turn ended ({reason}) before this call had a result: it "
+        stopped = session.stopped.get(open_call.call.id, _NOT_STOPPED)
         if open_call.started:
-            output = interrupted_output(
-                session, open_call, text + "was stopped while it ran; its outcome is unknown."
-            )
+            text += "was stopped while it ran; its outcome is unknown."
+            output = interrupted_output(session, open_call, text + _printed_text(session, open_call, stopped))
         else:
             output = ToolOutput(text + "was not started.", error_kind="cancelled")
-        await _close(session, turn, open_call, output)
+        await _close(session, turn, open_call, output, stopped.duration_s)
+    session.stopped.clear()
     session.log.live.fold_results()
+
+
+def _printed_text(session: Session, open_call: OpenCall, stopped: StoppedCall) -> str:
+    """Return what a stopped call had printed, as the end of its result."""
+    printed = stopped.printed.strip("\n")
+    if not printed:
+        return ""
+    tool = session.tools.get(open_call.call.name)
+    shown = clip(printed, tool.output_cap_chars if tool else 2_000)
+    return f" Until then it had printed:\n{shown}\n[cut off here: it was stopped]"
 
 
 async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> None:
@@ -57,10 +69,12 @@ async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> Non
     session.log.live.fold_results()
 
 
-async def _close(session: Session, turn: TurnRecord, open_call: OpenCall, output: ToolOutput) -> None:
+async def _close(
+    session: Session, turn: TurnRecord, open_call: OpenCall, output: ToolOutput, duration_s: float = 0.0
+) -> None:
     call = open_call.call
     result = Message("tool", output.text, tool_call_id=call.id, tool_name=call.name, is_error=True)
-    await session.log.store_call_result(turn, open_call, result, output=output, duration_s=0.0)
+    await session.log.store_call_result(turn, open_call, result, output=output, duration_s=duration_s)
 
 
 def _is_repeatable(session: Session, open_call: OpenCall) -> bool:

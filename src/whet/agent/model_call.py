@@ -20,6 +20,7 @@ from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply, StreamItem
+from whet.contract.texts import is_object
 from whet.store.transcript import TurnRecord
 
 
@@ -34,7 +35,7 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
     search = RequestSearch(session, view, emit)
     while True:
         try:
-            reply = await _stream(session, turn, search, emit)
+            reply = await _ask_for_words(session, turn, search, emit)
             break
         except ProbeTaken as probe:
             turn.usage += probe.usage or estimate_cut_usage(session, 0)
@@ -44,7 +45,49 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
             if turn.steps != steps or not await search.change(failure):
                 raise
     await search.settle()
-    return reply
+    return _with_plain_calls(session, reply)
+
+
+async def _ask_for_words(session: Session, turn: TurnRecord, search: RequestSearch, emit: Emit) -> ModelReply:
+    """Return the reply to the request; if it is a thought without words or calls, ask once more."""
+    reply = await _stream(session, turn, search, emit)
+    if not _is_thought_alone(reply):
+        return reply
+    turn.usage += reply.usage
+    emit(Notice("the model thought and said nothing; it is asked once more"))
+    return await _stream(session, turn, search, emit)
+
+
+def _is_thought_alone(reply: ModelReply) -> bool:
+    message = reply.message
+    has_words = bool(message.text.strip() or message.tool_calls)
+    return not has_words and bool(message.reasoning.strip()) and reply.stop == "end"
+
+
+def _what_is_missing(reply: ModelReply) -> str:
+    """Return the line for a person if the answer is not whole, or an empty string."""
+    has_words = bool(reply.message.text.strip() or reply.message.tool_calls)
+    if reply.stop == "length":
+        cut = "the answer was cut at the model's output limit"
+        return (
+            cut
+            if has_words
+            else f"{cut}, before its first word; say: go on, or raise model.max_output_tokens"
+        )
+    if has_words:
+        return ""
+    thought = "only thought" if reply.message.reasoning.strip() else "ended its turn"
+    return f"the model {thought} and gave no answer; say: go on"
+
+
+def _with_plain_calls(session: Session, reply: ModelReply) -> ModelReply:
+    """Return the reply with its calls as they were meant, if a model wrote them nearly right."""
+    calls = reply.message.tool_calls
+    if all(call.name in session.tools and is_object(call.arguments or "{}") for call in calls):
+        return reply
+    from whet.agent.loose_calls import mend_calls  # noqa: PLC0415 - most calls are right
+
+    return msgspec.structs.replace(reply, message=mend_calls(reply.message, session.tools))
 
 
 async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:
@@ -55,8 +98,8 @@ async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit
         session.context.observe(reply.usage)
         for notice in reply.notices:
             emit(Notice(notice))
-        if reply.stop == "length":
-            emit(Notice("the answer was cut at the model's output limit"))
+        if missing := _what_is_missing(reply):
+            emit(Notice(missing, must_show=True))
         emit(StepFinished(turn.steps, reply.usage))
 
     async def tell_late() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from whet.agent.plan_call import PlannedCall, RunnableCall
-from whet.agent.session import Session
+from whet.agent.session import Session, StoppedCall
 from whet.contract.changes import FileEdit
 from whet.contract.events import Emit, Event, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
@@ -19,6 +19,7 @@ from whet.store.transcript import TurnRecord
 
 _MAX_ARGUMENT_CHARS = 4_000
 _SHOWN_CHARS = 400
+_MAX_PRINTED_CHARS = 60_000
 
 
 class CallRecord:
@@ -30,6 +31,7 @@ class CallRecord:
         self._is_shown = False
         self._emit = emit
         self._held: list[Event] = []
+        self._printed = ""
 
     async def store_start(self) -> None:
         """Store the start, then show it."""
@@ -39,11 +41,17 @@ class CallRecord:
 
     def show_progress(self, text: str) -> None:
         """Show live text of the call, or hold it until the start is stored."""
+        self._printed = (self._printed + text)[-_MAX_PRINTED_CHARS:]
         event = ToolProgress(self._item.open_call.call.id, text)
         if self._is_shown:
             self._emit(event)
         else:
             self._held.append(event)
+
+    def keep_stopped(self, duration_s: float) -> None:
+        """Keep what the call had printed when it was stopped, for its result."""
+        call_id = self._item.open_call.call.id
+        self._session.stopped[call_id] = StoppedCall(self._printed, duration_s)
 
     async def finish(self, output: ToolOutput, duration_s: float) -> None:
         """Store the result, then report it to the gate and show it. A start that was not stored is stored

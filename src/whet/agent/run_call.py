@@ -37,14 +37,19 @@ async def run_call(
         await record.finish(item.output, 0.0)
         return
     began_s = session.clock.monotonic_s() - clock.paused_s
+
+    def ran_s() -> float:
+        return max(0.0, session.clock.monotonic_s() - clock.paused_s - began_s)
+
     try:
         output = await _run_recorded(item, record)
     except asyncio.CancelledError:
+        record.keep_stopped(ran_s())
         if item.decided_by == "service":
             cut = ToolOutput("It was stopped while it ran.", error_kind="interrupted")
             await finish_shielded(session.gate.report(item.question, cut, emit))
         raise
-    await record.finish(output, max(0.0, session.clock.monotonic_s() - clock.paused_s - began_s))
+    await record.finish(output, ran_s())
 
 
 async def _run_recorded(item: RunnableCall, record: CallRecord) -> ToolOutput:

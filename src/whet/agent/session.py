@@ -176,11 +176,19 @@ class TurnObserver:
         """See the end of a turn, without its receipt. It is stored by now, and not shown yet."""
 
 
+class StoppedCall(msgspec.Struct, frozen=True):
+    """What a call that was stopped had printed until then, and how long it ran."""
+
+    printed: str
+    duration_s: float
+
+
 class Session(msgspec.Struct, frozen=True):
     """An open conversation.
 
     `note` returns the text added to a person's message when it is created (time, folder), `observers` take
-    part in its turns in this order, and `buffers` are the unsaved files of the person's editor.
+    part in its turns in this order, and `buffers` are the unsaved files of the person's editor. `stopped`
+    holds the calls of the running turn that were stopped, by their ids.
     """
 
     log: Transcript
@@ -196,6 +204,7 @@ class Session(msgspec.Struct, frozen=True):
     observers: Sequence[TurnObserver] = ()
     buffers: Buffers | None = None
     inbox: Inbox = msgspec.field(default_factory=Inbox)
+    stopped: dict[str, StoppedCall] = msgspec.field(default_factory=dict[str, StoppedCall])
 
     @property
     def id(self) -> str:
@@ -268,7 +277,11 @@ def receipt_of(session: Session, turn: int) -> TurnReceipt | None:
 
 
 def add_receipt(session: Session, turn: TurnRecord, end: TurnEnd) -> TurnEnd:
-    """Return a turn's end with its stored receipt. Call it once all observers have seen the end."""
+    """Return a turn's end with its stored receipt and its helpers' usage. Call it once all observers have
+    seen the end."""
     if not turn.tool_calls:
         return end
-    return msgspec.structs.replace(end, receipt=receipt_of(session, turn.number))
+    from whet.store.helper_rows import helper_usage  # noqa: PLC0415 - only after a turn with calls
+
+    helpers = session.log.writer.db.read_now(lambda db: helper_usage(db, session.id, turn.number))
+    return msgspec.structs.replace(end, receipt=receipt_of(session, turn.number), usage=end.usage + helpers)

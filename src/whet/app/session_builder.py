@@ -127,6 +127,8 @@ class SessionBuilder:
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         left_host = services.contexts.host(leaving.context) if leaving else None
         host = await self._begin(stored, runner, link, prefix, left_host, is_new=start is not None)
+        for line in start.notices if start is not None else ():
+            host.runner.add_notice(line, must_show=True)
         if host.runner is not runner:
             tools = await self._tools(stored.specs, host.runner)
         gate, hooks = services.gate, None
@@ -256,10 +258,8 @@ class SessionBuilder:
 
     def _limits(self, start: SessionStart | None, extras: SessionExtras) -> TurnLimits:
         agent = self._services.settings.agent
-        steps = start.steps if start is not None else 0
-        return TurnLimits(
-            steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars
-        )
+        steps = (start.steps if start is not None else 0) or agent.max_steps
+        return TurnLimits(steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars)
 
     async def _tools(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> Mapping[str, Tool]:
         """Return the tools of a stored list that exist now, including the engine's own."""

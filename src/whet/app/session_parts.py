@@ -53,7 +53,8 @@ NO_EXTRAS = SessionExtras()
 
 
 class SessionStart(msgspec.Struct, frozen=True):
-    """The contents of a new session. `steps` 0 means the limit from the settings."""
+    """The contents of a new session. `steps` 0 means the limit from the settings. `notices` are shown to its
+    person, wherever that is."""
 
     prompt: str = ""
     tools: Sequence[Tool] = ()
@@ -65,6 +66,7 @@ class SessionStart(msgspec.Struct, frozen=True):
     warm: WarmWish = WarmWish()
     whose: Principal = OWNERS
     steps: int = 0
+    notices: Sequence[str] = ()
 
 
 class NewSessionOptions(TypedDict, total=False):

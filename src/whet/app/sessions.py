@@ -26,7 +26,7 @@ from whet.app.session_parts import (
     StoredPrefix,
 )
 from whet.app.warm_starts import OFF
-from whet.context.prompt import system_prompt
+from whet.context.prompt import cut_notice, system_prompt
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus, Provider
 from whet.store import sessions
@@ -78,6 +78,7 @@ class SessionOpener:
             conversation_id=leaving.log.session.conversation_id if leaving else "",
             warm=await services.warm_starts.choose(OFF if principal.profile else warm, str(workspace)),
             whose=principal,
+            notices=[line for line in (cut_notice(workspace),) if line],
         )
         session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
         await self.outcomes.record(session.id, learned)

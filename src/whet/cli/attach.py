@@ -13,6 +13,7 @@ import select
 from pathlib import Path
 
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
 from whet.regular import open_regular
 
@@ -51,6 +52,18 @@ def join_piped_text(question: str, piped: str) -> str:
     return f"{cap_text(question)}\n\n{fence_text(piped, 'Standard input')}" if question else cap_text(piped)
 
 
+def shortening_notice(question: str, piped: str) -> str:
+    """Return the line for the person if a part of what is sent is left out, or an empty string."""
+    names = [name for name, text in (("the question", question), ("standard input", piped)) if is_cut(text)]
+    what = " and ".join(names)
+    return f"{what} was too long: the middle is left out, {CAP_CHARS:,} characters are sent" if names else ""
+
+
+def is_cut(text: str) -> bool:
+    """Whether a text is longer than what is sent of it."""
+    return len(text) > CAP_CHARS
+
+
 def find_images(text: str, folder: Path) -> tuple[list[Path], list[str]]:
     """Return the image files that `text` names as @path or @"path", and the names without a file.
 
@@ -80,6 +93,8 @@ def load_image(path: Path, folder: Path) -> ImagePart:
     media_type = image_type(data)
     if not media_type:
         raise ConfigError(f"{path} is not an image that models read", hint="PNG, JPEG, GIF and WebP work")
+    if fault := image_fault(data):
+        raise ConfigError(f"models can't take the image {path}: {fault}", hint="convert or shrink it first")
     return ImagePart(media_type, base64.b64encode(data).decode("ascii"))
 
 

@@ -26,6 +26,7 @@ from whet.contract.events import Event
 from whet.contract.texts import plural
 from whet.log import mask
 from whet.store import accepted, compactions, forks, outcomes, sessions, warm
+from whet.store.helper_rows import helper_usage
 from whet.store.live import is_cut_off
 
 if TYPE_CHECKING:
@@ -135,7 +136,8 @@ async def list_tools(chat: ChatControl, argument: str) -> None:
 
 async def show_usage(chat: ChatControl, argument: str) -> None:
     """Show the tokens and the cost of the session."""
-    usage = chat.session.usage
+    helpers = await chat.opener.services.database.read(lambda db: helper_usage(db, chat.session.id))
+    usage = chat.session.usage + helpers
     cost = "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}" if usage.cost_usd else "nothing"
     if usage.estimated_tokens:
         cost += f", estimated: Whet counted {usage.estimated_tokens:,} of the tokens itself"

@@ -94,6 +94,8 @@ class KeyActions:
             self._chat.say(f"  sent with it: {path.name}, {size(path.stat().st_size)}", "dim")
         for name in missing:
             self._chat.say(f"  there is no image {name}; only its name is sent", "yellow")
+        if notice := attach.shortening_notice(text, ""):
+            self._chat.say(f"  {notice}", "yellow")
         return loaded
 
     def build_message(self, text: str) -> Message:

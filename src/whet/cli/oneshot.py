@@ -64,12 +64,13 @@ def run(options: ChatOptions) -> int:
     mentioned, missing = attach.find_images(typed_question, folder) if "@" in typed_question else ((), ())
     for name in missing:
         _say(f"there is no image {name}; only its name is sent")
-    question = _question(options, folder)
+    question, notice = _question(options, folder)
     images = [attach.load_image(path, folder) for path in (*options.images, *mentioned)]
-    return run_on_loop(_run(options, settings, question, images))
+    return run_on_loop(_run(options, settings, question, images, notice))
 
 
-def _question(options: ChatOptions, workspace: Path) -> str:
+def _question(options: ChatOptions, workspace: Path) -> tuple[str, str]:
+    """Return the text of the message, and a line for the person if a part of it was left out."""
     question = options.question or ""
     if question.startswith("/"):
         from whet.app.own_commands import expand_command  # noqa: PLC0415 - few questions are commands
@@ -87,7 +88,7 @@ def _question(options: ChatOptions, workspace: Path) -> str:
         text = attach.join_piped_text("" if only_stdin else question, piped)
     if not text.strip():
         raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
-    return text
+    return text, attach.shortening_notice("" if only_stdin else question, piped)
 
 
 def is_piped(fd: int = 0) -> bool:
@@ -99,7 +100,9 @@ def is_piped(fd: int = 0) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-async def _run(options: ChatOptions, settings: Settings, question: str, images: list[ImagePart]) -> int:
+async def _run(
+    options: ChatOptions, settings: Settings, question: str, images: list[ImagePart], notice: str
+) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     person = LinePerson() if is_interactive else NobodyPresent()
     async with aclosing(await start_app(options, settings, person)) as app:
@@ -112,6 +115,8 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         if not session.log.session.title:
             await session.log.details.set_title(make_title(question))
         report = OneShotReport(session, options.output, app.sessions)
+        if notice:
+            report.emit(Notice(notice, must_show=True))
         code = await _answer(report, session.user_message(question, images), person)
         await app.reviews.leave()
         return code

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import apsw
 import click
+import msgspec
 
 from whet.app.recording import forget_deleted_sessions
 from whet.cli import output, stored
@@ -33,6 +34,7 @@ from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import StateDatabase, has_store
 from whet.store.forks import TreeRow
+from whet.store.helper_rows import helper_usage
 from whet.store.index import count_backlog
 from whet.store.purge import erase
 from whet.store.ranking import SearchScope
@@ -131,7 +133,9 @@ def show(home: Home, session: str, full: bool, as_json: bool) -> None:
 
     def work(db: apsw.Connection) -> tuple[SessionRow, list[tuple[int, Message]]]:
         session_id = store.resolve_id(db, session)
-        return store.get(db, session_id), index.read_messages_around(db, session_id, 0, 0, _EVERYTHING)
+        row = store.get(db, session_id)
+        whole = msgspec.structs.replace(row, usage=row.usage + helper_usage(db, session_id))
+        return whole, index.read_messages_around(db, session_id, 0, 0, _EVERYTHING)
 
     row, messages = _read(home, work)
     if as_json:

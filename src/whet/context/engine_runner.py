@@ -82,6 +82,7 @@ class EngineRunner:
         self.tools: list[Tool] | None = None
         self.notices: list[str] = []
         self._told: set[str] = set()
+        self._must_show: set[str] = set()
         self._model: tuple[ModelInfo, int] | None = None
         self._was_stuck = False
         self._summary_error = ""
@@ -228,11 +229,13 @@ class EngineRunner:
         """Add a notice about the engine for the person. The same one is shown only once."""
         self.add_notice(f"context engine {_line(text)}")
 
-    def add_notice(self, text: str) -> None:
-        """Add a notice from another source for the person. The same one is shown only once."""
+    def add_notice(self, text: str, *, must_show: bool = False) -> None:
+        """Add a notice from another source for the person. The same one is shown only once, and if it
+        `must_show`, on every surface."""
         if text not in self._told:
             self._told.add(text)
             self.notices.append(text)
+            self._must_show |= {text} if must_show else set()
 
     def note_summary_error(self, error: str) -> None:
         """Add a notice about a failed summary. It is repeated only after a different failure or a success
@@ -247,7 +250,7 @@ class EngineRunner:
         """Show the notices."""
         notices, self.notices = self.notices, []
         for text in notices:
-            emit(Notice(text))
+            emit(Notice(text, must_show=text in self._must_show))
 
     def _needs_no_thread(self) -> bool:
         return self.offer.is_quick and self.lane.idle

@@ -65,6 +65,24 @@ def system_prompt(
 
 def project_instructions(workspace: Path) -> str:
     """Return the project's own instructions with the name of their file, or an empty string."""
+    name, text = _read_instructions(workspace)
+    return f"The project's instructions ({name}):\n{clip(text, PROJECT_CAP_CHARS)}" if text else ""
+
+
+def cut_notice(workspace: Path) -> str:
+    """Return the line for the person if the project's instructions are too long to be sent whole, or an empty
+    string."""
+    name, text = _read_instructions(workspace)
+    if len(text) <= PROJECT_CAP_CHARS:
+        return ""
+    return (
+        f"{name} has more than {PROJECT_CAP_CHARS:,} characters, so its middle is left out. Shorten it,"
+        " or move parts into AGENTS.md files of subfolders."
+    )
+
+
+def _read_instructions(workspace: Path) -> tuple[str, str]:
+    """Return the name and the text of the project's instruction file, empty if it has none."""
     for name in PROJECT_FILES:
         path = workspace / name
         try:
@@ -74,8 +92,8 @@ def project_instructions(workspace: Path) -> str:
                 continue
             raise ConfigError(f"can't read {path}: {error.strerror}", hint="fix its permissions") from error
         if text:
-            return f"The project's instructions ({name}):\n{clip(text, PROJECT_CAP_CHARS)}"
-    return ""
+            return name, text
+    return "", ""
 
 
 def volatile_note(now: datetime, workspace: Path, max_steps: int, folder: str = "") -> str:

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from whet.contract.images import image_fault
+
 Role = Literal["user", "assistant", "tool"]
 WireFormat = Literal["chat_completions", "anthropic_messages", "responses"]
 
@@ -49,13 +51,14 @@ def image_type(head: bytes) -> str:
 
 
 def image_in(data_base64: str) -> ImagePart | None:
-    """Return an untrusted image as a part, or None if the data is not an image or not base64. Its type is
-    taken from its bytes: a model would refuse a wrong type in every later request."""
+    """Return an untrusted image as a part, or None if the data is not base64 or no image that models take.
+    Its type is taken from its bytes: a model would refuse a wrong type in every later request."""
     try:
-        kind = image_type(binascii.a2b_base64(data_base64, strict_mode=True)[:16])
+        data = binascii.a2b_base64(data_base64, strict_mode=True)
     except ValueError:
         return None
-    return ImagePart(kind, data_base64) if kind else None
+    kind = image_type(data[:16])
+    return ImagePart(kind, data_base64) if kind and not image_fault(data) else None
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -80,6 +80,17 @@ def parse_arguments(text: str) -> dict[str, Any]:
         return {}
 
 
+def is_object(text: str) -> bool:
+    """Return whether `text` is one complete JSON object."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        from_json(text, dict[str, Any])
+    except NOT_JSON:
+        return False
+    return True
+
+
 def subject_of(arguments: Mapping[str, object]) -> str:
     """Return the subject of a tool call: its most informative text argument, or "" if it has none. For a
     search, the pattern and the path; for a command in another folder, the folder and the command."""

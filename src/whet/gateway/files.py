@@ -15,6 +15,7 @@ from typing import Annotated
 from whet.app.received import MAX_IMAGE_BYTES, image_type, save_attachment
 from whet.contract.channels import Channel, FileBounds, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError
+from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart
 from whet.contract.tools import Tool, ToolContext
 from whet.tools.signature import tool
@@ -57,7 +58,10 @@ class ChatFiles:
                 lines.append(f"[{display_name!r} was sent and could not be taken: {_why(error)}]")
                 continue
             lines.append(f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]")
-            if (mime := image_type(data)) and len(data) <= MAX_IMAGE_BYTES:
+            mime = image_type(data)
+            if mime and (fault := image_fault(data)):
+                lines.append(f"[it is no image that you can see: {fault}]")
+            elif mime and len(data) <= MAX_IMAGE_BYTES:
                 images.append(ImagePart(mime, base64.b64encode(data).decode()))
         if len(update.files) > _MAX_FILES:
             lines.append(f"[{len(update.files) - _MAX_FILES} more files were left out]")

@@ -93,7 +93,7 @@ def _image(fields: Mapping[str, Any], images: list[ImagePart]) -> str:
     if len(images) >= _MAX_IMAGES or len(data) > _IMAGE_BYTES:
         return f"[an image, {kind}: not shown, there are too many or it is too large]"
     if (image := image_in(data)) is None:
-        return f"[an image, {kind}: broken]"
+        return f"[an image, {kind}: broken, or too large for models]"
     images.append(image)
     return f"[image {len(images)}, {image.media_type}]"
 

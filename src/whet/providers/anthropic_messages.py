@@ -20,16 +20,27 @@ from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import shared_decoder
 from whet.contract.tools import ToolSpec
+from whet.providers.anthropic_events import (
+    EVENT,
+    OPENING,
+    BlockOpening,
+    BlockPiece,
+    CallUsage,
+    StreamEvent,
+    kind_of_event,
+    kind_of_piece,
+)
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
-    ABSENT,
     Deltas,
     RequestOptions,
     encode,
     event_error,
+    join_pieces,
     object_or_empty,
     quote,
     raise_error_in,
+    read_events,
     read_replay,
     refused,
     sent_schema,
@@ -46,6 +57,9 @@ _EMPTY = b'{"type":"text","text":"(empty)"}'
 _VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2})(?!\d))?")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24_000}
 _THINKING = ("thinking", "redacted_thinking")
+_PLAIN = ("text", "thinking", "tool_use")
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_BLOCK_OF = {"input_json_delta": "tool_use", "thinking_delta": "thinking", "signature_delta": "thinking"}
 
 
 class AnthropicMessages:
@@ -194,70 +208,37 @@ def _replay_blocks(message: Message) -> bytes:
     return blocks + b"," + _EMPTY if heads[-1].type in _THINKING else blocks
 
 
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    output_tokens_details: dict[str, Any] | None = None
-
-
-class _Start(msgspec.Struct):
-    model: str = ""
-    usage: _Usage | None = None
-
-
-class _Piece(msgspec.Struct):
-    type: str = ""
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    partial_json: str | None = None
-    stop_reason: str | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str = ""
-    index: int = 0
-    delta: _Piece | None = None
-    content_block: msgspec.Raw = ABSENT
-    message: _Start | None = None
-    usage: _Usage | None = None
-
-
-class _Opening(msgspec.Struct):
-    type: str = ""
-    id: str | None = None
-    name: str | None = None
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    input: msgspec.Raw = ABSENT
-
-
-_EVENT = shared_decoder(_Event)
-_OPENING = shared_decoder(_Opening)
-
-
 class _Block:
     """One content block while its pieces arrive."""
 
-    __slots__ = ("id", "name", "pieces", "raw", "signature", "type")
+    __slots__ = ("id", "is_begun", "name", "pieces", "raw", "signature", "type")
 
-    def __init__(self, raw: bytes) -> None:
-        opening = _OPENING.decode(raw)
+    def __init__(self, opening: BlockOpening, raw: bytes) -> None:
         self.raw = raw
         self.type = opening.type
-        self.id = opening.id or ""
-        self.name = opening.name or ""
+        self.id = join_pieces([opening.id or ""])
+        self.name = join_pieces([opening.name or ""])
         self.signature = opening.signature or ""
         self.pieces = [opening.text or opening.thinking or ""]
+        self.is_begun = False
         if opening.type == "tool_use" and bytes(opening.input) not in (b"", b"{}", b"null"):
             self.pieces = [bytes(opening.input).decode()]
 
+    def is_repeated_by(self, opening: BlockOpening) -> bool:
+        """Whether a server opens this block once more, before anything came of it."""
+        same = (self.type, self.id, self.name) == (opening.type, opening.id or "", opening.name or "")
+        return same and not self.is_begun
+
+    def add(self, piece: str) -> None:
+        """Add a piece. The pieces of a call replace the arguments that its opening may have held."""
+        if self.type == "tool_use" and piece and not self.is_begun:
+            self.pieces = []
+        self.is_begun = self.is_begun or bool(piece)
+        self.pieces.append(piece)
+
     @property
     def text(self) -> str:
-        return "".join(self.pieces)
+        return join_pieces(self.pieces)
 
     def wire(self, call_id: str) -> bytes:
         """Return the block as it is sent back."""
@@ -276,7 +257,8 @@ class AnthropicDecoder:
     def __init__(self, info: ModelInfo) -> None:
         self._info = info
         self._model = info.model
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: list[_Block] = []
+        self._by_index: dict[int, _Block] = {}
         self._counts: dict[str, int] = {}
         self._stop = ""
         self._started = False
@@ -286,66 +268,79 @@ class AnthropicDecoder:
 
     def feed(self, data: bytes) -> Deltas:
         """Take one event's data."""
-        try:
-            event = _EVENT.decode(data)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise event_error(self._info, data) from error
-        if event.type == "content_block_delta" and event.delta is not None:
+        events = read_events(self._info, data, StreamEvent, EVENT)
+        if len(events) == 1:
+            return self._take(events[0], data)
+        return [delta for event in events for delta in self._take(event, data)]
+
+    def _take(self, event: StreamEvent, data: bytes) -> Deltas:
+        kind = event.type or kind_of_event(event)
+        if kind == "content_block_delta" and event.delta is not None:
             return self._delta(event.index, event.delta)
-        if event.type == "content_block_start" and bytes(event.content_block):
+        if kind == "content_block_start" and bytes(event.content_block):
             return self._start_block(event.index, bytes(event.content_block))
-        if event.type == "message_start" and event.message is not None:
+        if kind == "message_start" and event.message is not None:
             self._started = True
             self._model = event.message.model or self._model
             self._count(event.message.usage)
-        elif event.type == "message_delta":
+        elif kind == "message_delta":
             self._count(event.usage)
             if event.delta is not None and event.delta.stop_reason:
                 self._stop = event.delta.stop_reason
                 self.is_done = True
-        elif event.type == "message_stop":
+        elif kind == "message_stop":
             self.is_done = self.is_ended = True
-        elif event.type == "error":
+        elif kind == "error":
             raise event_error(self._info, data)
-        elif not event.type:
+        elif not kind:
             raise_error_in(self._info, data)
         return ()
 
-    def _start_block(self, index: int, raw: bytes) -> Deltas:
-        try:
-            block = self._blocks[index] = _Block(raw)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise unreadable(self._info, raw) from error
+    def _start_block(self, index: int | None, raw: bytes) -> Deltas:
+        opening = read_events(self._info, raw, BlockOpening, OPENING)[0]
+        index = len(self._blocks) if index is None else index
+        known = self._by_index.get(index)
+        if known is not None and known.is_repeated_by(opening):
+            return ()
+        block = self._open(index, opening, raw)
         if not block.text or block.type not in ("text", "thinking"):
             return ()
         return (TextDelta(block.text) if block.type == "text" else ReasoningDelta(block.text),)
 
-    def _delta(self, index: int, delta: _Piece) -> Deltas:
-        block = self._blocks.get(index)
-        if block is None:
-            raise unreadable(self._info, b"", f"a piece of block {index}, which it never opened")
-        if delta.type == "text_delta" and delta.text:
-            block.pieces.append(delta.text)
+    def _open(self, index: int, opening: BlockOpening, raw: bytes) -> _Block:
+        block = self._by_index[index] = _Block(opening, raw)
+        self._blocks.append(block)
+        return block
+
+    def _delta(self, index: int | None, delta: BlockPiece) -> Deltas:
+        kind = kind_of_piece(delta)
+        block = self._block_for(index, _BLOCK_OF.get(kind, "text"))
+        if kind == "text_delta" and delta.text:
+            block.add(delta.text)
             return (TextDelta(delta.text),)
-        if delta.type == "thinking_delta" and delta.thinking:
-            block.pieces.append(delta.thinking)
+        if kind == "thinking_delta" and delta.thinking:
+            block.add(delta.thinking)
             return (ReasoningDelta(delta.thinking),)
-        if delta.type == "input_json_delta":
-            block.pieces.append(delta.partial_json or "")
+        if kind == "input_json_delta":
+            block.add(delta.partial_json or "")
             self.call_chars += len(block.pieces[-1])
-        elif delta.type == "signature_delta":
+        elif kind == "signature_delta":
             block.signature += delta.signature or ""
         return ()
 
-    def _count(self, usage: _Usage | None) -> None:
+    def _block_for(self, index: int | None, kind: str) -> _Block:
+        """Return the block of a piece: the one at its index, the newest one, or one that was never opened."""
+        candidates = [self._by_index.get(-1 if index is None else index), *self._blocks[-1:]]
+        for block in candidates:
+            if block is not None and (block.type == kind or block.type not in _PLAIN):
+                return block
+        opening = BlockOpening(type=kind)
+        return self._open(len(self._blocks) if index is None else index, opening, encode(opening))
+
+    def _count(self, usage: CallUsage | None) -> None:
         if usage is None:
             return
-        for name in (
-            "input_tokens",
-            "output_tokens",
-            "cache_read_input_tokens",
-            "cache_creation_input_tokens",
-        ):
+        for name in _COUNTS:
             value = getattr(usage, name)
             if value is not None:  # a later event may leave out, as 0, what an earlier one said
                 self._counts[name] = max(value, self._counts.get(name, 0))
@@ -357,15 +352,15 @@ class AnthropicDecoder:
         """Return the complete answer."""
         if self._stop == "refusal":
             raise refused(self._info)
-        if not self._started:
+        if not self._started and not self._blocks:
             raise unreadable(self._info, b"", "a stream without an answer in it")
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        blocks = self._blocks
         uses = [block for block in blocks if block.type == "tool_use"]
         ids = unique_ids([block.id for block in uses], used_ids)
         is_cut = self._stop in ("max_tokens", "model_context_window_exceeded")
         message = Message(
             role="assistant",
-            content="".join(block.text for block in blocks if block.type == "text"),
+            content=join_pieces(block.text for block in blocks if block.type == "text"),
             tool_calls=tuple(
                 ToolCall(call_id, block.name, block.text or "{}")
                 for call_id, block in zip(ids, uses, strict=True)
@@ -373,7 +368,7 @@ class AnthropicDecoder:
             reasoning="".join(block.text for block in blocks if block.type == "thinking"),
             replay=_replay(blocks, ids, is_cut),
         )
-        return ModelReply(message, self.usage(), self._model, "length" if is_cut else "end")
+        return ModelReply(message, self.usage(), join_pieces([self._model]), "length" if is_cut else "end")
 
     def usage(self) -> Usage:
         """Return what the server has reported so far."""

@@ -18,7 +18,7 @@ import msgspec
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import shared_decoder
+from whet.contract.texts import is_object, shared_decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
@@ -34,10 +34,11 @@ from whet.providers.wire import (
     encode,
     event_error,
     images_before,
-    is_object,
+    join_pieces,
     object_or_empty,
     quote,
     raise_error_in,
+    read_events,
     read_replay,
     refused,
     sent_schema,
@@ -204,6 +205,7 @@ class _Chunk(msgspec.Struct):
 
 
 _CHUNK = shared_decoder(_Chunk)
+_NO_ERROR = (b"", b"null", b"false", b"{}", b"[]", b'""', b"0")
 
 
 class _Slot:
@@ -216,6 +218,9 @@ class _Slot:
         self.name = ""
         self.pieces: list[str] = []
         self.extra: bytes | None = None
+
+    def key(self) -> tuple[object, ...]:
+        return (self.id, self.name, "".join(self.pieces)) if self.id else (self,)
 
     def is_complete(self) -> bool:
         return bool(self.pieces) and self.pieces[-1].endswith("}") and is_object("".join(self.pieces))
@@ -250,11 +255,13 @@ class ChatDecoder:
         if data == b"[DONE]":
             self.is_done = self.is_ended = True
             return ()
-        try:
-            chunk = _CHUNK.decode(data)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise event_error(self._info, data) from error
-        if chunk.error is not ABSENT and bytes(chunk.error) != b"null":
+        events = read_events(self._info, data, _Chunk, _CHUNK)
+        if len(events) == 1:
+            return self._take(events[0], data)
+        return [delta for event in events for delta in self._take(event, data)]
+
+    def _take(self, chunk: _Chunk, data: bytes) -> Deltas:
+        if bytes(chunk.error) not in _NO_ERROR:
             raise event_error(self._info, data)
         if chunk.usage is not None and _size(chunk.usage) >= _size(self._usage):
             self._usage = chunk.usage
@@ -271,7 +278,9 @@ class ChatDecoder:
         if choice.finish_reason:
             self._finish = choice.finish_reason
             self.is_done: bool = True
-        delta = choice.delta or choice.message
+        # Some servers repeat the whole message in their last event.
+        whole = None if self._text or self._reasoning or self._slots else choice.message
+        delta = choice.delta or whole
         if delta is None:
             return ()
         deltas: list[TextDelta | ReasoningDelta] = []
@@ -327,6 +336,8 @@ class ChatDecoder:
         slot: _Slot | None
         if call.index is not None:
             slot = self._by_index.get(call.index)
+            if slot is None and self._slots and not function.name and not call.id:
+                slot = self._slots[-1]  # a piece cannot begin a call: its index is wrong
         elif call.id:
             slot = next((candidate for candidate in reversed(self._slots) if candidate.id == call.id), None)
         else:
@@ -349,30 +360,33 @@ class ChatDecoder:
     def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
         if self._finish == "content_filter" or self._refusal:
-            raise refused(self._info, "".join(self._refusal))
+            raise refused(self._info, join_pieces(self._refusal))
         if not self._saw_choice:
             raise unreadable(self._info, b"", "a stream without an answer in it")
-        slots = [slot for slot in self._slots if slot.name or slot.pieces]
-        ids = unique_ids([slot.id for slot in slots], used_ids)
+        # A server that sends an event twice means the call once.
+        slots = list({slot.key(): slot for slot in self._slots if slot.name or slot.pieces}.values())
+        ids = unique_ids([join_pieces([slot.id]) for slot in slots], used_ids)
         calls = tuple(
-            ToolCall(call_id, slot.name, "".join(slot.pieces) or "{}")
+            ToolCall(call_id, join_pieces([slot.name]), join_pieces(slot.pieces) or "{}")
             for call_id, slot in zip(ids, slots, strict=True)
         )
         message = Message(
             role="assistant",
-            content="".join(self._text),
+            content=join_pieces(self._text),
             tool_calls=calls,
-            reasoning="".join(self._reasoning),
+            reasoning=join_pieces(self._reasoning),
             replay=self._replay(ids, slots),
         )
-        return ModelReply(message, self.usage(), self._model, "length" if self._finish == "length" else "end")
+        return ModelReply(
+            message, self.usage(), join_pieces([self._model]), "length" if self._finish == "length" else "end"
+        )
 
     def _replay(self, ids: list[str], slots: list[_Slot]) -> VendorReplay | None:
         fields: dict[str, Any] = {}
         if self._details and "reasoning_details" in self._replay_fields:
             fields["reasoning_details"] = self._details
         if self._reasoning and self._reasoning_field in self._replay_fields:
-            fields[self._reasoning_field] = "".join(self._reasoning)
+            fields[self._reasoning_field] = join_pieces(self._reasoning)
         extras = {
             call_id: msgspec.Raw(slot.extra)
             for call_id, slot in zip(ids, slots, strict=True)
@@ -416,6 +430,6 @@ def _merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
         return
     for key, value in piece.items():
         if key == field and isinstance(value, str):
-            last[key] = (last.get(key) or "") + value
+            last[key] = f"{last.get(key) or ''}{value}"
         elif value is not None:
             last[key] = value

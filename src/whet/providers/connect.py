@@ -56,7 +56,12 @@ class ServerProvider:
 
         # While it was loading its model, the server could not report the model's window.
         return ServerLink(
-            lambda: self._info, self.wiring, head, on_recovery=self._ask_again, judge=self.judge
+            lambda: self._info,
+            self.wiring,
+            head,
+            has_tools=bool(tools),
+            on_recovery=self._ask_again,
+            judge=self.judge,
         )
 
     async def list_models(self) -> list[str]:

@@ -41,6 +41,7 @@ from whet.contract.protocols import (
     StreamItem,
 )
 from whet.http1.client import Answer
+from whet.providers.answer_parts import AnswerParts, Piece, separate
 from whet.providers.backoff import Backoff
 from whet.providers.http import Http
 from whet.providers.sse import SseEvent, SseParser
@@ -155,8 +156,11 @@ class Wiring(msgspec.Struct, frozen=True):
 class _Attempt:
     """One request: its body, and what has come of its answer so far."""
 
-    def __init__(self, decoder: Decoder, messages: Sequence[Message], body: bytes) -> None:
+    def __init__(
+        self, decoder: Decoder, messages: Sequence[Message], body: bytes, *, has_tools: bool
+    ) -> None:
         self.decoder = decoder
+        self.parts = AnswerParts(has_tools=has_tools)
         self.messages = messages
         self.body = body
         self.texts: list[str] = []
@@ -202,6 +206,7 @@ class ServerLink:
         wiring: Wiring,
         head: Callable[[Collection[str]], bytes],
         *,
+        has_tools: bool = True,
         on_recovery: Callable[[], Awaitable[object]] | None = None,
         judge: FailureJudge | None = None,
     ) -> None:
@@ -212,6 +217,7 @@ class ServerLink:
         self._judge = judge
         self._wiring = wiring
         self._head = head
+        self._has_tools = has_tools
         self._refused_tools: set[str] = set()
         self._cache = WireCache(wiring.codec, head(()))
         self._sizes: PromptSizes | None = None
@@ -230,7 +236,7 @@ class ServerLink:
             key = wiring.keys.current
             has_shown = False
             began_s = wiring.backoff.monotonic_s()
-            attempt = _Attempt(wiring.codec.decoder(self.info), messages, body)
+            attempt = _Attempt(wiring.codec.decoder(self.info), messages, body, has_tools=self._has_tools)
             try:
                 async with aclosing(self._run(attempt, key)) as items:
                     async for item in items:
@@ -303,7 +309,7 @@ class ServerLink:
 
     async def _run(
         self, attempt: _Attempt, key: Key
-    ) -> AsyncGenerator[TextDelta | ReasoningDelta | AnswerGrew | ModelReply, None]:
+    ) -> AsyncGenerator[Piece | AnswerGrew | ModelReply, None]:
         """Make one attempt. A ProviderError says whether it may be charged for (`was_sent`)."""
         wiring, decoder = self._wiring, attempt.decoder
         request_id, is_answered = "", False
@@ -326,16 +332,21 @@ class ServerLink:
         except ProviderError as error:
             error.was_sent = True
             raise
-        yield msgspec.structs.replace(reply, request_id=request_id) if request_id else reply
+        parts = attempt.parts
+        if not parts.has_text and reply.message.text:  # it came in the last event only
+            for item in parts.feed([TextDelta(reply.message.text)]):
+                yield item
+        for item in parts.finish():
+            yield item
+        message = separate(reply.message, parts, self._cache.call_ids)
+        yield msgspec.structs.replace(reply, message=message, request_id=request_id)
 
-    async def _deltas(
-        self, answer: Answer, attempt: _Attempt
-    ) -> AsyncGenerator[TextDelta | ReasoningDelta | AnswerGrew, None]:
+    async def _deltas(self, answer: Answer, attempt: _Attempt) -> AsyncGenerator[Piece | AnswerGrew, None]:
         info, decoder = self.info, attempt.decoder
         content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type == "application/json":
-            for delta in await _read_plain_answer(info, answer, attempt):
-                yield delta
+            for item in attempt.parts.feed(await _read_plain_answer(info, answer, attempt)):
+                yield item
             return
         parser = SseParser()
         kind = content_type or "no content type"
@@ -350,13 +361,13 @@ class ServerLink:
                     raise _early_end_error(info, first, kind)
                 if pending_bytes > _MAX_IN_EVENT_BYTES or size > _MAX_ANSWER_BYTES:
                     raise WireError("the answer has no end", provider=info.provider, model=info.model)
-                for item in (*_decode(info, events, attempt), *attempt.grown()):
+                for item in (*attempt.parts.feed(_decode(info, events, attempt)), *attempt.grown()):
                     yield item
                 if decoder.is_ended:
                     await _drain(answer, chunks)
                     return
-        for delta in _decode(info, parser.finish(), attempt):
-            yield delta
+        for item in attempt.parts.feed(_decode(info, parser.finish(), attempt)):
+            yield item
         if not decoder.is_done:
             raise _early_end_error(info, b"" if parser.has_events else first, kind)
 

@@ -8,15 +8,17 @@ Source: platform.openai.com/docs/api-reference/responses (November 2026).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import msgspec
 
+from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import shared_decoder
+from whet.contract.texts import is_object, shared_decoder
 from whet.contract.tools import ToolSpec
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
@@ -31,14 +33,15 @@ from whet.providers.wire import (
     data_url,
     encode,
     event_error,
-    is_object,
+    join_pieces,
     object_or_empty,
     quote,
+    raise_error_in,
+    read_events,
     read_replay,
     refused,
     sent_schema,
     unique_ids,
-    unreadable,
     wire_id,
     wire_name,
 )
@@ -128,16 +131,44 @@ def _id(call_id: str) -> str:
     return wire_id(call_id, _IDS)
 
 
+class _Text(msgspec.Struct):
+    text: str | None = None
+
+
 class _Item(msgspec.Struct):
     type: str = ""
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: Any = None
     encrypted_content: str | None = None
+    content: list[_Text] | str | None = None
 
 
 _ITEMS = shared_decoder(list[_Item])
 _ITEM = shared_decoder(_Item)
+
+
+class _OutputItem(NamedTuple):
+    """One item of an answer: its index, its JSON, and what is read of it."""
+
+    at: int
+    raw: bytes
+    shape: _Item
+
+    @property
+    def kind(self) -> str:
+        return self.shape.type
+
+
+def _read_items(info: ModelInfo, raws: Mapping[int, bytes]) -> list[_OutputItem]:
+    """Return the items that can be read, in order, and each call once."""
+    items: list[_OutputItem] = []
+    for at in sorted(raws):
+        with suppress(ProviderError):
+            item = _OutputItem(at, raws[at], read_events(info, raws[at], _Item, _ITEM)[0])
+            if item.kind != "function_call" or all(item.raw != other.raw for other in items):
+                items.append(item)
+    return items
 
 
 def _replay_items(message: Message) -> bytes:
@@ -163,6 +194,7 @@ class _Incomplete(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     model: str = ""
+    output: list[msgspec.Raw] | None = None
     usage: _Usage | None = None
     incomplete_details: _Incomplete | None = None
 
@@ -171,7 +203,7 @@ class _Event(msgspec.Struct):
     type: str = ""
     delta: str | None = None
     refusal: str | None = None
-    output_index: int = 0
+    output_index: int | None = None
     item: msgspec.Raw = ABSENT
     response: _Response | None = None
 
@@ -187,6 +219,8 @@ class ResponsesDecoder:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._items: dict[int, bytes] = {}
+        self._opened: dict[int, bytes] = {}
+        self._arguments: dict[int, list[str]] = {}
         self._refusal = ""
         self._response = _Response()
         self.call_chars: int = 0
@@ -196,11 +230,15 @@ class ResponsesDecoder:
     def feed(self, data: bytes) -> Deltas:
         """Take one event's data."""
         if data == b"[DONE]":
+            # The vendor's own client reads until here.
+            self.is_done = self.is_ended = self.is_done or bool(self._items or self._text)
             return ()
-        try:
-            event = _EVENT.decode(data)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise event_error(self._info, data) from error
+        events = read_events(self._info, data, _Event, _EVENT)
+        if len(events) == 1:
+            return self._take(events[0], data)
+        return [delta for event in events for delta in self._take(event, data)]
+
+    def _take(self, event: _Event, data: bytes) -> Deltas:
         if event.type == "response.output_text.delta":
             self._text.append(event.delta or "")
             return (TextDelta(event.delta),) if event.delta else ()
@@ -211,17 +249,24 @@ class ResponsesDecoder:
         return ()
 
     def _handle_event(self, event: _Event, data: bytes) -> None:
+        at = event.output_index
         if event.type == "response.output_item.done" and bytes(event.item):
-            self._items[event.output_index] = bytes(event.item)
+            self._items[len(self._items) if at is None else at] = bytes(event.item)
+        elif event.type == "response.output_item.added" and bytes(event.item):
+            self._opened[len(self._opened) if at is None else at] = bytes(event.item)
         elif event.type == "response.function_call_arguments.delta":
             self.call_chars += len(event.delta or "")
-        elif event.type in ("response.completed", "response.incomplete") and event.response is not None:
-            self._response = event.response
+            pieces = self._arguments.setdefault(max(self._opened, default=0) if at is None else at, [])
+            pieces.append(event.delta or "")
+        elif event.type in ("response.completed", "response.incomplete"):
+            self._response = event.response or self._response
             self.is_done = self.is_ended = True
         elif event.type == "response.refusal.done":
             self._refusal = event.refusal or "no reason given"
-        elif event.type in ("response.failed", "error") or not event.type:
+        elif event.type in ("response.failed", "error"):
             raise event_error(self._info, data)
+        elif not event.type:
+            raise_error_in(self._info, data)
 
     def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
@@ -229,30 +274,37 @@ class ResponsesDecoder:
         reason = incomplete.reason if incomplete is not None else None
         if self._refusal or reason == "content_filter":
             raise refused(self._info, self._refusal)
-        raws = [self._items[index] for index in sorted(self._items)]
-        items = [self._read(raw) for raw in raws]
-        calls = [item for item in items if item.type == "function_call"]
-        call_ids = [item.call_id or "" for item in calls]
+        items = self._best_items(is_cut=reason is not None)
+        calls = [item for item in items if item.kind == "function_call"]
+        call_ids = [join_pieces([call.shape.call_id or ""]) for call in calls]
         ids = unique_ids(call_ids, used_ids)
         message = Message(
             role="assistant",
-            content="".join(self._text),
+            content=join_pieces(self._text) or _text_of(items),
             tool_calls=tuple(
-                ToolCall(call_id, item.name or "", item.arguments or "{}")
-                for call_id, item in zip(ids, calls, strict=True)
+                ToolCall(call_id, join_pieces([call.shape.name or ""]), self._arguments_of(call))
+                for call_id, call in zip(ids, calls, strict=True)
             ),
-            reasoning="".join(self._reasoning),
-            replay=_replay(raws, items) if ids == call_ids else None,
+            reasoning=join_pieces(self._reasoning),
+            replay=_replay(items) if ids == call_ids else None,
         )
-        return ModelReply(
-            message, self.usage(), self._response.model or self._info.model, "length" if reason else "end"
-        )
+        model = join_pieces([self._response.model]) or self._info.model
+        return ModelReply(message, self.usage(), model, "length" if reason else "end")
 
-    def _read(self, raw: bytes) -> _Item:
-        try:
-            return _ITEM.decode(raw)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise unreadable(self._info, raw) from error
+    def _best_items(self, *, is_cut: bool) -> list[_OutputItem]:
+        """Return the items that were finished; if these lack calls, the items of the last event or, of an
+        answer that is whole, those that were opened."""
+        output = dict(enumerate(map(bytes, self._response.output or ())))
+        sources = (self._items, output, {} if is_cut else self._opened)
+        candidates = [_read_items(self._info, raws) for raws in sources]
+        return max(candidates, key=lambda items: sum(item.kind == "function_call" for item in items))
+
+    def _arguments_of(self, call: _OutputItem) -> str:
+        """Return a call's arguments as text, from its pieces if the item lacks them."""
+        arguments = call.shape.arguments
+        if isinstance(arguments, str) or not arguments:
+            return join_pieces([arguments or "".join(self._arguments.get(call.at, ()))]) or "{}"
+        return encode(arguments).decode()
 
     def usage(self) -> Usage:
         """Return what the server has reported so far."""
@@ -269,14 +321,26 @@ class ResponsesDecoder:
         ).usage(self._info)
 
 
-def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> VendorReplay | None:
+def _text_of(items: Sequence[_OutputItem]) -> str:
+    """Return the text of the messages in an answer whose pieces did not come."""
+    contents = [item.shape.content or "" for item in items if item.kind == "message"]
+    return join_pieces(
+        text
+        for content in contents
+        for text in ([content] if isinstance(content, str) else [part.text or "" for part in content])
+    )
+
+
+def _replay(items: Sequence[_OutputItem]) -> VendorReplay | None:
     """Return the items if they include reasoning and all of it can be read without the server's store."""
-    thoughts = [item for item in items if item.type == "reasoning"]
-    if not thoughts or not all(item.encrypted_content for item in thoughts):
+    shapes = [item.shape for item in items]
+    thoughts = [shape for shape in shapes if shape.type == "reasoning"]
+    if not thoughts or not all(shape.encrypted_content for shape in thoughts):
         return None
     # Reasoning must be followed by the item that it led to, which a cut answer may lack.
-    if items[-1].type == "reasoning":
+    if shapes[-1].type == "reasoning":
         return None
-    if any(item.type == "function_call" and not is_object(item.arguments or "") for item in items):
+    arguments = [shape.arguments for shape in shapes if shape.type == "function_call"]
+    if any(not isinstance(text, str) or not is_object(text) for text in arguments):
         return None
-    return VendorReplay("responses", (b"[" + b",".join(raws) + b"]").decode())
+    return VendorReplay("responses", (b"[" + b",".join(item.raw for item in items) + b"]").decode())

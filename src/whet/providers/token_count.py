@@ -27,9 +27,10 @@ _PLAUSIBLE_BYTES = 5
 # Servers render the schemas of tools in shorter forms than JSON, and not the request's own fields.
 _HEAD_SHARE = 0.25
 _FIELDS_LEAST = 20
-# No tokenizer makes more than one token of a byte. Servers add prompts of their own, and count pictures by
-# their size.
-_MAX_ADDED_TOKENS = 10_000
+# No tokenizer makes more than one token of a byte. Servers add prompts of their own and the pages that they
+# search, and count pictures by their size.
+_MAX_ADDED_TOKENS = 100_000
+_MAX_ADDED_OUTPUT_TOKENS = 10_000
 _MAX_IMAGE_TOKENS = 40_000
 # Servers with a limit of their own on the answer may go beyond the one that is known of the model.
 _MAX_OUTPUT_RATIO = 2
@@ -175,7 +176,7 @@ def _is_wrong(prompt_tokens: int, prompt: TextSize) -> bool:
 
 def _most_output(info: ModelInfo, answer: TextSize) -> int:
     """Return the most tokens that an answer can have, hidden reasoning included."""
-    return max(info.max_output_tokens * _MAX_OUTPUT_RATIO, answer.size_bytes + _MAX_ADDED_TOKENS)
+    return max(info.max_output_tokens * _MAX_OUTPUT_RATIO, answer.size_bytes + _MAX_ADDED_OUTPUT_TOKENS)
 
 
 def _recounted(info: ModelInfo, usage: Usage, prompt: int, output: int, reasoning: int) -> Usage:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -23,16 +23,20 @@ from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import shared_decoder
+from whet.contract.texts import NOT_JSON, is_object
 from whet.contract.tools import ToolSpec
+from whet.providers.tool_schemas import accepted_schema
 
 T = TypeVar("T")
 ENCODER = msgspec.json.Encoder()
 # msgspec can't decode a union with Raw, so an absent field is an empty Raw.
 ABSENT = msgspec.Raw()
-_OBJECT: msgspec.json.Decoder[dict[str, Any]] = shared_decoder(dict[str, Any])
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
+# What `odd_events` leaves where a character was split or is none: halves of a pair, and stray bytes.
+_HALVES = re.compile("[\ud800-\udfff]")
+_NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+_BEGUN = re.compile("(?:[\ud800-\udbff]|(?<![\ud800-\udbff])[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\\Z")
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 Deltas = Sequence[TextDelta | ReasoningDelta]
 
@@ -214,33 +218,8 @@ def encode(value: Any) -> bytes:
 
 
 def sent_schema(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool's schema as it is sent: without unsent arguments and without `additionalProperties:
-    false`.
-
-    The latter does not help a model (a call with an unknown argument is refused when it is read) and took
-    six percent of the tools' bytes.
-    """
-    schema = cast("dict[str, Any]", _drop_closed_marks(tool.parameters))
-    for name in tool.unsent:
-        del schema["properties"][name]
-    return schema
-
-
-def _drop_closed_marks(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    fields = cast("dict[str, Any]", schema)
-    result: dict[str, Any] = {}
-    for key, value in fields.items():
-        if key == "properties" and isinstance(value, dict):
-            result[key] = {
-                name: _drop_closed_marks(field) for name, field in cast("dict[str, Any]", value).items()
-            }
-        elif key == "items":
-            result[key] = _drop_closed_marks(value)
-        elif key != "additionalProperties" or value is not False or "properties" not in fields:
-            result[key] = value
-    return result
+    """Return a tool's schema as it is sent: without unsent arguments, and as every vendor takes it."""
+    return accepted_schema(tool.parameters, tool.unsent)
 
 
 def read_replay(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> tuple[str, T | None]:
@@ -252,17 +231,6 @@ def read_replay(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> 
         return replay.blocks_json, shape.decode(replay.blocks_json)
     except (msgspec.DecodeError, UnicodeError):
         return "", None
-
-
-def is_object(text: str) -> bool:
-    """Return whether `text` is one complete JSON object."""
-    if not text.lstrip().startswith("{"):
-        return False
-    try:
-        _OBJECT.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-    return True
 
 
 def object_or_empty(text: str) -> str:
@@ -322,6 +290,52 @@ def _find_free_id(base: str, is_taken: Callable[[str], bool]) -> str:
         else:
             free = middle
     return f"{base}_{free}"
+
+
+def join_pieces(pieces: Iterable[str]) -> str:
+    """Join the pieces of a text, which may have been split within a character. What is no character becomes
+    U+FFFD."""
+    text = "".join(pieces)
+    if text.isascii() or not _HALVES.search(text):
+        return text
+    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _NO_BYTES.sub("\ufffd", paired).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+class PieceJoiner:
+    """Joins characters that were split between two pieces of a text, while the pieces arrive."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+
+    def feed(self, piece: str) -> str:
+        """Return what is complete of the text so far and was not returned before."""
+        if not self._begun and (piece.isascii() or not _HALVES.search(piece)):
+            return piece
+        text = self._begun + piece
+        match = _BEGUN.search(text)
+        end = match.start() if match else len(text)
+        self._begun = text[end:]
+        return join_pieces([text[:end]])
+
+    def finish(self) -> str:
+        """Return what was left of a character that never became complete."""
+        text, self._begun = join_pieces([self._begun]), ""
+        return text
+
+
+def read_events(info: ModelInfo, data: bytes, kind: type[T], shape: msgspec.json.Decoder[T]) -> Sequence[T]:
+    """Return the events in one event's data, mostly one. Raises ProviderError if there is none, or an error
+    in its place."""
+    try:
+        return (shape.decode(data),)
+    except NOT_JSON as error:
+        from whet.providers.odd_events import read_around  # noqa: PLC0415 most servers keep to the format
+
+        try:
+            return read_around(data, kind)
+        except ValueError:
+            raise event_error(info, data) from error
 
 
 def event_error(info: ModelInfo, data: bytes) -> ProviderError:

@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from whet.context.rows import IMAGE_TOKENS, ROW_TOKENS, text_tokens
+from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, ToolCall, image_type
 from whet.contract.tools import ToolSpec
 from whet.serve.client_tools import CallResult
@@ -132,6 +133,8 @@ def image_of(data: str, location: str) -> ImagePart:
     if not kind:
         message = "these bytes are no PNG, JPEG, GIF or WebP"
         raise ApiError(400, message, param=location, code="invalid_image")
+    if fault := image_fault(image_bytes):
+        raise ApiError(400, f"models can't take this image: {fault}", param=location, code="invalid_image")
     return ImagePart(kind, data)
 
 

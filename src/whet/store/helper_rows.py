@@ -8,6 +8,7 @@ repeats one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import apsw
@@ -15,6 +16,7 @@ import msgspec
 
 from whet.contract.delegation import HELPER, HelperWish
 from whet.contract.errors import NotFound, StoreBusy
+from whet.contract.messages import Usage
 from whet.contract.texts import from_json
 from whet.store import claims, rows
 
@@ -109,6 +111,33 @@ def find_by_call(connection: apsw.Connection, parent: str, call: str) -> HelperR
 def list_helpers(connection: apsw.Connection, parent: str) -> list[HelperRow]:
     """Return a session's helpers, in the order in which they were requested."""
     return _select(connection, "parent = ? ORDER BY number", parent)
+
+
+def helper_usage(connection: apsw.Connection, parent: str, turn: int | None = None) -> Usage:
+    """Return what a session's helpers used, those of one turn or all. A helper has no helpers of its own."""
+    calls = "%" if turn is None else f"{turn}.%"
+    return _sum_usage(connection, "h.parent = ? AND h.call LIKE ?", parent, calls).get(parent, Usage())
+
+
+def helper_usages(connection: apsw.Connection, parents: Sequence[str]) -> dict[str, Usage]:
+    """Return what the helpers of each of these sessions used, for those that have any."""
+    if not parents:
+        return {}
+    return _sum_usage(connection, f"h.parent IN ({', '.join('?' * len(parents))})", *parents)
+
+
+def _sum_usage(connection: apsw.Connection, condition: str, *values: str) -> dict[str, Usage]:
+    sums = ", ".join(f"sum(s.{column})" for column in rows.USAGE_COLUMNS)
+    records = connection.execute(
+        f"SELECT h.parent, count(*) = count(s.cost_usd), {sums}"
+        f" FROM helpers h JOIN sessions s ON s.id = h.session WHERE {condition} GROUP BY h.parent",
+        values,
+    )
+    usages: dict[str, Usage] = {}
+    for parent, is_priced, *counts in records:
+        usage = Usage(*(count or 0 for count in counts))
+        usages[parent] = usage if is_priced else msgspec.structs.replace(usage, cost_usd=None)
+    return usages
 
 
 class HelperView(msgspec.Struct, frozen=True):

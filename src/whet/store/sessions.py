@@ -20,6 +20,7 @@ from whet.contract.messages import Usage
 from whet.contract.texts import flat, replace_surrogates, short
 from whet.log import mask
 from whet.store import rows, titles
+from whet.store.helper_rows import helper_usages
 from whet.store.shared import read_size
 
 SessionKind: TypeAlias = Literal["chat", "child", "review"]
@@ -196,7 +197,19 @@ def list_sessions(
     offset: int = 0,
     **filters: Unpack[SessionFilter],
 ) -> list[SessionRow]:
-    """Return sessions, the last active first. `before` is a `last_active` time to continue from."""
+    """Return sessions, the last active first; their usage holds that of their helpers. `before` is a
+    `last_active` time to continue from."""
+    listed = _list_rows(connection, limit, before, offset, filters)
+    usages = helper_usages(connection, [row.id for row in listed])
+    return [
+        msgspec.structs.replace(row, usage=row.usage + usages[row.id]) if row.id in usages else row
+        for row in listed
+    ]
+
+
+def _list_rows(
+    connection: apsw.Connection, limit: int, before: str, offset: int, filters: SessionFilter
+) -> list[SessionRow]:
     where, values = _conditions(filters)
     if before:
         where.append("last_active < ?")

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
+from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
 from whet.contract.texts import plural
 from whet.contract.tools import ToolContext, ToolOutput
@@ -172,8 +173,10 @@ def _image(stream: BinaryIO, target: ConfinedPath, media_type: str, size_bytes: 
     if size_bytes > IMAGE_BYTES:
         return ToolOutput(f"{text} too large to view; the limit is {size(IMAGE_BYTES)}")
     stream.seek(0)
-    data = base64.b64encode(stream.read(IMAGE_BYTES)).decode()
-    return ToolOutput(text, images=(ImagePart(media_type, data),))
+    data = stream.read(IMAGE_BYTES)
+    if fault := image_fault(data):
+        return ToolOutput(f"{text} can't be viewed: {fault}. Convert or shrink it with a command first.")
+    return ToolOutput(text, images=(ImagePart(media_type, base64.b64encode(data).decode()),))
 
 
 def _document(

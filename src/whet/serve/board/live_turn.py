@@ -90,6 +90,7 @@ class LiveTurn:
         self.step: int = 0
         self.calls: dict[str, LiveCall] = {}
         self.note: str = ""
+        self.notices: list[str] = []
         self.is_thinking: bool = False
         self.version: int = 0
 
@@ -120,8 +121,9 @@ class LiveTurn:
                 self.calls.pop(call_id, None)
             case Retry():
                 self.note = visible(f"{event.reason}; tried again in {event.wait_s:.0f} s", 300)
-            case Notice(text):
+            case Notice(text, must_show):
                 self.note = visible(text, 300)
+                self.notices += [self.note] if must_show else []
             case _:
                 return False
         return True
@@ -139,8 +141,15 @@ def _call_subject(arguments: str) -> str:
     return " ".join(visible(subject_of(fields)[:400], 400).split())[:160]
 
 
+def _problem_of(end: TurnEnd, turn: LiveTurn | None) -> str:
+    if end.reason in ("failed", "refused") and not end.turn_id:
+        return visible(f"{end.error} ({end.hint})" if end.hint else end.error, 500)
+    return visible(" · ".join(turn.notices), 500) if turn is not None else ""
+
+
 class LiveTurns:
-    """The turns that run in this process, by session, and the error of each session's last turn."""
+    """The turns that run in this process, by session, and what a person must read of the last one of each:
+    why it could not start, or the notices that it must show."""
 
     def __init__(self) -> None:
         self._by_session: dict[str, LiveTurn] = {}
@@ -149,22 +158,23 @@ class LiveTurns:
     def handle_event(self, session_id: str, event: Event) -> None:
         """Apply an event of a session."""
         if isinstance(event, TurnEnd):
-            self._by_session.pop(session_id, None)
-            self._problems.pop(session_id, None)
-            if event.reason in ("failed", "refused") and not event.turn_id:
-                self._problems[session_id] = visible(
-                    f"{event.error} ({event.hint})" if event.hint else event.error, 500
-                )
-                while len(self._problems) > _MAX_SESSIONS:
-                    del self._problems[next(iter(self._problems))]
+            turn = self._by_session.pop(session_id, None)
+            self._keep_problem(session_id, _problem_of(event, turn))
             return
         if not isinstance(event, ReviewQueued | ReviewFinished):  # they come after a turn
             self._by_session.setdefault(session_id, LiveTurn()).apply(event)
+
+    def _keep_problem(self, session_id: str, problem: str) -> None:
+        self._problems.pop(session_id, None)
+        if problem:
+            self._problems[session_id] = problem
+            while len(self._problems) > _MAX_SESSIONS:
+                del self._problems[next(iter(self._problems))]
 
     def turn_of(self, session_id: str) -> LiveTurn | None:
         """Return the turn that runs in a session, or None."""
         return self._by_session.get(session_id)
 
     def problem(self, session_id: str) -> str:
-        """Return the reason why the last turn could not start, or an empty string."""
+        """Return why the last turn could not start, or the notices that it must show, or an empty string."""
         return self._problems.get(session_id, "")

@@ -23,6 +23,7 @@ from whet.app.slash import parse
 from whet.clock import iso
 from whet.contract.errors import BadInput, ConfigError, NotFound, StoreError, WhetError
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
+from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
 from whet.contract.texts import plural
 from whet.rewind.states import printable_path as path_shown
@@ -232,7 +233,7 @@ class SessionChat:
         images: list[ImagePart] = []
         for file in files[:_MAX_FILES]:
             kind = image_type(file.data)
-            if kind and len(file.data) <= MAX_IMAGE_BYTES:
+            if kind and len(file.data) <= MAX_IMAGE_BYTES and not image_fault(file.data):
                 images.append(ImagePart(kind, base64.b64encode(file.data).decode()))
                 continue
             try:

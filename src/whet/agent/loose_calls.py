@@ -1,0 +1,115 @@
+"""Read calls that a model wrote nearly right: a tool's name with a prefix, arguments that are nearly JSON.
+
+A call is changed only if its intent is plain: exactly one tool has that name without prefix and spelling, and
+the arguments are one whole object in another coat (a string, a fence, raw newlines, Python's literals).
+Arguments that were cut off stay as they are, and are refused. The changed call is what is stored, judged,
+shown and sent back, so person and model read what ran.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Collection
+from typing import Any, cast
+
+import msgspec
+
+from whet.contract.messages import Message, ToolCall
+from whet.contract.texts import is_object
+
+_MAX_CHARS = 1_000_000
+_MAX_LITERAL_CHARS = 100_000
+_MAX_COATS = 3
+_FENCE = re.compile(r"\s*```[\w-]*\s*\n?(.*?)\s*```\s*", re.DOTALL)
+_REMAINDER = re.compile(r"(?:[\s}\])`;]|</?[\w|]+>|<\|\w+\|>)*")
+_JSON = json.JSONDecoder(strict=False)
+
+
+def mend_calls(message: Message, tools: Collection[str]) -> Message:
+    """Return the message with the calls that were plainly meant."""
+    calls = tuple(_mend(call, tools) for call in message.tool_calls)
+    if all(new is old for new, old in zip(calls, message.tool_calls, strict=True)):
+        return message
+    return msgspec.structs.replace(message, tool_calls=calls)
+
+
+def _mend(call: ToolCall, tools: Collection[str]) -> ToolCall:
+    name = call.name if call.name in tools else plain_name(call.name, tools)
+    arguments = call.arguments if is_object(call.arguments or "{}") else plain_arguments(call.arguments)
+    if (name, arguments) == (call.name, call.arguments):
+        return call
+    return msgspec.structs.replace(call, name=name, arguments=arguments)
+
+
+def plain_name(name: str, tools: Collection[str]) -> str:
+    """Return the only tool that a name means, or the name itself."""
+    head = re.sub(r"<\|.*", "", name, flags=re.DOTALL).strip(" \t\r\n`'\"()")
+    for candidate in (head, re.split(r"[.:/]", head)[-1]):
+        key = _key(candidate)
+        matches = [tool for tool in tools if _key(tool) == key]
+        if key and len(matches) == 1:
+            return matches[0]
+    return name
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def plain_arguments(text: str) -> str:
+    """Return the JSON object that a text plainly means, or the text itself."""
+    if len(text) > _MAX_CHARS:
+        return text
+    value: Any = text
+    for _ in range(_MAX_COATS):
+        items = cast("list[Any]", value) if isinstance(value, list) else []
+        value = items[0] if len(items) == 1 else cast("Any", value)
+        if not isinstance(value, str):
+            break
+        value = _read(value)
+    if value is None and (text.strip() in ("", "null", "None")):
+        value = {}
+    if not isinstance(value, dict):
+        return text
+    try:
+        written = msgspec.json.encode(value).decode()
+    except (TypeError, UnicodeError, RecursionError):
+        return text
+    return written if is_object(written) else text
+
+
+def _read(text: str) -> Any:
+    """Return the value in a text, or None if it is not one whole value."""
+    if fence := _FENCE.fullmatch(text):
+        text = fence[1]
+    text = text.strip()
+    try:
+        value, end = _JSON.raw_decode(text)
+    except (ValueError, RecursionError):
+        return _read_literal(text)
+    return value if _REMAINDER.fullmatch(text, end) else None
+
+
+def _read_literal(text: str) -> Any:
+    """Return the value of a Python literal, which also may have a comma before its end."""
+    if len(text) > _MAX_LITERAL_CHARS or not text.startswith("{"):
+        return None
+    for words in (text, _as_python(text)):
+        try:
+            return ast.literal_eval(words)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+def _as_python(text: str) -> str:
+    """Return JSON with Python's words for true, false and null outside of its texts."""
+    words = {"true": "True", "false": "False", "null": "None"}
+    return re.sub(
+        r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\b(?:true|false|null)\b""",
+        lambda match: words.get(match[0], match[0]),
+        text,
+        flags=re.DOTALL,
+    )

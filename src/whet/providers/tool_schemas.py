@@ -1,0 +1,117 @@
+"""Write a tool's schema so that every vendor takes it, whoever made it.
+
+Vendors refuse the whole request, and so every request of the session, for one schema with an array without
+`items`, a choice between schemas at the top, a required argument that is not described, or a limit of another
+type. What is left out here is checked by the tool itself when it is called. A schema without such parts is
+sent as it is, without `additionalProperties: false`: that does not help a model (a call with an unknown
+argument is refused when it is read) and took six percent of the tools' bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+_MAX_DEPTH = 40
+_LEFT_OUT: Any = object()
+_TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
+_CHOICES = ("allOf", "anyOf", "oneOf")
+_NOT_AT_TOP = (*_CHOICES, "not", "if", "then", "else", "enum", "const", "$schema", "$id")
+_INNER = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_TEXTS = ("pattern", "format", "title", "description")
+
+
+def accepted_schema(schema: Mapping[str, Any], unsent: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the schema of a tool's arguments as it is sent, without the arguments in `unsent`."""
+    top = _merge_choices(schema) if any(key in schema for key in _NOT_AT_TOP) else dict(schema)
+    if top.get("type") != "object":
+        top["type"] = "object"
+    if not isinstance(top.get("properties"), dict):
+        top["properties"] = {}
+    sent = _accepted(top, 0)
+    for name in unsent:
+        sent["properties"].pop(name, None)
+    return sent
+
+
+def _merge_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outermost schema without a choice: with the arguments of all its parts."""
+    properties: dict[str, Any] = {}
+    required = _names(schema.get("required"))
+    for key in _CHOICES:
+        for part in _list(schema.get(key)):
+            if isinstance(part, dict):
+                fields = cast("dict[str, Any]", part)
+                properties |= _object(fields.get("properties"))
+                required += _names(fields.get("required")) if key == "allOf" else []
+    top = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
+    top["properties"] = properties | _object(schema.get("properties"))
+    return top | ({"required": list(dict.fromkeys(required))} if required else {})
+
+
+def _accepted(schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    if depth > _MAX_DEPTH:
+        return {}
+    result: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "items" and isinstance(value, list):  # a tuple, as in drafts before 2020-12
+            result["prefixItems"] = [_inner(item, depth) for item in cast("list[Any]", value)]
+        elif (kept := _keyword(key, value, schema, depth)) is not _LEFT_OUT:
+            result[key] = kept
+    if "array" in _list(schema.get("type"), schema.get("type")) and "items" not in result:
+        result["items"] = {}
+    return result
+
+
+def _keyword(key: str, value: Any, schema: Mapping[str, Any], depth: int) -> Any:
+    """Return the value of a keyword, or `_LEFT_OUT`."""
+    if key == "additionalProperties" and isinstance(value, bool):
+        return _LEFT_OUT if value is False and "properties" in schema else value
+    if key in _INNER:
+        return _inner(value, depth)
+    if key in _NAMED:
+        return {name: _inner(inner, depth) for name, inner in _object(value).items()}
+    if key in _CHOICES or key == "prefixItems":
+        return [_inner(part, depth) for part in _list(value)] or _LEFT_OUT
+    if key == "required":
+        known = _object(schema.get("properties"))
+        return [name for name in _names(value) if name in known] or _LEFT_OUT
+    return value if _is_sound(key, value) else _LEFT_OUT
+
+
+def _inner(value: object, depth: int) -> dict[str, Any]:
+    return _accepted(cast("dict[str, Any]", value), depth + 1) if isinstance(value, dict) else {}
+
+
+def _is_sound(key: str, value: object) -> bool:
+    """Whether a keyword has a value that the vendors' validators allow."""
+    if key in _NUMBERS:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if key in _COUNTS:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if key in _TEXTS:
+        return isinstance(value, str)
+    if key == "enum":
+        return bool(_list(value))
+    if key == "type":
+        kinds = _list(value, value)
+        return bool(kinds) and all(isinstance(kind, str) and kind in _TYPES for kind in kinds)
+    return True
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object, single: object = None) -> list[Any]:
+    """Return a list as it is, and in place of anything else one with `single` in it, if that is given."""
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return [] if single is None else [single]
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in _list(value) if isinstance(name, str)]

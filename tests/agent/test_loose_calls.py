@@ -1,0 +1,97 @@
+"""Calls that a model wrote nearly right: those that are plainly meant run, no other does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import calls, rig
+from whet.agent.loose_calls import plain_arguments, plain_name
+from whet.contract.events import ToolFinished, ToolStarted
+from whet.practice.script import ScriptedReply
+
+OBJECT = {"path": "a", "n": 1}
+TEXT = '{"path": "a", "n": 1}'
+TOOLS = ("read_file", "write_file", "mcp__t__get", "todo")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(TEXT),
+        json.dumps(json.dumps(TEXT)),
+        f"```json\n{TEXT}\n```",
+        f"  ```\n{TEXT}```\n",
+        f"[{TEXT}]",
+        '{"path": "a", "n": 1,}',
+        "{'path': 'a', 'n': 1}",
+        TEXT + "}",
+        TEXT + "</tool_call>",
+        TEXT + "<|call|>",
+        json.dumps(f"```json\n{TEXT}\n```"),
+    ],
+)
+def test_an_object_in_another_coat_is_that_object(text: str):
+    assert json.loads(plain_arguments(text)) == OBJECT
+
+
+def test_a_raw_line_break_and_words_of_two_languages_are_read():
+    assert json.loads(plain_arguments('{"content": "l1\nl2\t\n"}')) == {"content": "l1\nl2\t\n"}
+    mixed = "{'a': True, \"b\": false, 'c': null, 'd': 'it is true'}"
+    assert json.loads(plain_arguments(mixed)) == {"a": True, "b": False, "c": None, "d": "it is true"}
+    assert plain_arguments(" ") == plain_arguments("null") == "{}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"path": "a", "content": "half of',
+        "```json\n" + '{"path": "a',
+        "[1, 2]",
+        "7",
+        "rm -rf /",
+        f"{TEXT}, and then {TEXT}",
+        f"{TEXT}{TEXT[:-2]}2}}",
+        '{"a": "\\ud83d"}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "{'a': open('x')}",
+        '{"a": NaN}x',
+    ],
+)
+def test_arguments_that_are_cut_or_doubtful_stay_as_they_are(text: str):
+    assert plain_arguments(text) == text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [" read_file", "functions.read_file", "default_api:read_file", "`read_file`", "Read_File", "read-file",
+     "readFile", "read_file()", "read_file<|channel|>commentary", "tools/read_file\n"],
+)  # fmt: skip
+def test_a_name_with_a_prefix_or_another_spelling_is_the_tool(name: str):
+    assert plain_name(name, TOOLS) == "read_file"
+
+
+@pytest.mark.parametrize("name", ["file", "get", "read", "", ".", "read_files", "delete.everything"])
+def test_another_name_is_no_tool(name: str):
+    assert plain_name(name, TOOLS) == name
+    assert plain_name("To_Do", (*TOOLS, "to_do")) == "To_Do", "two tools may be meant"
+
+
+def test_a_mended_call_is_shown_and_stored_as_it_runs(tmp_path: Path) -> None:
+    async def main() -> None:
+        wanted = calls(("functions.put", '```json\n{"what":"x"}\n```'), ("put", '{"what": "half'))
+        async with rig(tmp_path, [wanted, ScriptedReply(text="Done.")]) as r:
+            await r.turn("go")
+            assert [(event.name, event.arguments) for event in r.seen(ToolStarted)] == [
+                ("put", '{"what":"x"}')
+            ]
+            assert [event.error_kind for event in r.seen(ToolFinished)] == ["", "bad_input"]
+            sent = json.loads(r.server.requests[-1].body)["messages"]
+            (asked,) = [message for message in sent if message["role"] == "assistant"]
+            assert asked["tool_calls"][0]["function"] == {"name": "put", "arguments": '{"what":"x"}'}
+
+    asyncio.run(main())

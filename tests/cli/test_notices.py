@@ -1,0 +1,117 @@
+"""What a person must read about an answer, on every surface: notice by notice, surface by surface."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.agent.rig import rig
+from tests.cli.running import flags, run
+from tests.gateway.test_telegram import world
+from whet.cli import wording
+from whet.contract.events import Event, Notice, TurnEnd
+from whet.contract.messages import Usage
+from whet.editors.view import side_note
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+from whet.serve.board.live_turn import LiveTurns
+
+RULES = "".join(f"- rule {number}: check the thing.\n" for number in range(900))
+THOUGHT = ScriptedReply(reasoning="I should read the file now")
+ANSWERS: dict[str, tuple[list[ScriptedReply], str]] = {
+    "cut": ([ScriptedReply("First, stop the", stop="length")], "was cut at the model's output limit"),
+    "cut before a word": ([msgspec.structs.replace(THOUGHT, stop="length")], "before its first word"),
+    "thought alone": ([THOUGHT, THOUGHT], "only thought and gave no answer"),
+    "nothing": ([ScriptedReply()], "ended its turn and gave no answer"),
+}
+INSTRUCTIONS = ([ScriptedReply("ok")], "AGENTS.md has more than 12,000 characters")
+
+
+def on_page(events: Sequence[Event]) -> str:
+    live = LiveTurns()
+    for event in events:
+        live.handle_event("s", event)
+    return live.problem("s")
+
+
+SURFACES: dict[str, Callable[[Sequence[Event]], str]] = {
+    "chat": lambda events: "\n".join(wording.aside(event) for event in events),
+    "editor": lambda events: "\n".join(side_note(event) for event in events),
+    "page": on_page,
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_missing_answer_is_told_on_every_surface(tmp_path: Path, name: str) -> None:
+    script, line = ANSWERS[name]
+
+    async def main() -> None:
+        async with rig(tmp_path, script) as r:
+            end = await r.turn("go")
+            assert end.reason == "answered"
+            shown = {surface: show(r.events) for surface, show in SURFACES.items()}
+            assert [surface for surface, text in shown.items() if line not in text] == []
+            (notice,) = [notice for notice in r.seen(Notice) if line in notice.text]
+            assert notice.must_show, "one-shots and chats show no other notices"
+
+    asyncio.run(main())
+
+
+def test_a_thought_without_words_is_asked_for_once_more_and_both_are_counted(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [THOUGHT, ScriptedReply("Here it is.")]) as r:
+            end = await r.turn("go")
+            assert (end.text, len(r.server.requests), end.steps) == ("Here it is.", 2, 1)
+            assert end.usage.prompt_tokens > 1.5 * len(r.server.requests[0].body) / 8
+            assert not any(notice.must_show for notice in r.seen(Notice))
+
+    asyncio.run(main())
+
+
+def test_a_page_shows_the_notices_of_the_last_turn_only() -> None:
+    live = LiveTurns()
+    end = TurnEnd("s", "t", "answered", "", 1, usage=Usage(), duration_s=0.0)
+    for event in (Notice("cut", must_show=True), Notice("a key was switched"), end):
+        live.handle_event("s", event)
+    assert live.problem("s") == "cut"
+    live.handle_event("s", end)
+    assert live.problem("s") == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ANSWERS, "instructions"])
+def test_a_one_shot_says_it_on_standard_error_and_in_json(tmp_path: Path, name: str) -> None:
+    script, line = ANSWERS.get(name, INSTRUCTIONS)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    if name == "instructions":
+        (folder / "AGENTS.md").write_text(RULES)
+    with PracticeServer(script=[*script, *script]) as server:
+        code, _, err = run(["chat", "-q", "go", *flags(server)], folder)
+        assert code == 0 and line in err
+        _, out, _ = run(["chat", "-q", "go", "--json", *flags(server)], folder)
+        assert any(line in notice for notice in json.loads(out)["notices"])
+
+
+@pytest.mark.slow
+@pytest.mark.unconfined
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_chat_is_told_below_the_answer(tmp_path: Path, name: str) -> None:
+    script, line = ANSWERS[name]
+    with world(tmp_path, script) as w:
+        w.telegram.write("hello")
+        w.telegram.wait(lambda: any(line in text for text in w.telegram.said()), line)
+
+
+@pytest.mark.slow
+def test_shortened_input_is_told_in_a_one_shot(tmp_path: Path) -> None:
+    with PracticeServer(script=[ScriptedReply("ok"), ScriptedReply("ok")]) as server:
+        _, _, err = run(["chat", "-q", "sum up", *flags(server)], tmp_path, given=b"word " * 60_000)
+        assert "standard input was too long" in err
+        _, out, _ = run(["chat", "-q", "sum up", "--json", *flags(server)], tmp_path, given=b"w " * 150_000)
+        assert "standard input was too long" in json.loads(out)["notices"][0]
