@@ -166,6 +166,67 @@ def test_a_repository_s_hooks_run_only_once_they_were_accepted(work: Path):
     assert refuse(home, work) and not refuse(home, work)
 
 
+CHANGES = {
+    "Makefile": ("make check", "check:\n\ttrue\n"),
+    "lib/inner.sh": ("sh ./outer.sh", "true"),
+    "tools/helper.py": ("python3 -m tools.helper", "pass"),
+    "guard_me.py": ("python3 -m guard_me", "pass"),
+    "checks/a.sh": ("for f in checks/*.sh; do sh $f; done", "true"),
+    "named.sh": ("S=named.sh; sh ./$S", "true"),
+    "imported.py": ("python3 run.py", "pass"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_of_what_an_accepted_hook_runs_takes_the_acceptance_back(work: Path, name: str):
+    (work / ".whet").mkdir()
+    command, text = CHANGES[name]
+    (work / "outer.sh").write_text("#!/bin/sh\n. lib/inner.sh\n")
+    (work / "run.py").write_text("import imported\n")
+    (work / "README.md").write_text("Read me.")
+    (work / name).parent.mkdir(exist_ok=True)
+    (work / name).write_text(text)
+    hooks = {"guard": {"event": "PreToolUse", "command": command}}
+    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
+    home = Home(work.parent / "home")
+    first = read_repository_hooks(work)
+    assert first is not None
+    accept(home, first)
+    (work / "README.md").write_text("Read me again.")
+    unchanged = read_repository_hooks(work)
+    assert unchanged is not None and is_accepted(home, unchanged)
+    (work / name).write_text(text + "\n# and more\n")
+    changed = read_repository_hooks(work)
+    assert changed is not None and not is_accepted(home, changed)
+
+
+@pytest.mark.slow
+def test_a_hook_s_script_that_changes_during_a_session_does_not_run_again(work: Path):
+    write, home = repository(work), Home(work.parent / "home")
+    write("exit 0")
+    found = read_repository_hooks(work)
+    assert found is not None
+    accept(home, found)
+    edit = calls(("write_file", '{"path":"guard.sh","content":"touch ran"}'))
+    _, said, _ = turn(work, {}, edit, WRITE)
+    assert (work / "guard.sh").read_text() == "touch ran"
+    assert not (work / "ran").exists() and not (work / "a.txt").exists()
+    assert any("changed since you accepted them" in text for text in said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_repository_s_hook_writes_the_workspace_only_if_that_was_accepted(work: Path, writes: bool):
+    (work / ".whet").mkdir()
+    hooks = {"mark": {"event": "PreToolUse", "command": "touch mark 2>/dev/null; true", "writes": writes}}
+    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
+    found = read_repository_hooks(work)
+    assert found is not None
+    accept(Home(work.parent / "home"), found)
+    turn(work, {}, WRITE)
+    assert (work / "a.txt").exists() and (work / "mark").exists() == writes
+
+
 def test_a_broken_file_of_a_repository_is_said_and_runs_nothing(work: Path):
     (work / ".whet").mkdir()
     (work / ".whet/hooks.json").write_text("{")

@@ -58,7 +58,7 @@ def test_a_home_moves_in_and_what_is_set_here_stays(tmp_path: Path, home: Path) 
     theirs = a_home(tmp_path / "theirs")
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text("model:\n  model: mine\n")
-    code, out, err = run(["import", "hermes", str(theirs), "--json"], tmp_path)
+    code, out, err = run(["import", "hermes", str(theirs), "--json", "--yes"], tmp_path)
     assert (code, err) == (0, "")
     report = json.loads(out)
     how = {row["what"]: row["how"] for part in ("settings", "keys", "plugins") for row in report[part]}

@@ -174,6 +174,25 @@ def test_an_answer_that_does_not_fit_is_asked_for_again_and_never_sent(
     assert len(shown) == 3 and "That does not fit" in shown[-1]
 
 
+@pytest.mark.parametrize(
+    "name", ["geheimzahl", "Kennwort", "otp", "pin", "x1", "seed_phrase", "mot de passe"]
+)
+def test_each_text_field_warns_that_the_server_reads_the_answer(name: str) -> None:
+    shown: list[str] = []
+
+    async def answer(question: str, _choices: object) -> None:
+        shown.append(question)
+
+    def ask(field: dict[str, object]) -> str:
+        form = {"message": "Please", "requestedSchema": {"properties": {name: field}}}
+        asyncio.run(elicit("x", form, answer))
+        return shown[-1]
+
+    assert "give servers no password or key" in ask({"type": "string"})
+    assert "give servers no password or key" not in ask({"type": "string", "enum": ["a", "b"]})
+    assert "give servers no password or key" not in ask({"type": "boolean"})
+
+
 def test_a_strangers_words_are_shown_as_such() -> None:
     shown: list[str] = []
 

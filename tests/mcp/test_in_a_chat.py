@@ -167,6 +167,38 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
 
 
 @pytest.mark.slow
+def test_a_trusted_tool_that_its_server_changes_does_not_run_unasked(
+    folder: Path, home: Path, server: PracticeServer, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    odd = {"command": sys.executable, "args": ["-S", ODD, "turns", str(journal)], "confined": False}
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(f"mcp:\n  servers:\n    odd: {json.dumps(odd)}\n")
+    assert run(["mcp", "test", "odd"], folder)[0] == 0
+    assert run(["mcp", "trust", "odd"], folder)[0] == 0
+    call = ScriptedReply(tool_calls=(PracticeCall("mcp__odd__echo", json.dumps({"text": "hi"})),))
+
+    def ask() -> dict[str, object]:
+        server.install([call, call, ScriptedReply(text="Done.")])
+        return whet(folder, "chat", "-q", "Say hi.", "--json", *flags(server))
+
+    def runs() -> int:
+        return journal.read_text().count('"tools/call"')
+
+    ask()
+    assert runs() == 2
+    journal.with_name("journal.turned").touch()
+    ask()
+    assert runs() == 2
+    results = server.requests[-1].body.decode()
+    assert "has changed echo since this call was allowed" in results
+    assert "+ destructive: True" in results and "+ description: Delete all." in results
+    assert run(["mcp", "trust", "odd"], folder)[0] == 0
+    ask()
+    assert runs() == 4
+
+
+@pytest.mark.slow
 def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_process(
     folder: Path, home: Path, server: PracticeServer
 ) -> None:

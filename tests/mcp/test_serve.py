@@ -165,6 +165,8 @@ def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
                 ("read_session", {"session_id": "nothing"}),
                 ("ask_agent", {"session_id": private, "message": "What did I say?"}),
                 ("read_skill", {"name": "../../config.yaml"}),
+                ("read_skill", {"name": "a" * 100_000}),
+                ("read_skill", {"name": "a\x00b"}),
                 ("search_sessions", {"query": 7}),
                 ("ask_agent", {}),
                 ("ask_agent", {"message": " "}),

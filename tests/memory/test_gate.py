@@ -119,8 +119,8 @@ def test_a_refusal_says_why(world: World, name: str) -> None:
 def test_what_another_program_kept_is_refused_for_the_same_texts() -> None:
     with pytest.raises(Refused, match=r"Not kept: .*card"):
         judge_direct(Claim("memory", "The card is 4111 1111 1111 1111.", ()), is_brought=True)
-    own = judge_direct(Claim("memory", "Staging is at qa.acme.lan.", ()), is_brought=True)
-    assert own.trust == "user"
+    brought = judge_direct(Claim("memory", "Staging is at qa.acme.lan.", ()), is_brought=True)
+    assert brought.trust == "untrusted"
 
 
 def test_a_quote_that_stands_nowhere_is_refused_beside_one_that_does(world: World) -> None:

@@ -57,7 +57,7 @@ def theirs(tmp_path: Path) -> Path:
 
 
 def took(tmp_path: Path, theirs: Path, *more: str) -> dict[str, Any]:
-    code, out, err = run(["import", "hermes", str(theirs), "--json", *more], tmp_path)
+    code, out, err = run(["import", "hermes", str(theirs), "--json", "--yes", *more], tmp_path)
     assert (code, err) == (0, "")
     return json.loads(out)
 
@@ -242,7 +242,7 @@ def test_two_imports_at_once_save_each_note_once(tmp_path: Path, home: Path, the
     ]
     (theirs / "cron").mkdir()
     (theirs / "cron" / "jobs.json").write_text(json.dumps({"jobs": jobs}))
-    command = ["import", "hermes", str(theirs)]
+    command = ["import", "hermes", str(theirs), "--yes"]
     done = together([program.start(*command) for _ in range(2)])
     assert [one.code for one in done] == [0, 0]
     kept = (home / "memories" / "MEMORY.md").read_text()

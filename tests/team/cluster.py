@@ -99,6 +99,7 @@ class Cluster:
         if self._is_emptied(url):
             new = self._name()  # what this process remembers of the old one is not about it
             self._admin.execute(f"ALTER DATABASE {name} RENAME TO {new}".encode())
+            self._admin.execute(f"GRANT CONNECT, TEMPORARY ON DATABASE {new} TO PUBLIC".encode())
             self._made[self._made.index(name)] = new
             self._free.append(self.url_of(new))
             return

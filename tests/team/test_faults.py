@@ -77,6 +77,19 @@ def test_an_empty_database_an_older_and_a_newer_schema(url, admin, cluster):
         init(url)
 
 
+def test_a_database_that_was_set_up_lets_no_other_role_in(url, admin):
+    admin.execute("CREATE ROLE outsider LOGIN")
+    outsider = url.replace("whet@", "outsider@")
+    try:
+        with closing(psycopg.connect(outsider)) as connection:
+            connection.execute("SELECT pg_try_advisory_lock(1)")
+        init(url)
+        with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+            psycopg.connect(outsider)
+    finally:
+        admin.execute("DROP ROLE outsider")
+
+
 def test_a_role_without_rights_and_a_database_without_connections(url, admin, cluster):
     name = url.rpartition("/")[2]
     admin.execute("DROP ROLE IF EXISTS guest")

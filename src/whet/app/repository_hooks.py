@@ -1,25 +1,36 @@
 """A repository's own hooks: `.whet/hooks.json`, run only after the owner has accepted exactly these.
 
-The owner accepts a hash of the file and of every workspace file that its commands name, so a change of
-either asks again. Acceptances are stored in Whet's home, out of the repository's reach.
+The owner accepts a hash of the file and of every workspace file that its commands are known to run, so a
+change of either asks again, also during a session. Since a command can run files that no reader finds, these
+hooks run in the sandbox only, and write the workspace only if the owner has accepted that they do.
+Acceptances are stored in Whet's home, out of the repository's reach.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shlex
 from pathlib import Path
 
 import msgspec
 
+from whet.app.hook_files import hash_files
 from whet.config.paths import Home, replace_file
 from whet.config.schema import HookSettings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
+from whet.regular import read_regular
 
 HOOKS_PATH = Path(".whet/hooks.json")
 _MAX_BYTES = 200_000
-_Hooks = dict[str, HookSettings]
+
+
+class RepositoryHook(HookSettings, frozen=True, forbid_unknown_fields=True):
+    """A hook of a repository. `writes`: it may change files of the workspace."""
+
+    writes: bool = False
+
+
+_Hooks = dict[str, RepositoryHook]
 
 
 class RepositoryHooks(msgspec.Struct, frozen=True):
@@ -36,17 +47,13 @@ def read_repository_hooks(workspace: Path) -> RepositoryHooks | None:
     if not path.is_file():
         return None
     try:
-        data = path.read_bytes()[:_MAX_BYTES]
+        data = read_regular(path, _MAX_BYTES, workspace)
         hooks = from_json(data, _Hooks)
     except (OSError, msgspec.DecodeError, UnicodeError) as error:
         raise ConfigError(f"{path} can't be read: {error}", hint="docs/hooks.md shows its shape") from error
-    seal = hashlib.sha256(data)
-    for hook in hooks.values():
-        for name in _named_files(hook.command):
-            file = workspace / name
-            if file.is_file() and file.resolve() != path.resolve():
-                seal.update(b"\0" + name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-    return RepositoryHooks(workspace.resolve(), hooks, seal.hexdigest())
+    root = workspace.resolve()
+    files = hash_files(root, [hook.command for hook in hooks.values()])
+    return RepositoryHooks(root, hooks, hashlib.sha256(data + files.encode()).hexdigest())
 
 
 def is_accepted(home: Home, repository: RepositoryHooks) -> bool:
@@ -85,11 +92,3 @@ def _read_acceptances(home: Home) -> dict[str, str]:
         return {}
     except (OSError, msgspec.DecodeError, UnicodeError):
         return {}  # an unreadable file accepts nothing
-
-
-def _named_files(command: str) -> list[str]:
-    try:
-        words = shlex.split(command, comments=False)
-    except ValueError:
-        words = command.split()
-    return [word for word in words if not word.startswith(("-", "/", "~")) and ".." not in Path(word).parts]

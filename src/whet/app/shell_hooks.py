@@ -6,8 +6,10 @@ PreToolUse runs before the gate and can only deny: a hook's approval allows noth
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +17,9 @@ import msgspec
 
 from whet.agent.session import Session, TurnObserver
 from whet.app.hook_runs import HookVerdict, run_hook
-from whet.app.repository_hooks import is_accepted, read_repository_hooks
+from whet.app.repository_hooks import RepositoryHook, is_accepted, read_repository_hooks
 from whet.config.schema import HookEvent, HookSettings
-from whet.contract.errors import ConfigError, ToolError, WhetError
+from whet.contract.errors import ConfigError, ToolDenied, ToolError, WhetError
 from whet.contract.events import ApprovalDecided, Emit, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Decision, Gate, GateCall
@@ -26,10 +28,15 @@ from whet.foreign_regex import RegexTooSlow, regex_matches
 
 if TYPE_CHECKING:
     from whet.app.services import LatePart, Services
+    from whet.config.paths import Home
     from whet.sandbox.confinement import Confinement
     from whet.sandbox.jail import Jail
 
 _RESPONSE_CHARS = 20_000
+_CHANGED = (
+    "this repository's hooks, or files that they run, changed since you accepted them: `whet hooks accept`"
+    " shows them and lets them run, `whet hooks refuse` ends them"
+)
 _NOT_ACCEPTED = (
     "this repository brings hooks of its own (.whet/hooks.json), which don't run: `whet hooks` shows them,"
     " `whet hooks accept` lets them"
@@ -37,7 +44,8 @@ _NOT_ACCEPTED = (
 
 
 class ShellHooks:
-    """The hooks of one session."""
+    """The hooks of one session. `is_accepted` says whether the repository's are still those that the owner
+    accepted."""
 
     def __init__(
         self,
@@ -45,11 +53,13 @@ class ShellHooks:
         workspace: Path,
         session_id: str,
         confinement: LatePart[Confinement],
+        is_accepted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._hooks = hooks
         self._workspace = workspace
         self._session_id = session_id
         self._confinement = confinement
+        self._is_accepted = is_accepted
 
     async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
         """Run the hooks of an event in order until one blocks, and join their outputs. A hook before an
@@ -61,9 +71,7 @@ class ShellHooks:
             if hook.event != event or not _fits(hook.tools, tool):
                 continue
             tool_facts = {"tool_name": tool} if tool else {}
-            verdict = await run_hook(
-                name, hook, {**base_facts, **tool_facts, **facts}, self._workspace, self._jail
-            )
+            verdict = await self._run_hook(name, hook, {**base_facts, **tool_facts, **facts})
             if verdict.trouble and event in ("PreToolUse", "UserPromptSubmit"):
                 return HookVerdict(blocked=verdict.trouble)
             if verdict.blocked:
@@ -104,8 +112,22 @@ class ShellHooks:
         ]
         return "\n".join(filter(None, lines))
 
+    async def _run_hook(self, name: str, hook: HookSettings, facts: Mapping[str, Any]) -> HookVerdict:
+        if not isinstance(hook, RepositoryHook):
+            return await run_hook(name, hook, facts, self._workspace, self._jail)
+        if not await asyncio.to_thread(self._is_accepted):
+            return HookVerdict(trouble=_CHANGED)
+        return await run_hook(name, hook, facts, self._workspace, partial(self._foreign_jail, hook.writes))
+
     def _jail(self) -> Jail | None:
         return self._confinement.get().jail(self._workspace, self._session_id)
+
+    def _foreign_jail(self, writes: bool) -> Jail:
+        """Return the sandbox for a repository's hook. Raises ToolDenied if there is none."""
+        jail = self._confinement.get().jail(self._workspace, self._session_id, read_only=not writes)
+        if jail is None:
+            raise ToolDenied("a repository's hook runs in the sandbox only, and there is none here")
+        return jail
 
 
 class ShellHookGate:
@@ -156,7 +178,7 @@ def load_session_hooks(
 ) -> ShellHooks | None:
     """Return a session's hooks, the owner's first; None if there are none. `note` receives a line about hooks
     that don't run."""
-    hooks = dict(services.settings.hooks.commands)
+    hooks: dict[str, HookSettings] = dict(services.settings.hooks.commands)
     try:
         repository = read_repository_hooks(workspace)
     except ConfigError as error:
@@ -167,7 +189,23 @@ def load_session_hooks(
             hooks |= {f"{workspace.name}/{name}": hook for name, hook in repository.hooks.items()}
         else:
             note(_NOT_ACCEPTED)
-    return ShellHooks(hooks, workspace, session_id, services.confinement) if hooks else None
+    if not hooks:
+        return None
+    return ShellHooks(
+        hooks,
+        workspace,
+        session_id,
+        services.confinement,
+        lambda: _is_still_accepted(services.home, workspace),
+    )
+
+
+def _is_still_accepted(home: Home, workspace: Path) -> bool:
+    try:
+        repository = read_repository_hooks(workspace)
+    except ConfigError:
+        return False
+    return repository is not None and is_accepted(home, repository)
 
 
 def _fits(tools: str, name: str) -> bool:

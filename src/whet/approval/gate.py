@@ -31,6 +31,7 @@ from whet.approval.person_request import (
 from whet.approval.plans import Plans
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
+from whet.approval.tool_contents import AcceptedContents
 from whet.config.schema import ApprovalMode, ApprovalSettings
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
@@ -133,6 +134,7 @@ class PolicyGate:
         self._whet_home, self._user_home = os.path.realpath(whet_home), os.path.expanduser("~")
         self._analyse = parts.analyse or _analyse_shell
         self._session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()
+        self._contents = AcceptedContents(whet_home)
         self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._parents: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -255,6 +257,7 @@ class PolicyGate:
         first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, (), asks)
         if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._applicable_grants(case.call))
+        first = self._contents.recheck(self.root_of(case.call.session_id), case, self._policy, first)
         jailed = case.jailed
         if jailed is None or first.verdict == "deny" or self.mode == "deny":
             return first
@@ -336,6 +339,8 @@ class PolicyGate:
         """
         if reply.answer == "once":
             return
+        root = self.root_of(case.call.session_id)
+        self._contents.accept(case.call.tool, root, lasting=reply.answer == "always")
         scope = scopes[reply.scope] if 0 <= reply.scope < len(scopes) else scopes[0]
         tool, workspace = scope.tool, case.call.workspace
         if reply.answer == "always" and scope.always:
@@ -345,7 +350,6 @@ class PolicyGate:
                 return
             except StoreError as error:
                 emit(Notice(f"The permission holds for this session only: {error.message}"))
-        root = self.root_of(case.call.session_id)
         session_grants = self._session_grants.setdefault(root, [])
         self._session_grants.move_to_end(root)
         while len(self._session_grants) > _MAX_SESSIONS:

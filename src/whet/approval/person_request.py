@@ -73,6 +73,8 @@ def build_request(case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...
         reasons = (*reasons, call.asks)
     if case.jailed is not None and case.jailed.is_lost:
         reasons = (*reasons, _LOST)
+    if ruling.change and ruling.change not in reasons:
+        reasons = (*reasons, ruling.change)
     opening = case.jailed.words if case.jailed is not None else ""
     reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()

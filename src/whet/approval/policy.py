@@ -30,13 +30,15 @@ class PolicyGrant(msgspec.Struct, frozen=True):
 class Ruling(msgspec.Struct, frozen=True):
     """The policy's decision. `reason` is for the model after a denial.
 
-    `lasting`: a grant may cover it. `by_rule`: a rule or a grant decided, not the mode.
+    `lasting`: a grant may cover it. `by_rule`: a rule or a grant decided, not the mode. `change`: how the
+    tool differs from the one that a rule or a grant allowed.
     """
 
     verdict: Literal["allow", "ask", "deny"]
     reason: str = ""
     lasting: bool = False
     by_rule: bool = False
+    change: str = ""
 
 
 class GatePolicy:

@@ -72,7 +72,10 @@ def accept_command(home: Home, yes: bool) -> None:
     if repository is None or not repository.hooks:
         raise NotFound(f"{workspace} has no .whet/hooks.json", hint="hooks of your own stand in config.yaml")
     for row in _rows(repository.hooks, "repository", runs=False):
-        click.echo(printable(f"{row.name}  {row.event} {row.tools}".rstrip() + f"\n    {row.command}"))
+        writes = "  (may write this folder)" if repository.hooks[row.name].writes else ""
+        click.echo(
+            printable(f"{row.name}  {row.event} {row.tools}".rstrip() + f"{writes}\n    {row.command}")
+        )
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigError("nobody is there to say yes", hint="run it at a terminal, or with --yes")

@@ -26,12 +26,13 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import plural
 from whet.moving import claude_code, codex, hermes_sessions, opencode, pi
-from whet.moving.carry import ImportCounts, ImportOutcome, import_sessions, preview_sessions
+from whet.moving.carry import Consent, ImportCounts, ImportOutcome, import_sessions, preview_sessions
 from whet.moving.copies import check_tables, open_copy
 from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_sessions import HermesSessions
 from whet.store.bulk import PastSession
 from whet.store.database import has_store
+from whet.visible import visible
 
 _PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
 _NOUNS = {
@@ -61,11 +62,15 @@ importing: click.Group = click.Group(
 )
 @click.argument("path", type=click.Path(path_type=Path), default=Path("~/.hermes"))
 @click.option("--only", type=click.Choice(_PARTS), multiple=True, help="Take this part; may be repeated.")
+@click.option("--yes", is_flag=True, help="Take its plugins' code, persona and notes without asking.")
 @_dry
 @home_and_json
-def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bool) -> None:
+def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bool, yes: bool) -> None:
     """Take over a Hermes Agent home: settings, keys, plugins, persona, MCP servers, chat platforms, schedules
     (paused), memory, skills and every session.
+
+    Shows plugins that were on, the persona and the notes, and asks before they count; without a terminal
+    they wait.
 
     Settings that you have already made here stay. Items without a counterpart are listed. A damaged
     database is refused before anything is imported.
@@ -78,18 +83,33 @@ def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bo
             connection = stack.enter_context(open_copy(theirs.database))
             source = HermesSessions(connection)
             check_tables(connection, ("sessions", "messages"))
-        report = _home_parts(home, theirs, parts, dry)
+        consent = _make_consent(may_ask=not (dry or as_json), default=yes)
+        report = _home_parts(home, theirs, parts, consent, dry)
         if source is not None:
             report |= _sessions(home, source, dry)
     _show(report, as_json)
 
 
-def _home_parts(home: Home, theirs: HermesHome, parts: Sequence[str], dry: bool) -> dict[str, Any]:
+def _make_consent(*, may_ask: bool, default: bool) -> Consent:
+    """Return the way to a person's yes: at a terminal the whole text is shown and the question is asked."""
+
+    def ask(question: str, text: str) -> bool:
+        if default or not may_ask or not sys.stdin.isatty():
+            return default
+        click.echo("\n".join(f"  {visible(line)}" for line in text.splitlines()), err=True)
+        return click.confirm(printable(question), default=False, err=True)
+
+    return ask
+
+
+def _home_parts(
+    home: Home, theirs: HermesHome, parts: Sequence[str], consent: Consent, dry: bool
+) -> dict[str, Any]:
     """Import every part except the sessions, one part after the other."""
     report: dict[str, Any] = {"source": str(theirs.root), "dry_run": dry}
-    report |= take_parts(home, theirs, parts, dry=dry)
+    report |= take_parts(home, theirs, parts, consent, dry=dry)
     if "memory" in parts:
-        report["memory"] = take_memory(home, theirs, dry=dry)
+        report["memory"] = take_memory(home, theirs, consent, dry=dry)
     if "skills" in parts and theirs.is_outside(theirs.skills):
         report["skills"] = [ImportOutcome("skills", "left", "it is a link that leads out of the folder")]
     elif "skills" in parts:

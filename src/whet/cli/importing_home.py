@@ -17,7 +17,7 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.gateway.settings import parse_gateway
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_persona, hermes_plugins, hermes_settings
-from whet.moving.carry import ImportOutcome
+from whet.moving.carry import Consent, ImportOutcome
 from whet.moving.hermes_home import HermesHome
 from whet.schedules import timing
 from whet.store import moved, paired, schedules
@@ -31,10 +31,11 @@ _PAIRED = "paired"
 
 
 class _Records:
-    """The record of earlier imports, kept in the store. In a dry run the store is only read, and only if it
-    exists."""
+    """The record of earlier imports, kept in the store, and the person's consent to new ones. In a dry run
+    the store is only read, and only if it exists."""
 
-    def __init__(self, home: Home, *, dry: bool) -> None:
+    def __init__(self, home: Home, consent: Consent, *, dry: bool) -> None:
+        self.consent = consent
         self.clock = SystemClock()
         self._database: StateDatabase | None = None
         if not dry:
@@ -71,7 +72,7 @@ class _Records:
 
 
 def take_parts(
-    home: Home, theirs: HermesHome, parts: Sequence[str], *, dry: bool
+    home: Home, theirs: HermesHome, parts: Sequence[str], consent: Consent, *, dry: bool
 ) -> dict[str, list[ImportOutcome]]:
     """Import the requested parts of `PARTS`, one after the other. Each part is durable before the next
     begins."""
@@ -86,10 +87,10 @@ def take_parts(
         report["keys"] = hermes_settings.import_keys(home, keys, dry=dry)
     if "plugins" in parts:
         on = theirs.enabled_plugins()
-        report["plugins"] = hermes_plugins.import_plugins(home, theirs.plugins(), on, dry=dry)
+        report["plugins"] = hermes_plugins.import_plugins(home, theirs.plugins(), on, consent, dry=dry)
     later_parts = [part for part in ("persona", "mcp", "chats", "schedules") if part in parts]
     if later_parts:
-        with _Records(home, dry=dry) as records:
+        with _Records(home, consent, dry=dry) as records:
             for part in later_parts:
                 report[part] = _TAKE[part](home, theirs, settings, records, dry)
     return report
@@ -106,7 +107,7 @@ def _persona(
         return [ImportOutcome("SOUL.md", "left", error.message)]
     part = hermes_persona.PART
     results = hermes_persona.import_persona(
-        home, words, was_imported=bool(records.imported_names(part)), dry=dry
+        home, words, records.consent, was_imported=bool(records.imported_names(part)), dry=dry
     )
     if not dry:
         records.keep(part, [result.what for result in results if result.how == "set"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import apsw
@@ -20,7 +21,7 @@ from whet.memory.intake import SkillIntake
 from whet.memory.library import Library
 from whet.memory.requests import Target
 from whet.moving import notes, skills
-from whet.moving.carry import ImportOutcome
+from whet.moving.carry import Consent, ImportOutcome
 from whet.moving.hermes_home import HermesHome
 from whet.moving.notes import Note
 from whet.store.database import has_store
@@ -28,17 +29,28 @@ from whet.store.database import has_store
 PROGRAM = "Hermes Agent"
 
 
-def take_memory(home: Home, theirs: HermesHome, *, dry: bool) -> list[ImportOutcome]:
-    """Import the notes of a Hermes home, or report the result of doing so."""
+def take_memory(home: Home, theirs: HermesHome, consent: Consent, *, dry: bool) -> list[ImportOutcome]:
+    """Import the notes of a Hermes home, or report the result of doing so. They wait unless the person
+    consents to all of them."""
     if theirs.is_outside(theirs.memories):
         return [ImportOutcome("memories", "left", "it is a link that leads out of the folder")]
     imported_notes, skipped = notes.read(theirs.memories)
     if not imported_notes:
         return skipped
+
+    @cache
+    def is_approved() -> bool:
+        return consent(
+            "Have every new session begin with these notes?", "\n".join(note.text for note in imported_notes)
+        )
+
     if dry:
-        return _read_existing(home, lambda db: _foresee(home, db, imported_notes)) + skipped
+        return _read_existing(home, lambda db: _foresee(home, db, imported_notes, is_approved)) + skipped
     return (
-        with_learning(home, lambda learning: notes.import_notes(learning, imported_notes, PROGRAM)) + skipped
+        with_learning(
+            home, lambda learning: notes.import_notes(learning, imported_notes, PROGRAM, is_approved)
+        )
+        + skipped
     )
 
 
@@ -68,14 +80,17 @@ def take_skills(
 
 
 def _foresee(
-    home: Home, connection: apsw.Connection | None, imported_notes: Sequence[Note]
+    home: Home,
+    connection: apsw.Connection | None,
+    imported_notes: Sequence[Note],
+    is_approved: Callable[[], bool],
 ) -> list[ImportOutcome]:
     settings = load(home, {}, environ=os.environ).settings.memory
     limits_chars: dict[Target, int] = {"memory": settings.memory_chars, "user": settings.user_chars}
     texts: dict[Target, str] = {
         target: disk.read_text(home.root / path) or "" for target, path in our_notes.FILES.items()
     }
-    return notes.preview_notes(connection, texts, limits_chars, imported_notes, PROGRAM)
+    return notes.preview_notes(connection, texts, limits_chars, imported_notes, PROGRAM, is_approved)
 
 
 def _read_existing(

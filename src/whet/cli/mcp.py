@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from whet.app.server_jails import remove_folder
+from whet.approval.tool_contents import AcceptedContents
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_browser import add_browser
 from whet.cli.mcp_report import end_if_failed, reach_all, show, show_briefly
@@ -31,7 +32,7 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import from_values
 from whet.log import mask
 from whet.mcp.kept import delete_stored, read_stored
-from whet.mcp.listing import SERVER_NAME, read_listing
+from whet.mcp.listing import SERVER_NAME, content_of, read_listing
 from whet.mcp.remote import check_server, holds_key
 
 _KEY = "mcp.servers"
@@ -325,6 +326,8 @@ def trust(home: Home, name: str, tools: tuple[str, ...], removes: bool, as_json:
             available = ", ".join(list(by_own)[:20])
             raise NotFound(f"{name} has no tool {full!r}", hint=f"it has: {available}")
     change_list(home, "approval.allow", () if removes else names, names if removes else ())
+    if not removes:
+        AcceptedContents(home.root).accept_all({full: content_of(offered[full]) for full in names})
     if as_json:
         return emit_json({"name": name, "trusted": not removes, "tools": names})
     for full in names:

@@ -41,6 +41,7 @@ DEFAULT_URL = "http://127.0.0.1:6000"
 _WAIT_S = 60.0
 _TIMEOUT_S = 15.0
 _RETRY_S = 2.0
+_TOO_MANY = 429
 _BEAT_S = 60.0  # the service sends a heartbeat every 45 s
 _DEFAULT_OPTIONS = ConfirmOptions()
 
@@ -155,7 +156,8 @@ class ConfirmClient:
     async def wait(self, request_id: str, timeout_s: float) -> dict[str, Any]:
         """Return the record once the request has ended, or its current state after `timeout_s`.
 
-        Retries while the service restarts. Raises Unreachable if the time is up without an answer.
+        Retries while the service restarts or has too many waiting callers. Raises Unreachable or Failed if
+        the time is up without an answer.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -168,8 +170,9 @@ class ConfirmClient:
                 )
                 if record["status"] != "pending" or left_s <= 0:
                     return record
-            except Unreachable:
-                if left_s <= _RETRY_S:
+            except (Unreachable, Failed) as error:
+                is_busy = isinstance(error, Unreachable) or error.status == _TOO_MANY
+                if not is_busy or left_s <= _RETRY_S:
                     raise
                 await asyncio.sleep(_RETRY_S)
 

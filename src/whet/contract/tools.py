@@ -119,7 +119,8 @@ class Tool(msgspec.Struct, frozen=True):
     `timeout_s` None: the tool keeps its own limit. `check` and `preview` are called before a person is
     asked. `names` returns the files that its arguments name, as it reads them; raises BadInput. None:
     their `path`. `stands_for`: its calls are calls of other tools; returns the name and arguments of the
-    tool that is meant, or raises ToolError.
+    tool that is meant, or raises ToolError. `content` returns what its author says of it now: a lasting
+    permission holds for that text. None: its author is this program, or code that the person installed.
     """
 
     spec: ToolSpec
@@ -135,6 +136,7 @@ class Tool(msgspec.Struct, frozen=True):
     preview: Preview | None = None
     names: Callable[[dict[str, Any]], Sequence[str]] | None = None
     stands_for: StandsFor | None = None
+    content: Callable[[], str] | None = None
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """A server's questions to the person (elicitation): each field of its form becomes one question.
 
 The texts are untrusted: they are displayed as such, without invisible characters, and the person is warned
-if a field looks like a password. Nothing is answered on the person's behalf: no answer is a cancel, and
+with each field that takes text. Nothing is answered on the person's behalf: no answer is a cancel, and
 only the person declines. Answers are checked against the form before they go to the server. The way to the
 person is handled elsewhere. Source: MCP specification 2025-11-25 (client, elicitation), form mode.
 """
@@ -13,7 +13,6 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from whet.config.secrets import is_secret_name
 from whet.mcp.words import clean
 from whet.typed_answer import AnswerOption, read_line
 from whet.visible import visible
@@ -108,9 +107,10 @@ class _Field:
         kind = {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}.get(self._kind, "")
         kind = "several, with commas between them" if self._is_list else kind
         notes = "; ".join(part for part in (description, kind, "" if self._is_needed else "optional") if part)
-        warning = "It looks like a secret: give servers no password or key this way."
-        secret = is_secret_name(self._name.replace("-", "_")) or self._schema.get("format") == "password"
-        return f"{label}{f' ({notes})' if notes else ''}" + (f"\n{warning}" if secret else "")
+        # Any text can be a secret, whatever its field is called, in any language.
+        takes_text = self._kind not in ("boolean", "integer", "number") and not self._options
+        warning = "\nThe server reads your answer: give servers no password or key this way."
+        return f"{label}{f' ({notes})' if notes else ''}{warning if takes_text else ''}"
 
     def _choices(self) -> list[str]:
         choices = list(self._options)[:_MAX_CHOICES] if not self._is_list else []

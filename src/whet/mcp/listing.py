@@ -115,6 +115,13 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     return Listing(tuple(offered.values()), tuple(left_out), denied)
 
 
+def content_of(offered: Offered) -> str:
+    """Return all that a server says of a tool, in lines that can be compared."""
+    schema = msgspec.json.format(msgspec.json.encode(offered.spec.parameters, order="sorted"), indent=1)
+    claims = f"read only: {offered.hints.read_only}", f"destructive: {offered.hints.destructive}"
+    return "\n".join([*claims, f"description: {offered.spec.description}", schema.decode()])
+
+
 def size_chars(spec: ToolSpec) -> int:
     """Return the size of a tool in a prompt, in characters."""
     return len(msgspec.json.encode(spec))

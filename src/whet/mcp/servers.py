@@ -29,6 +29,7 @@ from whet.mcp.listing import (
     Catalogue,
     Listing,
     Offered,
+    content_of,
     read_listing,
     size_chars,
 )
@@ -171,6 +172,7 @@ class Servers:
 
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
             try:
+                await self._refuse_change(server, offered)
                 if offered.reads:
                     result = await run_reader(remote, offered.own_name, arguments)
                     return as_output(server, result, {}, cap_chars, is_prompt=offered.reads == "prompts")
@@ -193,7 +195,25 @@ class Servers:
             timeout_s=None,
             output_cap_chars=cap_chars + _MARK_CHARS,
             tags=frozenset(tags),
+            content=lambda: self._current_content(server, offered),
         )
+
+    def _current_content(self, server: str, offered: Offered) -> str:
+        """Return what the server now says of a tool; empty if it does not offer it any more."""
+        tools = self.listings[server].offered
+        return next((content_of(tool) for tool in tools if tool.own_name == offered.own_name), "")
+
+    async def _refuse_change(self, server: str, offered: Offered) -> None:
+        """Connect to the server, and refuse a call if that shows another tool than the one that was allowed.
+        Raises ToolError."""
+        allowed = self._current_content(server, offered)
+        await self.remotes[server].fetch_catalogue()
+        if (current := self._current_content(server, offered)) and current != allowed:
+            raise ToolError(
+                f"the MCP server {server} has changed {offered.own_name} since this call was allowed, so"
+                " nothing was run",
+                hint="call it again: it is judged as what it is now",
+            )
 
     def _relist(self, name: str, settings: McpServerSettings, catalogue: Catalogue) -> None:
         """Store a new list, and report how it differs from the one that sessions have."""

@@ -39,8 +39,7 @@ _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 def judge_direct(claim: Claim, *, is_brought: bool) -> GateVerdict:
     """Judge a text of the person's own, or one `is_brought` from another program's memory.
 
-    Brought text waits for the person if it names an outside address. Raises Refused for text that may not
-    be kept whoever wrote it.
+    Brought text waits for the person. Raises Refused for text that may not be kept whoever wrote it.
     """
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
@@ -49,8 +48,9 @@ def judge_direct(claim: Claim, *, is_brought: bool) -> GateVerdict:
     )
     if mine and mine in known_texts:
         raise _repeat_error(claim.existing[known_texts.index(mine)])
-    if is_brought and (host := find_outside_host(claim.text)):
-        return GateVerdict("untrusted", why=f"it was written elsewhere and names {host}")
+    if is_brought:
+        host = find_outside_host(claim.text)
+        return GateVerdict("untrusted", why=f"it was written elsewhere{f' and names {host}' if host else ''}")
     return GateVerdict("user")
 
 

@@ -25,6 +25,7 @@ from whet.memory import disk, notes
 from whet.memory.library import Library, SkillInfo
 from whet.memory.notes import NoteEntry
 from whet.memory.requests import Target
+from whet.memory.skill_format import NAME
 from whet.store import learned
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
@@ -165,6 +166,7 @@ class MemoryReader:
         Files that can't be read or written are listed in `troubles` and left as they are. Raises
         StoreError for the database only.
         """
+        skills = [name for name in skills if NAME.fullmatch(name)]  # nothing else is a folder's name
         waits = self.seen.pending_paths()
         if waits or skills or self._has_changed_notes():
             self.journal.settle(waits, skills)

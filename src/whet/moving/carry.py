@@ -21,6 +21,9 @@ _INDEX_BATCHES = 30
 
 Progress = Callable[[int, int], None]
 """Called with the number of sessions and messages handled so far."""
+Consent = Callable[[str, str], bool]
+"""Asks the person for a yes to something that runs or that every request carries: the question, and the whole
+text that it is about."""
 
 
 class ImportCounts(msgspec.Struct):

@@ -1,7 +1,7 @@
 """Imports Hermes Agent's persona (`SOUL.md` and `agent.system_prompt`) as the instructions setting here.
 
-Both programs put it into every system prompt, so the person's text is imported in full. The agent there
-may write that file too: text that looks like an attack or hides something is left for a person to review.
+Both programs put it into every system prompt. The agent there may write that file too, so a person has to
+see the whole text first, and text that looks like an attack or hides something is left.
 The default persona of Hermes Agent is not imported. Source: default_soul.py of hermes-agent 0.19.0.
 """
 
@@ -14,7 +14,7 @@ from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.memory.scan import scan
-from whet.moving.carry import ImportOutcome
+from whet.moving.carry import Consent, ImportOutcome
 from whet.shell.fetches import find_outside_host
 
 PART = "persona"
@@ -37,8 +37,11 @@ def _own_words(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text) if content_lines else ""
 
 
-def import_persona(home: Home, words: str, *, was_imported: bool, dry: bool) -> list[ImportOutcome]:
-    """Write the persona to agent.instructions if that is not set. `was_imported`: it was imported before."""
+def import_persona(
+    home: Home, words: str, consent: Consent, *, was_imported: bool, dry: bool
+) -> list[ImportOutcome]:
+    """Write the persona to agent.instructions if that is not set and the person agrees to its text.
+    `was_imported`: it was imported before."""
     if not words:
         return []
     host = find_outside_host(words)
@@ -50,6 +53,9 @@ def import_persona(home: Home, words: str, *, was_imported: bool, dry: bool) -> 
     if problem or len(words) > _LONGEST_CHARS:
         why = problem or f"it has {len(words):,} characters, and every request would carry them"
         return [ImportOutcome("SOUL.md", "left", f"{why}; whet config set {_KEY} takes what you want of it")]
+    if not consent(f"Put this text into every system prompt ({_KEY})?", words):
+        why = "nobody has read it: whet import hermes --only persona shows it and asks, in a terminal"
+        return [ImportOutcome("SOUL.md", "left", why)]
     try:
         if not dry:
             edit.set_value(home, _KEY, words)

@@ -2,12 +2,13 @@
 
 Hermes Agent separates entries by a line with "§". Each entry becomes one change in the ledger, identified
 by the entry's hash: a second run adds nothing, and undone entries stay undone. Entries that the scan
-rejects or that exceed the size limit are listed.
+rejects or that exceed the size limit are listed. An entry was written elsewhere, maybe by the agent there: it
+waits, with its origin, until the person has seen it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
@@ -22,13 +23,19 @@ from whet.memory.folding import fold
 from whet.memory.gate import judge_direct
 from whet.memory.requests import Claim, MemoryRequest, Refused, Target
 from whet.memory.scan import scan
+from whet.memory.undo import CannotUndo
 from whet.moving.carry import ImportOutcome
+from whet.shell.fetches import find_outside_host
 from whet.store import ledger
 from whet.store.ledger import LedgerRow, hash_text
 
 _MARK = "§"
 _LONG_CHARS = 700
 _SHOWN_CHARS = 60
+
+
+IsApproved = Callable[[], bool]
+"""Whether the person has seen the notes and wants them in force; called when there is a new note."""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -81,14 +88,16 @@ def read(folder: Path) -> tuple[list[Note], list[ImportOutcome]]:
 
 
 async def import_notes(
-    learning: LearningService, found_notes: Sequence[Note], program: str
+    learning: LearningService, found_notes: Sequence[Note], program: str, is_approved: IsApproved
 ) -> list[ImportOutcome]:
     """Submit each note to the learning service and return the outcomes in order. Each note is durable by
-    itself."""
-    return [await _import_note(learning, note, program) for note in found_notes]
+    itself. A note comes into force if the person has approved it and it names no address."""
+    return [await _import_note(learning, note, program, is_approved) for note in found_notes]
 
 
-async def _import_note(learning: LearningService, note: Note, program: str) -> ImportOutcome:
+async def _import_note(
+    learning: LearningService, note: Note, program: str, is_approved: IsApproved
+) -> ImportOutcome:
     call_id = _call_id(note, program)
     row = await learning.database.read(lambda db: ledger.find_by_call(db, "", call_id))
     if row is not None:
@@ -101,7 +110,14 @@ async def _import_note(learning: LearningService, note: Note, program: str) -> I
     outcome = await learning.hand_in(MemoryRequest("add", note.target, note.text, reason=reason), origin)
     if not outcome.ok:
         return ImportOutcome(note.label, "left", outcome.text)
-    return _describe_outcome(note, outcome.state == "quarantined", f"whet memory accept {outcome.ledger_id}")
+    waits = outcome.state == "quarantined"
+    if waits and is_approved() and not find_outside_host(note.text):
+        try:
+            await learning.accept(outcome.ledger_id)
+        except CannotUndo as error:
+            return ImportOutcome(note.label, "left", error.message)
+        waits = False
+    return _describe_outcome(note, waits, f"whet memory accept {outcome.ledger_id}")
 
 
 def _describe_outcome(note: Note, is_quarantined: bool, why: str) -> ImportOutcome:
@@ -118,6 +134,7 @@ def preview_notes(
     limits_chars: dict[Target, int],
     found_notes: Sequence[Note],
     program: str,
+    is_approved: IsApproved,
 ) -> list[ImportOutcome]:
     """Return the outcomes that `import_notes` would have, given the current texts. Writes nothing."""
     outcomes: list[ImportOutcome] = []
@@ -134,7 +151,7 @@ def preview_notes(
                 verdict = judge_direct(Claim("memory", note.text, ()), is_brought=True)
                 request = MemoryRequest("add", note.target, note.text)
                 planned, _ = notes.plan_change(text, request, limits_chars[note.target])
-                is_quarantined = verdict.trust == "untrusted"
+                is_quarantined = not is_approved() or bool(find_outside_host(note.text))
                 texts[note.target] = text if is_quarantined else planned
                 outcomes.append(_describe_outcome(note, is_quarantined, verdict.why))
             except Refused as error:

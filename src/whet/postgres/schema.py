@@ -237,6 +237,12 @@ def _convert_types(statement: str) -> str:
     return re.sub(r"\bWHERE dirty$", "WHERE dirty <> 0", statement.strip())
 
 
+_REVOKE = """DO $$ BEGIN
+  EXECUTE format('REVOKE CONNECT, TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+EXCEPTION WHEN insufficient_privilege THEN NULL;
+END $$"""
+
+
 def all_steps(common: Mapping[str, str]) -> dict[str, str]:
     """Return all steps by name, in order. `common` are SQLite's."""
     return {name: translate_step(step) for name, step in common.items()} | TEAM_STEPS
@@ -253,6 +259,15 @@ def init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]
         return _init(connection, common)
     except errors.DuplicateTable as error:
         raise _foreign_table_error(str(error)) from error
+
+
+def revoke_public(connection: psycopg.Connection) -> None:
+    """Take the right to connect to this database from PUBLIC, if this role may.
+
+    Every role of the server has it by default: without any right to a table it could hold the advisory locks
+    that order our writes, and hear our notifications.
+    """
+    connection.execute(_REVOKE.encode())
 
 
 def _init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]:

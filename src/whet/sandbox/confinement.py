@@ -180,15 +180,13 @@ class Confinement:
                 self._jails[key] = self._remote_backend.jail(workspace, self._scratch(session_id))
             return self._jails[key]
 
-    def jail(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
-        """Return the sandbox on this machine, or None if the command runs unconfined.
-
-        A command runs unconfined if the settings or a person allow that, or if no engine works here.
-        Raises ToolDenied if no engine works and the mode is strict.
-        """
-        if self._settings.mode == "off":
-            return None
-        if any(opening.kind == "run" for opening in self._openings(session_id, call_id)):
+    def jail(
+        self, workspace: Path, session_id: str = "", call_id: str = "", *, read_only: bool = False
+    ) -> Jail | None:
+        """Return the sandbox on this machine; None if the settings or a person allow to run without, or no
+        engine works. `read_only`: no writing, no network. Raises ToolDenied in strict mode without engine."""
+        openings = () if read_only else self._openings(session_id, call_id)
+        if self._settings.mode == "off" or any(opening.kind == "run" for opening in openings):
             return None
         status = self.command_status(workspace, session_id, call_id) if self.is_local else self.status()
         if not status.holds:
@@ -200,8 +198,8 @@ class Confinement:
             return None
         policy = self._local_policy(workspace, session_id, call_id)
         with self._lock:
-            key = (session_id, policy)
-            if key not in self._jails:
+            policy = _forbid_writing(policy, self._scratch(session_id).tmp) if read_only else policy
+            if (key := (session_id, policy)) not in self._jails:
                 self._tidy()
                 self._jails[key] = self._make_jail(status.engine, policy, self._scratch(session_id))
             return self._jails[key]
@@ -295,10 +293,8 @@ class Confinement:
 
     def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
         with self._lock:
-            openings = (
-                *self._opened.get(session_id, ()),
-                *self._opened.get(_call_key(session_id, call_id), ()),
-            )
+            of_session = self._opened.get(session_id, ())
+            openings = (*of_session, *self._opened.get(_call_key(session_id, call_id), ()))
         return tuple(sorted(set(openings)))
 
     def _tidy(self) -> None:

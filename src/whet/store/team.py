@@ -98,9 +98,10 @@ class TeamDatabase(StateDatabase):
 
 
 def init(url: str) -> list[str]:
-    """Set up the database, or bring it up to date, and return the names of the applied steps. Raises
-    StoreError."""
+    """Set up the database, or bring it up to date, close it to roles without rights of their own in it, and
+    return the names of the applied steps. Raises StoreError."""
     applied_names: list[str] = []
     with closing(ConnectionPool(url, "")) as pool:
         pool.check_database(lambda raw: applied_names.extend(schema.init(raw, STEPS)))
+        pool.check_database(schema.revoke_public)
     return applied_names

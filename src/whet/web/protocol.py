@@ -8,6 +8,7 @@ is ignored.
 
 from __future__ import annotations
 
+import resource
 import socket
 import struct
 from asyncio import Event, Task, TimerHandle, current_task
@@ -57,10 +58,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._plain_head = b""
         self._ahead: list[Cycle] = []
         self._is_refused = False
+        self._made_s = self.loop.time()
 
     def connection_made(self, transport: Any) -> None:
         """Start the timer: a connection that sends nothing is closed too."""
         super().connection_made(transport)
+        if len(self.connections) > file_limit() * 7 // 8:
+            self._close_idle_connection()
         if (user := _peer_of(transport)) is not None:
             self._extensions["whet.peer"] = user
         self._timer = self.loop.call_later(self.head_time_s, self._too_slow)
@@ -201,6 +205,24 @@ class LimitedProtocol(HttpToolsProtocol):
         else:
             self.timeout_keep_alive_handler()
 
+    def _close_idle_connection(self) -> None:
+        """Close the connection that has waited for a request for longest, so that a new one has room."""
+        others: list[Any] = [connection for connection in self.connections if connection is not self]
+        idle = [other for other in others if isinstance(other, LimitedProtocol) and other.is_idle]
+        if idle:
+            min(idle, key=LimitedProtocol.waiting_since_s).transport.close()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way; one whose head is incomplete does not count."""
+        cycle: Any = self.cycle
+        is_answering = cycle is not None and not cycle.response_complete
+        return not is_answering and not self.transport.is_closing()
+
+    def waiting_since_s(self) -> float:
+        """Return the loop's time since which it waits for a request."""
+        return self._made_s if self._idle_since_s is None else self._idle_since_s
+
     def _parse(self, data: bytes) -> None:
         us: Any = self
         parser: HttpRequestParser = us.parser
@@ -246,6 +268,12 @@ class LimitedProtocol(HttpToolsProtocol):
             head = f"HTTP/1.1 {status} \r\n{_JSON}content-length: {len(body)}\r\n\r\n"
             self.transport.write((head + body).encode())
         self.transport.close()
+
+
+def file_limit() -> int:
+    """Return how many files this process may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 65_536
 
 
 def _peer_of(transport: Any) -> int | None:

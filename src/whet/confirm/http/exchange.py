@@ -7,6 +7,7 @@ from typing import Any
 
 from whet.confirm.http.answers import record
 from whet.confirm.http.guard import ApiGuard
+from whet.confirm.http.held_calls import HeldCalls
 from whet.confirm.http.pulse import StreamHeartbeats
 from whet.confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
 from whet.confirm.names import REQUEST_ID
@@ -60,6 +61,7 @@ class Backend:
         self.guard = guard
         self.page_url = page_url
         self.metrics: Metrics = Metrics()
+        self.held: HeldCalls = HeldCalls()
         self.pulse: StreamHeartbeats = StreamHeartbeats(guard)
         self._encoded: dict[str, tuple[ConfirmRequest, bytes]] = {}
         self._encoded_bytes = 0

@@ -22,7 +22,8 @@ async def status(call: Exchange) -> Answer:
     request = _find_visible(call)
     wait_s = _wait_seconds(call.query)
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
-        latest = await call.service.wait(request.id, wait_s, connection_of(call.scope))
+        with call.backend.held.hold(call.who):
+            latest = await call.service.wait(request.id, wait_s, connection_of(call.scope))
         if latest is None:
             raise HttpRefusal(404, "there is no such request")
         request = latest

@@ -31,7 +31,13 @@ _chunk = lru_cache(maxsize=2048)(answers.stream_chunk)
 
 async def stream(call: Exchange) -> None:
     """Stream events as server-sent events. Last-Event-ID resumes after that event. The stream ends when the
-    client disconnects, the token is revoked or the service stops."""
+    client disconnects, the token is revoked or the service stops. Raises HttpRefusal (429) if the caller has
+    too many."""
+    with call.backend.held.hold(call.who):
+        await _stream_events(call)
+
+
+async def _stream_events(call: Exchange) -> None:
     service, guard, scope, send = call.service, call.backend.guard, call.scope, call.send
     after_id = _start(call)
     is_wanted_event = _make_event_filter(call.who, call.query.get("request", ""))

@@ -1,0 +1,62 @@
+"""A caller that opens as many connections as it can leaves room for people and for health."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.confirm.process import Served
+from tests.confirm.running import SUBMIT
+
+FILES = 256
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path) as served:
+        assert served.process is not None
+        resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
+        yield served
+
+
+def connect(served: Served, stack: ExitStack, head: str = "") -> socket.socket:
+    sock = stack.enter_context(socket.create_connection(("127.0.0.1", served.port), timeout=20))
+    sock.sendall(head.encode())
+    return sock
+
+
+def check_that_people_decide(served: Served) -> None:
+    assert served.call("GET", "/health")[0] == 200
+    status, asked = served.call("POST", "/confirm", dict(SUBMIT), role="submit")
+    assert status == 202
+    assert served.call("POST", f"/confirm/{asked['id']}/deny", {}, role="approve")[0] == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["streams", "waits"])
+def test_one_agent_s_open_calls_shut_no_one_out(served: Served, kind: str) -> None:
+    path = "/events"
+    if kind == "waits":
+        path = f"/confirm/{served.call('POST', '/confirm', dict(SUBMIT), role='submit')[1]['id']}?wait=200"
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {served.token('submit')}\r\n\r\n"
+    with ExitStack() as stack:
+        answers = [connect(served, stack, head) for _ in range(FILES // 4)]
+        for _ in range(FILES):  # each is answered before the next, so that none is only queued
+            refused = connect(served, stack, head)
+            assert b" 429 " in refused.recv(100)
+        check_that_people_decide(served)
+        assert len(answers) == FILES // 4
+
+
+@pytest.mark.slow
+def test_idle_connections_shut_no_one_out(served: Served) -> None:
+    head = "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with ExitStack() as stack:
+        for _ in range(FILES * 2):
+            assert b" 200 " in connect(served, stack, head).recv(100)
+        check_that_people_decide(served)
