@@ -16,7 +16,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -26,8 +26,8 @@ from whet.sandbox.nofollow import parent_of
 from whet.sandbox.policy import SandboxPolicy, shorten
 
 _WHOLE_S, _AGAIN_S, _SHARE = 60.0, 1.0, 50
-"""How often to look before a command: whole at most once in `_WHOLE_S`, at folders at most once in `_AGAIN_S`,
-and each at most once in `_SHARE` times as long as the last look took."""
+"""Look at all files at most once in `_WHOLE_S`, at folders at most once in `_AGAIN_S`, and each at most
+once in `_SHARE` times as long as the last look took."""
 _CHUNK_BYTES = 1 << 30
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -58,8 +58,9 @@ class WorkspaceLinks:
         self._whole_at = self._next_at = float("-inf")
 
     def separate(self) -> int:
-        """Replace the files that other places hold, too; return how many names were replaced. Raises ToolError
-        if a file can't be copied."""
+        """Replace the files that other places hold, too; return how many names were replaced.
+
+        Raises ToolError if a file can't be copied."""
         with self._lock:
             began = self._clock()
             whole = began >= self._whole_at
