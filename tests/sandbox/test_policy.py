@@ -76,6 +76,62 @@ def test_a_home_as_workspace_hides_its_dot_folders(tmp_path: Path) -> None:
     assert not policy.may_read(home / ".cargo/credentials.toml")
 
 
+_TOKENS = (
+    (".local/share/uv/credentials/credentials.toml", 0o600),
+    (".local/share/mise/auth", 0o644),
+    (".rustup/private", 0o600),
+    (".rustup/closed/key", 0o644),
+    (".nvm/a/b/.npmrc", 0o644),
+    (".pyenv/credentials.json", 0o644),
+    (".cache/uv/login", 0o600),
+)
+
+
+def test_private_files_below_toolchains_are_hidden(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    public = [home / ".rustup/toolchains/x/rustc", home / ".cache/pip/http/a/page", home / ".cargo/bin/cargo"]
+    for path, mode in [(home / name, mode) for name, mode in _TOKENS] + [(path, 0o644) for path in public]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        path.chmod(mode)
+    (home / ".rustup/closed").chmod(0o700)
+    (home / ".cache/pip/http").chmod(0o700)
+    policy = default_policy(home / "ws", home / ".whet", {"HOME": str(home), "PATH": ""})
+    assert [name for name, _ in _TOKENS if policy.may_read(home / name)] == []
+    assert [path for path in public if not policy.may_read(path)] == []
+    wishes = PolicyAdditions(read=[str(home / ".rustup/private"), str(home / ".cache/uv")])
+    policy = default_policy(home / "ws", home / ".whet", {"HOME": str(home), "PATH": ""}, wishes)
+    assert policy.may_read(home / ".rustup/private") and policy.may_read(home / ".cache/uv/login")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ('[registries.own]\ntoken = "abc"\n', False),
+        ('[http]\nproxy = "http://me:pw@proxy:80"\n', False),
+        ("[http]\n\textraHeader = Authorization: Basic abc\n", False),
+        ('[registry]\nglobal-credential-providers = ["cargo:token"]\n[net]\nretry = 2\n', True),
+        ('[url "git@github.com:"]\n\tinsteadOf = https://github.com/\n', True),
+    ],
+)
+def test_settings_with_a_token_in_them_are_not_read(text: str, is_read: bool, tmp_path: Path) -> None:
+    settings = [tmp_path / name for name in (".cargo/config.toml", ".gitconfig")]
+    for path in settings:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    policy = default_policy(tmp_path / "ws", tmp_path / ".whet", {"HOME": str(tmp_path), "PATH": ""})
+    assert [policy.may_read(path) for path in settings] == [is_read, is_read]
+
+
+def test_the_bits_of_a_home_with_a_private_umask_mean_nothing(tmp_path: Path) -> None:
+    tool = tmp_path / ".rustup/toolchains/rustc"
+    tool.parent.mkdir(parents=True, mode=0o700)
+    tool.touch(mode=0o600)
+    (tmp_path / ".rustup").chmod(0o700)
+    policy = default_policy(tmp_path / "ws", tmp_path / ".whet", {"HOME": str(tmp_path), "PATH": ""})
+    assert policy.may_read(tool)
+
+
 def test_settings_add(tmp_path: Path) -> None:
     wishes = PolicyAdditions(write=[str(tmp_path / "w")], read=[str(tmp_path / "r")], hosts=["Example.com"])
     policy = default_policy(tmp_path / "ws", tmp_path / "whet", {"HOME": str(tmp_path)}, wishes)

@@ -373,8 +373,8 @@ def test_the_command_gets_that_environment(processes: Processes, tmp_path: Path)
     terminal = find_tool(tools, "terminal")
     output = asyncio.run(call(terminal, context(tmp_path), command="echo [$X_API_KEY] $Y_TOKEN $Z"))
     assert output.text == (
-        "[] passed plain\n[commands don't get X_API_KEY, which looks like a secret; the person can allow it with:"
-        " whet config set sandbox.variables X_API_KEY]"
+        "[] passed plain\n[commands don't get X_API_KEY, which looks like a secret; the person can allow"
+        " it with: whet config set sandbox.variables X_API_KEY]"
     )
     failing = "echo 'KeyError: X_API_KEY'; exit 1"
     output = asyncio.run(call(terminal, context(tmp_path), command=failing))

@@ -2,7 +2,8 @@
 
 The home is never granted entirely. Its toolchains and caches are granted one by one, so keys, cloud
 credentials, keyrings, browsers and histories stay out without being listed. Secret files below a granted
-folder are found by their permissions: files that other users can't read are closed to root's commands too.
+folder are found by their permissions: files that other users can't read are closed to commands too
+(`private_files.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import msgspec
 
 from whet.regular import read_regular
 from whet.sandbox.leads import find_execution_paths
-from whet.sandbox.policy import GIT_RUNS, PROTECTED, SandboxLimits, SandboxPolicy
+from whet.sandbox.policy import GIT_RUNS, PROTECTED, SandboxLimits, SandboxPolicy, is_below
+from whet.sandbox.private_files import find_private_files, holds_secret
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 _SYSTEM_PARTS = ("/var/lib/dpkg", "/var/lib/rpm", "/var/cache/fontconfig", "/var/cache/man", "/var/lib/texmf")
@@ -67,9 +69,12 @@ _TOOLCHAINS = (
     ".local/bin",
     ".local/lib",
     ".local/pipx",
-    ".local/share/uv",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
     ".local/share/pipx",
-    ".local/share/mise",
+    ".local/share/mise/installs",
+    ".local/share/mise/plugins",
+    ".local/share/mise/shims",
     ".local/share/pnpm",
     ".local/share/fnm",
     "go/bin",
@@ -130,9 +135,15 @@ def default_policy(
     person = _person_home(environment)
     write, read_paths, protected = repository_paths(root)
     write += [path.resolve() for path in wishes.folders] + _resolve_all(wishes.write)
-    read_paths += [*_system_folders(), *_toolchain_folders(person, environment), *_resolve_all(wishes.read)]
+    toolchains = _toolchain_folders(person, environment)
+    read_paths += [*_system_folders(), *toolchains, *_resolve_all(wishes.read)]
     write, read_paths = _tidy(write), _tidy(read_paths)
-    absent = [*_secret_system(), *_secret_home(person, root, (*write, *read_paths))]
+    opened = (root, *write, *_resolve_all(wishes.read))
+    absent = [
+        *_secret_system(),
+        *_secret_home(person, root, (*write, *read_paths)),
+        *_secret_toolchains(toolchains, person, opened),
+    ]
     return SandboxPolicy(
         workspace=root,
         home=_resolve(whet_home),
@@ -185,8 +196,26 @@ def _toolchain_folders(person: Path, environment: Mapping[str, str]) -> list[Pat
     candidates += [Path(sys.prefix), Path(sys.base_prefix)]
     home = _resolve(person)
     existing = [_resolve(path) for path in candidates if os.path.exists(path)]
-    # never the home itself or a folder above it
-    return [path for path in existing if not home.is_relative_to(path)]
+    # never the home itself or a folder above it, nor settings with a token in them
+    return [
+        path
+        for path in existing
+        if not home.is_relative_to(path)
+        and not (path.is_relative_to(home) and path.is_file() and holds_secret(path))
+    ]
+
+
+def _secret_toolchains(toolchains: Sequence[Path], person: Path, opened: Sequence[Path]) -> list[Path]:
+    """Return the private files below the toolchain folders of the home, except those that a person opened."""
+    home = _resolve(person)
+    inside = {path for path in toolchains if is_below(path, home) and path.is_dir()}
+    folders = [path for path in inside if inside.isdisjoint(path.parents)]
+    return [
+        path
+        for folder in folders
+        for path in find_private_files(folder)
+        if not any(path.is_relative_to(granted) or granted.is_relative_to(path) for granted in opened)
+    ]
 
 
 def starts_programs(path: Path, workspace: Path) -> bool:
