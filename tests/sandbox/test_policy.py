@@ -32,6 +32,31 @@ def test_the_workspace_but_not_what_runs_programs_outside(policy: SandboxPolicy)
     assert not policy.may_read(Path("/etc/shadow"))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("opencode.json", "opencode.jsonc", ".opencode.jsonc", "crush.json", ".crush/crush.json"),
+        *(
+            ".devcontainer.json",
+            ".config/mise.toml",
+            "mise/config.toml",
+            "mise/tasks/build",
+            ".mise.local.toml",
+        ),
+        *(".hg/hgrc-not-shared", ".sl/config", ".jj/repo/config.toml", ".aider.conf.yaml", ".dir-locals.el"),
+        *(".pi/x", ".factory/x", ".kilocode/x", ".goose/x", ".clinerules", ".agents/skills/x/SKILL.md"),
+    ],
+)
+def test_no_variant_of_a_name_that_runs_programs_is_written(policy: SandboxPolicy, name: str) -> None:
+    assert not policy.may_write(policy.workspace / name)
+    assert policy.may_read(policy.workspace / name)
+
+
+def test_names_that_only_resemble_protected_ones_are_written(policy: SandboxPolicy) -> None:
+    for name in ("mise/src.py", "mcp.json", "devcontainer/x", "agents/x.py", "package.json", ".config/x"):
+        assert policy.may_write(policy.workspace / name)
+
+
 def test_openings_widen_a_copy(policy: SandboxPolicy, tmp_path: Path) -> None:
     wider = policy.with_openings(
         [Opening("write", str(tmp_path / "more")), Opening("reach", "API.example.com")]

@@ -28,7 +28,8 @@ from whet.sandbox.backend import (
 )
 from whet.sandbox.jail import Handles, Jail, JailedCommand
 from whet.sandbox.places import repository_paths
-from whet.sandbox.policy import ANY_HOST, PROTECTED, SandboxPolicy, read_opening
+from whet.sandbox.policy import ANY_HOST, SandboxPolicy, read_opening
+from whet.sandbox.protected_names import PROTECTED
 from whet.sandbox.remote import RemoteCommand, RemoteSync
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan

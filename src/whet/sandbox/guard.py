@@ -36,7 +36,8 @@ from whet.sandbox.nofollow import (
     stamp_of,
     walk,
 )
-from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
+from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.protected_names import GIT_RUNS
 
 _MAX_FILES, _MAX_BYTES = 2_000, 1_000_000
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")

@@ -18,8 +18,9 @@ import msgspec
 
 from whet.regular import read_regular
 from whet.sandbox.leads import find_execution_paths
-from whet.sandbox.policy import GIT_RUNS, PROTECTED, SandboxLimits, SandboxPolicy, is_below
+from whet.sandbox.policy import SandboxLimits, SandboxPolicy, is_below
 from whet.sandbox.private_files import find_private_files, holds_secret
+from whet.sandbox.protected_names import GIT_RUNS, PROTECTED
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 _SYSTEM_PARTS = ("/var/lib/dpkg", "/var/lib/rpm", "/var/cache/fontconfig", "/var/cache/man", "/var/lib/texmf")
