@@ -53,7 +53,7 @@ def test_no_variant_of_a_name_that_runs_programs_is_written(policy: SandboxPolic
 
 
 def test_names_that_only_resemble_protected_ones_are_written(policy: SandboxPolicy) -> None:
-    for name in ("mise/src.py", "mcp.json", "devcontainer/x", "agents/x.py", "package.json", ".config/x"):
+    for name in ("mise/src.py", "mcp.json", "devcontainer/x", "agents/x.py", "package.json", ".config/x.yml"):
         assert policy.may_write(policy.workspace / name)
 
 

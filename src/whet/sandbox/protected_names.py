@@ -33,7 +33,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
         "Emacs",
         "gnu.org/software/emacs/manual/html_node/emacs/Directory-Variables.html",
     ),
-    ("{.,}devcontainer{,.json}", "Dev Containers", "containers.dev/implementors/spec"),
+    (".devcontainer{,.json}", "Dev Containers", "containers.dev/implementors/spec"),
     # shells
     (".envrc", "direnv", "direnv.net/man/direnv.1.html"),
     ("{.autoenv,.autoenv.zsh}", "autoenv", "github.com/hyperupcall/autoenv"),
