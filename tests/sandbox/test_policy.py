@@ -94,8 +94,10 @@ def test_a_home_as_workspace_hides_its_dot_folders(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".cargo/bin").mkdir(parents=True)
-    policy = default_policy(home, home / ".whet", {"HOME": str(home), "PATH": ""})
+    policy = default_policy(home, home / ".whet", {"HOME": str(home), "PATH": f"{home}/tools:/usr/bin"})
     assert policy.may_write(home / "notes.txt")
+    for name in ("bin/ls", "tools/ls", ".pam_environment", ".bashrc", ".config/autostart/x", ".zshenv"):
+        assert not policy.may_write(home / name)
     assert not policy.may_read(home / ".ssh/id_rsa")
     assert policy.may_read(home / ".cargo/bin/cargo")
     assert not policy.may_read(home / ".cargo/credentials.toml")

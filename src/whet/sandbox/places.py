@@ -20,7 +20,7 @@ from whet.regular import read_regular
 from whet.sandbox.leads import find_execution_paths
 from whet.sandbox.policy import SandboxLimits, SandboxPolicy, is_below
 from whet.sandbox.private_files import find_private_files, holds_secret
-from whet.sandbox.protected_names import GIT_RUNS, PROTECTED
+from whet.sandbox.protected_names import GIT_RUNS, IN_HOME, PROTECTED
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 _SYSTEM_PARTS = ("/var/lib/dpkg", "/var/lib/rpm", "/var/cache/fontconfig", "/var/cache/man", "/var/lib/texmf")
@@ -151,7 +151,7 @@ def default_policy(
         write=tuple(path for path in write if path != root),
         read=read_paths,
         absent=tuple(dict.fromkeys(absent)),
-        protected=(*PROTECTED, *protected),
+        protected=(*PROTECTED, *protected, *_home_names(person, root, environment)),
         aliases=tuple(dict.fromkeys([*_links_on(workspace.absolute()), *_links_on(person)])),
         hosts=tuple(host.lower() for host in wishes.hosts),
         limits=wishes.limits,
@@ -319,6 +319,17 @@ def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path
         return []
     granted_paths = frozenset(granted) | {root}
     return [home / name for name in names if name.startswith(".") and home / name not in granted_paths]
+
+
+def _home_names(person: Path, root: Path, environment: Mapping[str, str]) -> list[str]:
+    """Return what no command may write in a workspace that holds the home: files that a login reads, and the
+    folders that programs are found in."""
+    home = _resolve(person)
+    if not is_below(home, root):
+        return []
+    folders = [_resolve(entry) for entry in environment.get("PATH", "").split(os.pathsep) if entry]
+    programs = [path for path in (*folders, home / "bin") if is_below(path, home) and path != home]
+    return [str(path) for path in dict.fromkeys((*(home / name for name in IN_HOME), *programs))]
 
 
 def _links_on(path: Path) -> list[Path]:

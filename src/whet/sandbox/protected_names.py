@@ -81,3 +81,34 @@ def expand_choices(text: str) -> list[str]:
 
 PROTECTED = tuple(dict.fromkeys(name for names, _, _ in _TABLE for name in expand_choices(names)))
 """The names, each relative to the workspace."""
+
+_HOME_TABLE: tuple[tuple[str, str, str], ...] = (
+    (".{profile,login,logout}", "shells", "gnu.org/software/bash/manual (Bash Startup Files)"),
+    (
+        ".bash{rc,_profile,_login,_logout,_aliases}",
+        "bash",
+        "gnu.org/software/bash/manual (Bash Startup Files)",
+    ),
+    (".z{shenv,shrc,profile,login,logout}", "zsh", "zsh.sourceforge.io/Doc/Release/Files.html"),
+    (".{k,c,tc}shrc", "other shells", "man7.org/linux/man-pages/man1/ksh.1p.html"),
+    (".pam_environment", "PAM", "man7.org/linux/man-pages/man8/pam_env.8.html"),
+    (
+        ".x{profile,initrc,session,sessionrc,serverrc}",
+        "X",
+        "x.org/releases/current/doc/man/man1/xinit.1.xhtml",
+    ),
+    (
+        ".{config,local,ssh,gnupg,gitconfig,hgrc}",
+        "the desktop, ssh, GnuPG, git",
+        "specifications.freedesktop.org/basedir",
+    ),
+    (
+        ".{vim,emacs.d,emacs,gdbinit,lldbinit,tmux.conf,screenrc}",
+        "editors and terminals",
+        "vimhelp.org/starting.txt.html",
+    ),
+    (".{npmrc,yarnrc,pythonrc,pdbrc,irbrc,psqlrc,sqliterc,curlrc,wgetrc,forward}", "tools", "their manuals"),
+    (".{cargo,rustup,pyenv,rbenv,nvm,asdf,volta,bun,deno,ipython}", "toolchains", "their manuals"),
+)
+IN_HOME = tuple(dict.fromkeys(name for names, _, _ in _HOME_TABLE for name in expand_choices(names)))
+"""Names in a home that a login or a program of the person reads; for a workspace that holds the home."""
