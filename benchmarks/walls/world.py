@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support import quiet_port
 
-from whet.sandbox.policy import PROTECTED
+from whet.sandbox.protected_names import PROTECTED
 from whet.tools.shell import command_environment
 
 KEY = "KEY-4f1d9b"

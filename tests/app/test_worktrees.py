@@ -138,7 +138,7 @@ BY_SETTINGS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", BY_SETTINGS)
-@pytest.mark.parametrize("where", ["here", "in a submodule"])
+@pytest.mark.parametrize("where", ["here", "in a submodule", "in its working trees"])
 def test_git_runs_nothing_of_a_repositorys_choosing(tmp_path: Path, how: str, where: str) -> None:
     """A repository that came with its settings, as in an archive, and files that name its drivers."""
     work, ran = repository(tmp_path), tmp_path / "ran"
@@ -152,8 +152,11 @@ def test_git_runs_nothing_of_a_repositorys_choosing(tmp_path: Path, how: str, wh
     settings = {key: f"touch {ran}", "commit.gpgSign": "true"}
     if key.startswith("filter"):
         settings["filter.x.required"] = "true"
+    file = [] if where != "in its working trees" else ["-f", ".git/trees"]
+    include = ["git", "config", "includeIf.gitdir:**/worktrees/**.path", "trees"]
+    subprocess.run(include, cwd=folder, check=True)
     for key, value in settings.items():
-        subprocess.run(["git", "config", key, value], cwd=folder, check=True)
+        subprocess.run(["git", "config", *file, key, value], cwd=folder, check=True)
     (folder / "b.txt").write_text("b\n")
     os.utime(folder / "a.txt", ns=(1, 1))
     tree = worktrees.plan_tree(work, "one", tmp_path / "trees")

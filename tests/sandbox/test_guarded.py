@@ -66,6 +66,15 @@ def test_what_is_hidden_from_the_look_is_taken_back_too(jail: Jail, how: str, pl
     assert not (workspace / place).is_symlink()
 
 
+@pytest.mark.slow
+def test_a_large_file_of_a_folder_that_was_copied_over_itself_stays(jail: Jail) -> None:
+    large = jail.policy.workspace / ".vscode" / "index"
+    large.write_bytes(bytes(range(256)) * 8_000)
+    run(jail, "mv .vscode z; cp -r z .vscode; echo evil > .vscode/tasks.json")
+    assert large.read_bytes() == bytes(range(256)) * 8_000
+    assert (large.parent / "tasks.json").read_text() == "{}"
+
+
 def spawned(jail: Jail, text: str) -> Started:
     null = os.open(os.devnull, os.O_RDWR)
     try:

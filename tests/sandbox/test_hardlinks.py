@@ -116,7 +116,7 @@ def test_links_within_the_workspace_stay_links(tmp_path: Path) -> None:
     one.chmod(0o741)
     os.utime(one, ns=(5, 7))
     links = WorkspaceLinks((str(tmp_path / "ws"),), frozenset())
-    assert links.separate(whole=True) == 3
+    assert links.separate() == 3
     assert outside.stat().st_nlink == 1
     assert one.stat().st_nlink == 3 and os.path.samefile(one, two) and os.path.samefile(one, three)
     assert (one.read_text(), one.stat().st_mode & 0o777, one.stat().st_mtime_ns) == ("safe\n", 0o741, 7)
@@ -132,18 +132,33 @@ def test_links_within_the_workspace_stay_links(tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_that_another_program_links_elsewhere_is_replaced(tmp_path: Path) -> None:
+    """`git clone --local`, ccache and pnpm link files of the workspace, which changes no folder in it."""
+    own, now = tmp_path / "ws" / "a" / "own", [0.0]
+    own.parent.mkdir(parents=True)
+    own.write_text("safe\n")
+    links = WorkspaceLinks((str(tmp_path / "ws"),), frozenset(), lambda: now[0])
+    assert links.separate() == 0
+    os.link(own, tmp_path / "clone")
+    now[0] = 59.0
+    assert links.separate() == 0
+    now[0] = 60.0
+    assert links.separate() == 1
+    assert (tmp_path / "clone").stat().st_nlink == 1 and not os.path.samefile(own, tmp_path / "clone")
+
+
 def test_no_link_is_followed_out_of_the_workspace(tmp_path: Path) -> None:
     elsewhere = _linked(tmp_path / "cache" / "one", tmp_path / "other" / "one")
     (tmp_path / "ws").mkdir()
     (tmp_path / "ws" / "led").symlink_to(tmp_path / "other")
-    assert WorkspaceLinks((str(tmp_path / "ws"),), frozenset()).separate(whole=True) == 0
+    assert WorkspaceLinks((str(tmp_path / "ws"),), frozenset()).separate() == 0
     assert elsewhere.stat().st_nlink == 2
 
 
 def test_a_hidden_folder_of_the_workspace_counts_as_outside(tmp_path: Path) -> None:
     cached = _linked(tmp_path / ".cache" / "six.py", tmp_path / "project" / "six.py")
     links = WorkspaceLinks((str(tmp_path),), frozenset((str(tmp_path / ".cache"),)))
-    assert links.separate(whole=True) == 1
+    assert links.separate() == 1
     assert cached.stat().st_nlink == 1
 
 

@@ -108,6 +108,16 @@ CASES: dict[str, tuple[str, str, str]] = {
         f"{_SCRIPT} > d.sh; echo z >> a.txt",
         "git diff",
     ),
+    "settings included from the repository's own folder": (
+        "git config -f .git/more user.nick x; git config include.path more",
+        "git config -f .git/more core.fsmonitor 'touch ran;:'",
+        "git status",
+    ),
+    "hooks in the repository's own folder": (
+        "mkdir .git/own; git config core.hooksPath .git/own",
+        f"{_SCRIPT} > .git/own/pre-commit; chmod +x .git/own/pre-commit",
+        f"touch b.txt; git add -A; {_WHO} commit -qm y",
+    ),
     "an alias": (
         "echo true > s.sh; chmod +x s.sh; git config alias.st '!./s.sh'",
         f"{_SCRIPT} > s.sh",

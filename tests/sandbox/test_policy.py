@@ -32,6 +32,31 @@ def test_the_workspace_but_not_what_runs_programs_outside(policy: SandboxPolicy)
     assert not policy.may_read(Path("/etc/shadow"))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("opencode.json", "opencode.jsonc", ".opencode.jsonc", "crush.json", ".crush/crush.json"),
+        *(
+            ".devcontainer.json",
+            ".config/mise.toml",
+            "mise/config.toml",
+            "mise/tasks/build",
+            ".mise.local.toml",
+        ),
+        *(".hg/hgrc-not-shared", ".sl/config", ".jj/repo/config.toml", ".aider.conf.yaml", ".dir-locals.el"),
+        *(".pi/x", ".factory/x", ".kilocode/x", ".goose/x", ".clinerules", ".agents/skills/x/SKILL.md"),
+    ],
+)
+def test_no_variant_of_a_name_that_runs_programs_is_written(policy: SandboxPolicy, name: str) -> None:
+    assert not policy.may_write(policy.workspace / name)
+    assert policy.may_read(policy.workspace / name)
+
+
+def test_names_that_only_resemble_protected_ones_are_written(policy: SandboxPolicy) -> None:
+    for name in ("mise/src.py", "mcp.json", "devcontainer/x", "agents/x.py", "package.json", ".config/x.yml"):
+        assert policy.may_write(policy.workspace / name)
+
+
 def test_openings_widen_a_copy(policy: SandboxPolicy, tmp_path: Path) -> None:
     wider = policy.with_openings(
         [Opening("write", str(tmp_path / "more")), Opening("reach", "API.example.com")]
@@ -69,11 +94,69 @@ def test_a_home_as_workspace_hides_its_dot_folders(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".cargo/bin").mkdir(parents=True)
-    policy = default_policy(home, home / ".whet", {"HOME": str(home), "PATH": ""})
+    policy = default_policy(home, home / ".whet", {"HOME": str(home), "PATH": f"{home}/tools:/usr/bin"})
     assert policy.may_write(home / "notes.txt")
+    for name in ("bin/ls", "tools/ls", ".pam_environment", ".bashrc", ".config/autostart/x", ".zshenv"):
+        assert not policy.may_write(home / name)
     assert not policy.may_read(home / ".ssh/id_rsa")
     assert policy.may_read(home / ".cargo/bin/cargo")
     assert not policy.may_read(home / ".cargo/credentials.toml")
+
+
+_TOKENS = (
+    (".local/share/uv/credentials/credentials.toml", 0o600),
+    (".local/share/mise/auth", 0o644),
+    (".rustup/private", 0o600),
+    (".rustup/closed/key", 0o644),
+    (".nvm/a/b/.npmrc", 0o644),
+    (".pyenv/credentials.json", 0o644),
+    (".cache/uv/login", 0o600),
+)
+
+
+def test_private_files_below_toolchains_are_hidden(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    public = [home / ".rustup/toolchains/x/rustc", home / ".cache/pip/http/a/page", home / ".cargo/bin/cargo"]
+    for path, mode in [(home / name, mode) for name, mode in _TOKENS] + [(path, 0o644) for path in public]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        path.chmod(mode)
+    (home / ".rustup/closed").chmod(0o700)
+    (home / ".cache/pip/http").chmod(0o700)
+    policy = default_policy(home / "ws", home / ".whet", {"HOME": str(home), "PATH": ""})
+    assert [name for name, _ in _TOKENS if policy.may_read(home / name)] == []
+    assert [path for path in public if not policy.may_read(path)] == []
+    wishes = PolicyAdditions(read=[str(home / ".rustup/private"), str(home / ".cache/uv")])
+    policy = default_policy(home / "ws", home / ".whet", {"HOME": str(home), "PATH": ""}, wishes)
+    assert policy.may_read(home / ".rustup/private") and policy.may_read(home / ".cache/uv/login")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ('[registries.own]\ntoken = "abc"\n', False),
+        ('[http]\nproxy = "http://me:pw@proxy:80"\n', False),
+        ("[http]\n\textraHeader = Authorization: Basic abc\n", False),
+        ('[registry]\nglobal-credential-providers = ["cargo:token"]\n[net]\nretry = 2\n', True),
+        ('[url "git@github.com:"]\n\tinsteadOf = https://github.com/\n', True),
+    ],
+)
+def test_settings_with_a_token_in_them_are_not_read(text: str, is_read: bool, tmp_path: Path) -> None:
+    settings = [tmp_path / name for name in (".cargo/config.toml", ".gitconfig")]
+    for path in settings:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    policy = default_policy(tmp_path / "ws", tmp_path / ".whet", {"HOME": str(tmp_path), "PATH": ""})
+    assert [policy.may_read(path) for path in settings] == [is_read, is_read]
+
+
+def test_the_bits_of_a_home_with_a_private_umask_mean_nothing(tmp_path: Path) -> None:
+    tool = tmp_path / ".rustup/toolchains/rustc"
+    tool.parent.mkdir(parents=True, mode=0o700)
+    tool.touch(mode=0o600)
+    (tmp_path / ".rustup").chmod(0o700)
+    policy = default_policy(tmp_path / "ws", tmp_path / ".whet", {"HOME": str(tmp_path), "PATH": ""})
+    assert policy.may_read(tool)
 
 
 def test_settings_add(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import socket
+import ssl
 import struct
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from whet.sandbox.places import PolicyAdditions, default_policy
 from whet.sandbox.proxy import ProxyRefused, read_request
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
+from whet.sandbox.tunnel_names import NotReadable, read_tunnel_host
 
 
 def test_a_name_that_leads_home_is_refused() -> None:
@@ -47,11 +49,59 @@ def own_addresses() -> list[str]:
     return found
 
 
+def _hello(name: str | None) -> bytes:
+    """Return the first bytes of a TLS client that wants this server."""
+    context, sent = ssl.create_default_context(), ssl.MemoryBIO()
+    context.check_hostname = name is not None
+    client = context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname=name)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return sent.read()
+
+
+def test_a_tunnels_first_bytes_name_its_host() -> None:
+    hello = _hello("Inside.Example.com")
+    assert read_tunnel_host(hello) == "inside.example.com"
+    assert [read_tunnel_host(hello[:at]) for at in range(len(hello))] == [None] * len(hello)
+    assert read_tunnel_host(_hello(None)) == ""
+    assert read_tunnel_host(b"SSH-2.0-OpenSSH_9\r\n") == ""
+    assert read_tunnel_host(b"\0\0\0\x08") == ""
+    assert (
+        read_tunnel_host(b"GET / HTTP/1.1\r\nAccept: x\r\nhost:  Evil.example:80\r\n\r\n") == "evil.example"
+    )
+    assert read_tunnel_host(b"GET / HTTP/1.1\r\nHost: x") is None
+    two = b"GET / HTTP/1.1\r\nHost: a.example\r\nHost: b.example\r\n\r\n"
+    broken = b"\x16\x03\x01\x00\x20" + hello[5:37]
+    for data in (two, broken):
+        with pytest.raises(NotReadable):
+            read_tunnel_host(data)
+
+
+@pytest.mark.parametrize("name", ["localhost", "other.example"])
+def test_a_tunnel_to_an_allowed_host_is_for_no_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "is_public", lambda text: text.startswith(("127.", "::1")))
+    hello = _hello(name)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        served = proxy.Proxy(socket.create_server(("127.0.0.1", 0)), ("localhost",))
+        with socket.create_connection(("127.0.0.1", served.port)) as client:
+            client.sendall(b"CONNECT localhost:%d HTTP/1.1\r\n\r\n" % server.getsockname()[1])
+            with server.accept()[0] as end:
+                assert client.recv(100).startswith(b"HTTP/1.1 200")
+                client.sendall(hello[:50])
+                client.sendall(hello[50:])
+                received = end.recv(len(hello), socket.MSG_WAITALL)
+        served.close()
+    assert received == (hello if name == "localhost" else b"")
+    assert served.refused == ([] if name == "localhost" else ["other.example"])
+
+
 def test_requests() -> None:
     tunnel = read_request(b"CONNECT Example.com.:443 HTTP/1.1\r\nHost: x")
     assert (tunnel.host, tunnel.port, tunnel.head) == ("example.com", 443, b"")
     plain = read_request(b"GET http://example.com/a?b HTTP/1.1\r\nHost: example.com\r\nProxy-Connection: x")
     assert plain.head == b"GET /a?b HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"
+    other = read_request(b"GET http://example.com:81/ HTTP/1.1\r\nHost: evil.example")
+    assert other.head == b"GET / HTTP/1.1\r\nHost: example.com:81\r\nConnection: close\r\n\r\n"
     for head in (b"GET / HTTP/1.1", b"nonsense", b"GET file:///etc/passwd HTTP/1.1", b"CONNECT x HTTP/1.1"):
         with pytest.raises(ValueError):
             read_request(head)

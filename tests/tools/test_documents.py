@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import resource
 import zipfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pypdf import PdfWriter
 from tests.tools.calls import Desk
 from whet.contract.errors import ToolError
 from whet.tools import documents
+from whet.tools.document_process import ReadLimits, read_document
 
 _W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 _A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
@@ -160,6 +162,7 @@ def test_a_part_that_is_not_as_large_as_it_says_is_broken() -> None:
         text(lying)
 
 
+@pytest.mark.slow
 def test_read_file_gives_a_documents_lines_and_a_zip_stays_one(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(pdf("Hello there", "And more"))
     (tmp_path / "b.docx").write_bytes(_DOCX)
@@ -197,8 +200,6 @@ def test_a_long_document_is_cut() -> None:
     one = text(pdf("short"))
     assert documents.text_of("pdf", io.BytesIO(pdf("short")), len(one)) == (one, False)
     assert documents.text_of("pdf", io.BytesIO(pdf("short")), len(one) - 1) == (one[:-1], True)
-    stopped, is_cut = documents.text_of("pdf", io.BytesIO(pdf("one", "two")), 1_000, lambda: True)
-    assert is_cut and stopped == "--- page 1 of 2 ---\none\n"
 
 
 @pytest.mark.slow
@@ -230,3 +231,43 @@ def test_many_sheets_are_cut_as_one_large_one_is() -> None:
     parts = {f"xl__worksheets__sheet{number}": sheet for number in range(1, 5)}
     said = text(packed(xl__workbook=f"<workbook {_S}/>", **parts))
     assert said.count("--- sheet") == 2 and "[cut: more than 200,000 cells]" in said
+
+
+def _workbook_bomb() -> bytes:
+    """Return a workbook of 2 kB whose cells hold 3 GB of text: each is the same long shared string."""
+    return packed(
+        xl__workbook=f'<w {_S}><sheets><sheet name="One"/></sheets></w>',
+        xl__sharedStrings=f"<s {_S}><si><t>{'a' * 300_000}</t></si></s>",
+        xl__worksheets__sheet1=f"<s {_S}><sheetData>"
+        + "<row>" + '<c t="s"><v>0</v></c>' * 10_000 + "</row></sheetData></s>",
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_document_that_fills_the_memory_is_refused_and_whet_keeps_its_own(tmp_path: Path) -> None:
+    (tmp_path / "bomb.xlsx").write_bytes(_workbook_bomb())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    error = Desk(tmp_path).error("read_file", path="bomb.xlsx")
+    assert "can't be read in 30 s of CPU and 1,024 MB" in error.message and "shell command" in error.hint
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+
+
+@pytest.mark.slow
+def test_a_document_is_read_up_to_its_limits() -> None:
+    with pytest.raises(ToolError, match="in 30 s of CPU and 100 MB"):
+        read_document(io.BytesIO(_workbook_bomb()), 1_000, limits=ReadLimits(memory_mb=100))
+    with pytest.raises(ToolError, match="stopped"):
+        read_document(io.BytesIO(_workbook_bomb()), 1_000, lambda: True)
+    assert read_document(io.BytesIO(_XLSX), 1_000) == ("--- sheet 1 of 1: Sums ---\napples\t3.5\n", False)
+    assert read_document(io.BytesIO(_DOCX), 20) == ("--- page 1 of 2 ---\n", True)
+    assert read_document(io.BytesIO(packed(x="<a/>")), 1_000) is None
+
+
+@pytest.mark.slow
+def test_text_that_json_writes_long_is_read_whole() -> None:
+    words = "\U0001f600" * 5_000
+    text, is_cut = read_document(io.BytesIO(docx(f"<w:p><w:r><w:t>{words}</w:t></w:r></w:p>")), 5_050) or (
+        "",
+        True,
+    )
+    assert words in text and not is_cut

@@ -36,6 +36,52 @@ def test_secrets_of_the_environment_are_withheld() -> None:
     assert command_environment(source, pty=True)["TERM"] == "xterm-256color"
 
 
+_RANDOM = "x7Kq9Zp2Lm4Vt8Rb1Nc6Wd3Hs5Yg0Jf"
+
+
+def test_a_secret_is_known_by_its_value_too() -> None:
+    source = {
+        "DATABASE_URL": "postgres://app:hunter2@db/app",
+        "REDIS_URL": "redis://:hunter2@cache:6379/0",
+        "PIP_INDEX_URL": "https://__token__:abc@pypi.example/simple",
+        "REMOTE": f"https://{_RANDOM}@git.example/app",
+        "SLACK": f"https://hooks.slack.com/services/T0AB12CD/B0AB12CD/{_RANDOM[:24]}",
+        "STORAGE": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=abcd==;EndpointSuffix=core",
+        "CONNECTION": "host=db user=app password=hunter2",
+        "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+        "OP_SESSION_team": _RANDOM,
+        "SESSION": "0123456789abcdef" * 2,
+        "BOT": f"123456789:AAF{_RANDOM}z",
+        "PEM": "-----BEGIN OPENSSH PRIVATE KEY-----\nabc",
+        "LOGIN": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dBjftJeZ4CVPmB92K27uhbUJU1p1r_wW1g",
+        "npm_config__authToken": "abc",
+        "DB_PASS": "hunter2",
+    }
+    passed = command_environment(source)
+    assert [name for name in source if name in passed] == []
+    assert command_environment(source, ["DB_PASS"])["DB_PASS"] == "hunter2"
+
+
+def test_what_builds_need_is_passed() -> None:
+    source = {
+        "PATH": "/usr/bin:/root/.nvm/versions/node/v18.2.1/bin",
+        "LS_COLORS": "rs=0:di=01;34:*.tar=01;31:*.key=00",
+        "TERM_SESSION_ID": "w0t0p0:6F9619FF-8B86-D011-B42D-00CF4FC964FF",
+        "GITHUB_SHA": "0123456789" * 4,
+        "PYTHON_SHA256": "0123456789abcdef" * 4,
+        "NIX_CFLAGS": "-isystem /nix/store/0c5b4jvz9rlqgk2p8yx1n3d6wfhas7im-glibc-2.38/include",
+        "JAVA_OPTS": "-Xmx2g -Dfile.encoding=UTF-8",
+        "CI_URL": "https://ci.example.com/build/12345",
+        "REPO": "git@github.com:me/repo2.git",
+        "IMAGE": "registry.example.com/team/app:1.2.3-20261128",
+        "ARN": "arn:aws:iam::123456789012:role/Role2",
+        "GIT_ASKPASS": "/usr/bin/ask",
+        "COMPASS": "north",
+    }
+    passed = command_environment(source)
+    assert {name: passed[name] for name in source if name in passed} == source
+
+
 @pytest.mark.parametrize(("given", "first"), [("", 0), ("2", 2), ("x", 0), ("²", 0), ("-1", 0)])
 def test_git_is_told_after_what_is_set_to_run_nothing_of_a_repository(given: str, first: int) -> None:
     made = command_environment({"GIT_CONFIG_COUNT": given, "GIT_CONFIG_KEY_1": "user.name"})

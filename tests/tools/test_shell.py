@@ -372,7 +372,15 @@ def test_the_command_gets_that_environment(processes: Processes, tmp_path: Path)
     tools = ShellTools(SharedProcesses(processes), ShellLimits(pass_variables=["Y_TOKEN"]), environment)
     terminal = find_tool(tools, "terminal")
     output = asyncio.run(call(terminal, context(tmp_path), command="echo [$X_API_KEY] $Y_TOKEN $Z"))
-    assert output.text == "[] passed plain"
+    assert output.text == (
+        "[] passed plain\n[commands don't get X_API_KEY, which looks like a secret; the person can allow"
+        " it with: whet config set sandbox.variables X_API_KEY]"
+    )
+    failing = "echo 'KeyError: X_API_KEY'; exit 1"
+    output = asyncio.run(call(terminal, context(tmp_path), command=failing))
+    assert "commands don't get X_API_KEY, which" in output.text
+    output = asyncio.run(call(terminal, context(tmp_path), command="echo plain"))
+    assert output.text == "plain"
 
 
 def test_a_background_process_from_start_to_end(processes: Processes, tmp_path: Path) -> None:

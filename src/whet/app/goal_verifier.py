@@ -67,7 +67,10 @@ async def run_verifier(
 ) -> ToolOutput:
     """Run the verifier in the sandbox and return its output. `instead` is a copy of the workspace to run it
     in. Raises ToolError if it can't be run."""
-    limits = ShellLimits(services.settings.tools.terminal_timeout_s, services.settings.tools.output_cap_chars)
+    settings = services.settings
+    limits = ShellLimits(
+        settings.tools.terminal_timeout_s, settings.tools.output_cap_chars, settings.sandbox.variables
+    )
     folder, environment = workspace, dict(os.environ)
     owner = f"goal {goal_id}"
     if instead is not None:

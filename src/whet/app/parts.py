@@ -119,7 +119,11 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
             *FileTools(base.pool),
             *ShellTools(
                 base.processes,
-                ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars),
+                ShellLimits(
+                    settings.terminal_timeout_s,
+                    settings.output_cap_chars,
+                    launch.settings.sandbox.variables,
+                ),
                 helpers=make_window,
             ),
             *WebTools(base.pool, WebLimits(allow_private=settings.web_allow_private)),

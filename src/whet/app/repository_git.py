@@ -34,12 +34,25 @@ def lock_repository(repository: Path) -> Generator[Path]:
     folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
     with (folder / "whet-merge.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        before, settings = _LOCKS.set((lock.fileno(),)), _SETTINGS.set(settings_without_programs(repository))
+        before = _LOCKS.set((lock.fileno(),))
         try:
-            yield repository
+            with replace_programs(repository):
+                yield repository
         finally:
-            _SETTINGS.reset(settings)
             _LOCKS.reset(before)
+
+
+@contextmanager
+def replace_programs(tree: Path) -> Generator[None]:
+    """Let git run none of the programs that the settings name which hold in a working tree.
+
+    Settings differ between the trees of one repository: `includeIf "gitdir:..."` holds in some of them.
+    """
+    before = _SETTINGS.set(settings_without_programs(tree))
+    try:
+        yield
+    finally:
+        _SETTINGS.reset(before)
 
 
 def settings_without_programs(repository: Path) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from whet.sandbox.nofollow import create_entry, parent_of, read_content
-from whet.sandbox.policy import PROTECTED
+from whet.sandbox.protected_names import PROTECTED
 
 _MAX_GROUP_FILES = 500
 _MAX_GROUP_BYTES = 20_000_000

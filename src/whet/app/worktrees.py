@@ -20,7 +20,13 @@ from stat import S_ISLNK
 
 import msgspec
 
-from whet.app.repository_git import last_error_line, lock_repository, run_git, run_git_process
+from whet.app.repository_git import (
+    last_error_line,
+    lock_repository,
+    replace_programs,
+    run_git,
+    run_git_process,
+)
 from whet.app.tree_leftovers import Leftovers, bring, find_leftovers
 from whet.contract.changes import TextChange, hash_bytes
 from whet.contract.errors import ToolError
@@ -61,7 +67,7 @@ def check_out_tree(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
             folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             run_git(repository, "update-ref", _REF + helper_id, tree.base)
             _clear_half_made(repository, folder.parent.parent)
-            _add(repository, ("--detach", "--force", str(folder), tree.base))
+            _add(repository, folder, tree.base)
             marker.touch()
     inside = folder / os.path.relpath(workspace.resolve(), repository.resolve())
     inside.mkdir(parents=True, exist_ok=True)
@@ -149,16 +155,22 @@ def text_changes(merge_plan: MergePlan, tree: WorkingTree) -> tuple[TextChange, 
     return tuple(changes)
 
 
-def _add(repository: Path, words: tuple[str, ...]) -> None:
-    """Add a working tree, and try again if git met a tree that another git was still creating."""
+def _add(repository: Path, folder: Path, base: str) -> None:
+    """Add a working tree, and try again if git met a tree that another git was still creating.
+
+    Its files are written by a git of its own, under the settings that hold there.
+    """
+    words = ("worktree", "add", "--no-checkout", "--detach", "--force", str(folder), base)
     for _ in range(_TRIES):
-        result = run_git_process(repository, ("worktree", "add", *words))
+        result = run_git_process(repository, words)
         if b"failed to read" not in result.stderr:
             break
     else:
         raise ToolError("git worktree: another program works on this repository's trees", hint="try again")
     if result.returncode:
         raise ToolError(f"git worktree: {last_error_line(result)}", hint="git status says more")
+    with replace_programs(folder):
+        run_git(folder, "reset", "--hard", "--quiet", "--no-recurse-submodules")
 
 
 def _clear_half_made(repository: Path, ours: Path) -> None:

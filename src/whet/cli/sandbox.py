@@ -103,7 +103,8 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
         if jail is None:
             raise WhetError(confinement.command_status().line, hint="whet sandbox status")
         text = _command_line(command)
-        environment = jail.environment(command_environment(os.environ))
+        passed = load(home, environ=os.environ).settings.sandbox.variables
+        environment = jail.environment(command_environment(os.environ, passed))
         code, output = jail.run(JailedCommand([find_shell(), "-c", text], environment, workspace), timeout_s)
         denial = confinement.explain("", jail, (text, output, workspace)) if code else None
     openings = [_opening(opening) for opening in denial.openings] if denial else []

@@ -154,6 +154,8 @@ class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hosts: Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "host"})] = ()
     """Hosts that they may reach, through Whet's proxy: names, *.example.com, or a preset: code-hosts,
     package-indexes (those that your pip and npm are set to). Empty: no network."""
+    variables: tuple[str, ...] = ()
+    """Environment variables that commands get although their name or value looks like a secret's."""
     memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 16_384
     """The most memory of one process. 0: no limit."""
     processes: Annotated[int, msgspec.Meta(ge=0)] = 4096

@@ -28,7 +28,8 @@ from whet.sandbox.backend import (
 )
 from whet.sandbox.jail import Handles, Jail, JailedCommand
 from whet.sandbox.places import repository_paths
-from whet.sandbox.policy import ANY_HOST, PROTECTED, SandboxPolicy, read_opening
+from whet.sandbox.policy import ANY_HOST, SandboxPolicy, read_opening
+from whet.sandbox.protected_names import PROTECTED
 from whet.sandbox.remote import RemoteCommand, RemoteSync
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
@@ -97,7 +98,7 @@ class ContainerJail(RemoteJail):
         """Start the container unless it is running. Raises ToolError."""
         if self._container is not None and self._container.poll() is None:
             return
-        self._links.separate(whole=True)
+        self._links.separate()
         write, read_only = self.plan.policy.write, self.plan.policy.read
         with tempfile.TemporaryFile() as errors:
             started = subprocess.Popen(
@@ -120,7 +121,7 @@ class ContainerJail(RemoteJail):
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
         """Run a command in the container. Raises ToolError if the container can't be started."""
         self.open()
-        self._links.separate(whole=False)
+        self._links.separate()
         mark = secrets.token_hex(8)
         text = recorded_command_line(command.argv, command.environment, str(command.cwd), mark)
         remote = RemoteCommand(

@@ -11,6 +11,7 @@ repository keeps what `git init` creates.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -36,9 +37,10 @@ from whet.sandbox.nofollow import (
     stamp_of,
     walk,
 )
-from whet.sandbox.policy import GIT_RUNS, SandboxPolicy
+from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.protected_names import GIT_RUNS
 
-_MAX_FILES, _MAX_BYTES = 2_000, 1_000_000
+_MAX_FILES, _MAX_BYTES, _MAX_HASHED_BYTES = 2_000, 1_000_000, 32_000_000
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
 _KEY = late_pattern(r"^\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$")
 _PLAIN_CONFIG = {
@@ -63,12 +65,20 @@ class RecordedFile(msgspec.Struct, frozen=True):
     """One file as recorded: its mode, and its bytes or link target. `data` is None for folders and for files
     that are too large to record.
 
-    For a large file, `stamp` shows whether it changed; if so, it is only moved aside.
+    For a large file, `digest` shows whether its content changed, for a huge one `stamp`; if so, it is only
+    moved aside.
     """
 
     mode: int
     data: bytes | None = None
     stamp: tuple[int, ...] = ()
+    digest: bytes = b""
+
+    def equals(self, other: RecordedFile | None) -> bool:
+        """Whether another file has the same mode and content, however much of that was recorded."""
+        if other is None or self.mode != other.mode or not (self.digest or other.digest):
+            return self == other
+        return _content_digest(self) == _content_digest(other)
 
 
 Shape = Mapping[str, RecordedFile] | None
@@ -204,13 +214,13 @@ class Guard:
         now = self._record_files(path, most) if state is not None else {}
         if now is shape:
             return False
-        other = [name for name, file in now.items() if file != shape.get(name)]
+        other = [name for name, file in now.items() if not file.equals(shape.get(name))]
         for name in sorted(other, key=len):
             full_path, was = os.path.join(path, name) if name else path, shape.get(name)
             is_folder = was is not None and stat.S_ISDIR(was.mode) and stat.S_ISDIR(now[name].mode)
             if not is_folder and os.path.lexists(full_path):
                 self._move(full_path)
-        missing = {name: file for name, file in shape.items() if now.get(name) != file}
+        missing = {name: file for name, file in shape.items() if not file.equals(now.get(name))}
         self._write_files(path, missing)
         return bool(other or missing)
 
@@ -287,9 +297,11 @@ class Guard:
         cached = self._known.get(path)
         if cached is not None and cached[0] == stamp:
             return cached[1]
-        data = read_content(*location, state.st_mode, most) if state.st_size <= most else None
-        is_whole = data is not None or not stat.S_ISREG(state.st_mode)
-        file = RecordedFile(state.st_mode, data, () if is_whole else stamp)
+        is_huge = state.st_size > max(most, _MAX_HASHED_BYTES)
+        data = None if is_huge else read_content(*location, state.st_mode, max(most, _MAX_HASHED_BYTES))
+        file = RecordedFile(state.st_mode, data, stamp if is_huge else ())
+        if data is not None and len(data) > most:
+            file = RecordedFile(state.st_mode, digest=_content_digest(file))
         self._known[path] = (stamp, file)
         return file
 
@@ -307,13 +319,17 @@ class Guard:
         """Write the recorded files of a name."""
         for name, file in shape.items():
             full_path = os.path.join(path, name) if name else path
-            if file.stamp:
+            if file.stamp or file.digest:
                 continue
             with (
                 contextlib.suppress(OSError),
                 parent_of(full_path, self._root(full_path), make=True) as (folder, last),
             ):
                 create_entry(folder, last, file.mode, file.data)
+
+
+def _content_digest(file: RecordedFile) -> bytes:
+    return file.digest or (b"" if file.data is None else hashlib.blake2b(file.data).digest())
 
 
 def _is_same_file(path: str, before: PathStates, now: PathStates) -> bool:

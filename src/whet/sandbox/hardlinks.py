@@ -5,7 +5,8 @@ A command that may write such a file in the workspace writes the others, too, fo
 file with more links than the workspace holds is replaced by a copy before a command can reach it: same bytes,
 mode, times and attributes, atomically. Links within the workspace stay links to each other.
 
-A whole look takes a stat of every path. Between whole looks, only folders whose times changed are listed.
+A whole look takes a stat of every path: another program may link a file of the workspace elsewhere, which
+changes no folder in it. Between whole looks, only folders whose times changed are listed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -25,8 +26,8 @@ from whet.sandbox.nofollow import parent_of
 from whet.sandbox.policy import SandboxPolicy, shorten
 
 _WHOLE_S, _AGAIN_S, _SHARE = 60.0, 1.0, 50
-"""A whole look at a launcher's start, at most once in `_WHOLE_S`; a look at folders before a command, at most
-once in `_AGAIN_S` and in `_SHARE` times as long as the last one took."""
+"""Look at all files at most once in `_WHOLE_S`, at folders at most once in `_AGAIN_S`, and each at most
+once in `_SHARE` times as long as the last look took."""
 _CHUNK_BYTES = 1 << 30
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -46,21 +47,24 @@ class WorkspaceLinks:
     """The hard links of one workspace and its own repository. `hidden` are folders in it that commands do not
     get: a link in one of them is another place's. Thread-safe."""
 
-    def __init__(self, roots: tuple[str, ...], hidden: frozenset[str]) -> None:
+    def __init__(
+        self, roots: tuple[str, ...], hidden: frozenset[str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._roots = roots
+        self._clock = clock
         self._hidden = hidden
         self._folders: dict[str, _SeenFolder] = {}
         self._lock = threading.Lock()
         self._whole_at = self._next_at = float("-inf")
 
-    def separate(self, *, whole: bool) -> int:
-        """Replace the files that other places hold, too; return how many names were replaced. `whole`: stat
-        every file, as its links may have changed without its folder. Raises ToolError if a file can't be
-        copied."""
+    def separate(self) -> int:
+        """Replace the files that other places hold, too; return how many names were replaced.
+
+        Raises ToolError if a file can't be copied."""
         with self._lock:
-            began = time.monotonic()
-            whole = whole and began >= self._whole_at
-            if not whole and began < self._next_at:
+            began = self._clock()
+            whole = began >= self._whole_at
+            if began < self._next_at:
                 return 0
             known = {} if whole else self._folders
             self._folders = {}
@@ -68,9 +72,10 @@ class WorkspaceLinks:
             for root in self._roots:
                 is_new |= self._list(root, known)
             replaced = self._replace_shared() if is_new else 0
-            now = time.monotonic()
-            self._next_at = now + max(_AGAIN_S, _SHARE * (now - began))
-            self._whole_at = now + _WHOLE_S if whole else self._whole_at
+            now = self._clock()
+            pause_s = _SHARE * (now - began)
+            self._next_at = now + max(_AGAIN_S, pause_s)
+            self._whole_at = now + max(_WHOLE_S, pause_s) if whole else self._whole_at
             return replaced
 
     def _list(self, root: str, known: dict[str, _SeenFolder]) -> bool:

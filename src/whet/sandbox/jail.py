@@ -137,11 +137,11 @@ class Jail:
         """
         descriptors = handles if more < 0 else (*handles, more)
         if self.plan.engine.name == "seatbelt":
-            self._links.separate(whole=True)
+            self._links.separate()
             return _under_sandbox_exec(self.plan, command, descriptors)
         with self._lock:
             self._ends.settle()
-            self._links.separate(whole=False)
+            self._links.separate()
             before = self._guard.record()
             try:
                 before.mounted = self._ensure_launcher(before.looked)
@@ -223,7 +223,7 @@ class Jail:
             raise
 
     def _start_launcher(self) -> None:
-        self._links.separate(whole=True)
+        self._links.separate()
         report, why, starts_left = b"", b"", _STARTS
         # a path that disappears while it is mounted ends bubblewrap before it reports anything
         while not report and starts_left:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from whet.late import late_pattern
 from whet.regular import read_regular_text
+from whet.sandbox.protected_names import GIT_RUNS
 
 _MAX_BYTES, _MAX_LINKS, _DEEPEST = 1_000_000, 200, 3
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)")
@@ -31,8 +32,13 @@ def find_execution_paths(tree: Path, git: Path) -> list[Path]:
     All paths are resolved.
     """
     paths = dict.fromkeys([*_linked_hooks(git / "hooks"), *_configured_paths(tree, git / "config", _DEEPEST)])
+    protected = [git / name for name in GIT_RUNS]
     return [
-        path for path in paths if path != tree and path.is_relative_to(tree) and not path.is_relative_to(git)
+        path
+        for path in paths
+        if path not in (tree, git)
+        and path.is_relative_to(tree)
+        and not any(path.is_relative_to(name) for name in protected)
     ]
 
 
@@ -77,6 +83,7 @@ def _hook_folders(tree: Path, value: str) -> list[Path]:
             path.is_relative_to(tree)
             and (inside := path.relative_to(tree).parts)
             and inside[0].startswith(".")
+            and inside[0] != ".git"
         ):
             return [tree / inside[0]] if not (tree / inside[0]).is_symlink() else folders
     return folders

@@ -2,7 +2,8 @@
 
 The home is never granted entirely. Its toolchains and caches are granted one by one, so keys, cloud
 credentials, keyrings, browsers and histories stay out without being listed. Secret files below a granted
-folder are found by their permissions: files that other users can't read are closed to root's commands too.
+folder are found by their permissions: files that other users can't read are closed to commands too
+(`private_files.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import msgspec
 
 from whet.regular import read_regular
 from whet.sandbox.leads import find_execution_paths
-from whet.sandbox.policy import GIT_RUNS, PROTECTED, SandboxLimits, SandboxPolicy
+from whet.sandbox.policy import SandboxLimits, SandboxPolicy, is_below
+from whet.sandbox.private_files import find_private_files, holds_secret
+from whet.sandbox.protected_names import GIT_RUNS, IN_HOME, PROTECTED
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 _SYSTEM_PARTS = ("/var/lib/dpkg", "/var/lib/rpm", "/var/cache/fontconfig", "/var/cache/man", "/var/lib/texmf")
@@ -67,9 +70,12 @@ _TOOLCHAINS = (
     ".local/bin",
     ".local/lib",
     ".local/pipx",
-    ".local/share/uv",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
     ".local/share/pipx",
-    ".local/share/mise",
+    ".local/share/mise/installs",
+    ".local/share/mise/plugins",
+    ".local/share/mise/shims",
     ".local/share/pnpm",
     ".local/share/fnm",
     "go/bin",
@@ -130,16 +136,22 @@ def default_policy(
     person = _person_home(environment)
     write, read_paths, protected = repository_paths(root)
     write += [path.resolve() for path in wishes.folders] + _resolve_all(wishes.write)
-    read_paths += [*_system_folders(), *_toolchain_folders(person, environment), *_resolve_all(wishes.read)]
+    toolchains = _toolchain_folders(person, environment)
+    read_paths += [*_system_folders(), *toolchains, *_resolve_all(wishes.read)]
     write, read_paths = _tidy(write), _tidy(read_paths)
-    absent = [*_secret_system(), *_secret_home(person, root, (*write, *read_paths))]
+    opened = (root, *write, *_resolve_all(wishes.read))
+    absent = [
+        *_secret_system(),
+        *_secret_home(person, root, (*write, *read_paths)),
+        *_secret_toolchains(toolchains, person, opened),
+    ]
     return SandboxPolicy(
         workspace=root,
         home=_resolve(whet_home),
         write=tuple(path for path in write if path != root),
         read=read_paths,
         absent=tuple(dict.fromkeys(absent)),
-        protected=(*PROTECTED, *protected),
+        protected=(*PROTECTED, *protected, *_home_names(person, root, environment)),
         aliases=tuple(dict.fromkeys([*_links_on(workspace.absolute()), *_links_on(person)])),
         hosts=tuple(host.lower() for host in wishes.hosts),
         limits=wishes.limits,
@@ -185,8 +197,26 @@ def _toolchain_folders(person: Path, environment: Mapping[str, str]) -> list[Pat
     candidates += [Path(sys.prefix), Path(sys.base_prefix)]
     home = _resolve(person)
     existing = [_resolve(path) for path in candidates if os.path.exists(path)]
-    # never the home itself or a folder above it
-    return [path for path in existing if not home.is_relative_to(path)]
+    # never the home itself or a folder above it, nor settings with a token in them
+    return [
+        path
+        for path in existing
+        if not home.is_relative_to(path)
+        and not (path.is_relative_to(home) and path.is_file() and holds_secret(path))
+    ]
+
+
+def _secret_toolchains(toolchains: Sequence[Path], person: Path, opened: Sequence[Path]) -> list[Path]:
+    """Return the private files below the toolchain folders of the home, except those that a person opened."""
+    home = _resolve(person)
+    inside = {path for path in toolchains if is_below(path, home) and path.is_dir()}
+    folders = [path for path in inside if inside.isdisjoint(path.parents)]
+    return [
+        path
+        for folder in folders
+        for path in find_private_files(folder)
+        if not any(path.is_relative_to(granted) or granted.is_relative_to(path) for granted in opened)
+    ]
 
 
 def starts_programs(path: Path, workspace: Path) -> bool:
@@ -289,6 +319,17 @@ def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path
         return []
     granted_paths = frozenset(granted) | {root}
     return [home / name for name in names if name.startswith(".") and home / name not in granted_paths]
+
+
+def _home_names(person: Path, root: Path, environment: Mapping[str, str]) -> list[str]:
+    """Return what no command may write in a workspace that holds the home: files that a login reads, and the
+    folders that programs are found in."""
+    home = _resolve(person)
+    if not is_below(home, root):
+        return []
+    folders = [_resolve(entry) for entry in environment.get("PATH", "").split(os.pathsep) if entry]
+    programs = [path for path in (*folders, home / "bin") if is_below(path, home) and path != home]
+    return [str(path) for path in dict.fromkeys((*(home / name for name in IN_HOME), *programs))]
 
 
 def _links_on(path: Path) -> list[Path]:

@@ -14,58 +14,13 @@ from typing import Literal
 import msgspec
 
 from whet.contract.errors import BadInput, ToolDenied
+from whet.sandbox.protected_names import PROTECTED
 
 OpeningKind = Literal["write", "read", "reach", "run"]
 ANY_HOST = "*"
 EVERYWHERE = "**"
 """Every host but this machine: also those of private networks, which ANY_HOST does not reach."""
 UNCONFINED = "unconfined"
-GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")
-"""Names in a repository through which its git runs programs or reads another configuration."""
-PROTECTED = (
-    *map(".git/{}".format, GIT_RUNS),
-    # other version control systems
-    ".hg/hgrc",
-    ".jj/repo/config.toml",
-    # editors
-    ".vscode",
-    ".idea",
-    ".zed",
-    ".helix",
-    ".nvim.lua",
-    ".nvimrc",
-    ".vimrc",
-    ".exrc",
-    ".devcontainer",
-    # shells
-    ".envrc",
-    "mise.toml",
-    "mise.local.toml",
-    ".mise.toml",
-    ".mise.local.toml",
-    ".mise",
-    ".config/mise",
-    # agents
-    ".mcp.json",
-    ".whet",
-    ".claude",
-    ".codex",
-    ".cursor",
-    ".gemini",
-    ".qwen",
-    ".opencode",
-    "opencode.json",
-    ".crush.json",
-    ".roo",
-    ".kiro",
-    ".windsurf",
-    ".amazonq",
-    ".junie",
-    ".aider.conf.yml",
-)
-"""Names in a workspace that make an outside program run something: git, editors, agents, shells."""
-
-
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 """The folders that a session's private folders replace if the engine has its own mounts."""
 

@@ -3,7 +3,7 @@
 The launcher makes the listening socket inside and hands it over, so that nothing outside sees it. Names are
 resolved here; an address that is not public is refused, whatever name led to it. If the list has EVERYWHERE,
 only this machine's addresses are refused. The connection goes to the address that was looked at. TLS passes
-through unopened. Hosts and bytes are logged.
+through unopened, if the server's name in it is on the list too. Hosts and bytes are logged.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import msgspec
 
 from whet.internet import is_other_machine, is_public
 from whet.sandbox.policy import EVERYWHERE, names_host
+from whet.sandbox.tunnel_names import read_tunnel_host
 
 log: logging.Logger = logging.getLogger("whet.sandbox")
 _HEAD_BYTES = 65_536
 _CHUNK_BYTES = 65_536
 _CONNECT_S, _IDLE_S = 15.0, 300.0
 _MAX_CONNECTIONS = 128
-_HOP = (b"proxy-connection:", b"proxy-authorization:", b"connection:", b"keep-alive:")
+_HOP = (b"host:", b"proxy-connection:", b"proxy-authorization:", b"connection:", b"keep-alive:")
 
 
 class ProxyRefused(Exception):
@@ -103,15 +104,41 @@ class Proxy:
         with connect(request.host, request.port, private=EVERYWHERE in self._hosts) as server:
             if request.head:
                 server.sendall(request.head + body_start)
+                up, down = _pump(client, server, self._count_received)
             else:
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                server.sendall(body_start)
-            up, down = _pump(client, server, self._count_received)
+                gate = _TunnelGate(request.host, self._hosts, self.refused)
+                server.sendall(gate.check(body_start))
+                up, down = _pump(client, server, self._count_received, gate.check)
         log.info("the sandbox reached %s:%d, %d bytes up, %d down", request.host, request.port, up, down)
 
     def _count_received(self, count: int) -> None:
         with self._counting:
             self.received_bytes += count
+
+
+class _TunnelGate:
+    """Holds the first bytes of a tunnel back until the host in them is known to be allowed."""
+
+    def __init__(self, host: str, allowed: Sequence[str], refused: list[str]) -> None:
+        self._allowed = (*allowed, host)
+        self._refused = refused
+        self._pending = b""
+        self._is_open = False
+
+    def check(self, data: bytes) -> bytes:
+        """Return the bytes that may be sent now. Raises ProxyRefused if they are for another host."""
+        if self._is_open:
+            return data
+        self._pending += data
+        host = read_tunnel_host(self._pending)
+        if host is None:
+            return b""
+        if host and not names_host(self._allowed, host):
+            self._refused.append(host)
+            raise ProxyRefused(f"{host} is not an allowed host of the sandbox")
+        self._is_open = True
+        return self._pending
 
 
 def read_request(head: bytes) -> ProxyRequest:
@@ -126,7 +153,10 @@ def read_request(head: bytes) -> ProxyRequest:
         raise ValueError("not a request to a proxy")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = [line for line in header_lines.split(b"\r\n") if line and not line.lower().startswith(_HOP)]
-    sent = b"\r\n".join([f"{method} {path} {version}".encode(), *lines, b"Connection: close", b"", b""])
+    named = f"Host: {parts.netloc.rpartition('@')[2]}".encode()  # the request's own could name another host
+    sent = b"\r\n".join(
+        [f"{method} {path} {version}".encode(), named, *lines, b"Connection: close", b"", b""]
+    )
     return ProxyRequest(_normalise_host(parts.hostname), parts.port or 80, sent)
 
 
@@ -180,10 +210,16 @@ def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
     return head, remainder
 
 
-def _pump(client: socket.socket, server: socket.socket, received: Callable[[int], None]) -> tuple[int, int]:
+def _pump(
+    client: socket.socket,
+    server: socket.socket,
+    received: Callable[[int], None],
+    check: Callable[[bytes], bytes] = bytes,
+) -> tuple[int, int]:
     """Pass bytes both ways until both sides have ended. Returns the number of bytes sent up and down.
 
-    `received` is called with each count of bytes before the client gets them.
+    `received` is called with each count of bytes before the client gets them. `check` returns those of the
+    client's bytes that may be sent now.
     """
     counts = {client: 0, server: 0}
     other = {client: server, server: client}
@@ -201,7 +237,7 @@ def _pump(client: socket.socket, server: socket.socket, received: Callable[[int]
                     counts[source] += len(data)
                     if source is server:
                         received(len(data))
-                    other[source].sendall(data)
+                    other[source].sendall(check(data) if source is client else data)
                     continue
                 selector.unregister(source)
                 with contextlib.suppress(OSError):

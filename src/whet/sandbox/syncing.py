@@ -24,7 +24,7 @@ import msgspec
 from whet.contract.texts import from_json
 from whet.sandbox.backend import quote_folder
 from whet.sandbox.nofollow import create_entry, parent_of
-from whet.sandbox.policy import GIT_RUNS
+from whet.sandbox.protected_names import GIT_RUNS
 
 _LIST = r"find . -mindepth 1 -printf '%P\0%y\0%s\0%T@\0%m\0%l\0'"
 _LIMIT_S = 600

@@ -59,7 +59,7 @@ def read(
         if image := image_type(head):
             return _image(stream, target, image, size_bytes)
         if head.startswith(b"PK\x03\x04") or b"%PDF-" in head[:1024]:
-            document = _document(stream, head, size_bytes, lines, stop)
+            document = _document(stream, size_bytes, lines, stop)
             if document is not None:
                 READ_VERSIONS.note(ctx, target, state)
                 return ToolOutput(_page_text(document, target, Encoding()))
@@ -180,17 +180,16 @@ def _image(stream: BinaryIO, target: ConfinedPath, media_type: str, size_bytes: 
 
 
 def _document(
-    stream: BinaryIO, head: bytes, size_bytes: int, lines: tuple[int, int], stop: threading.Event
+    stream: BinaryIO, size_bytes: int, lines: tuple[int, int], stop: threading.Event
 ) -> LinePage | None:
     """Read a PDF or an office file as lines, each page under its number. Returns None if it is neither."""
-    from whet.tools import documents  # noqa: PLC0415 - it brings XML and ZIP
+    from whet.tools.document_process import LARGEST_BYTES, read_document  # noqa: PLC0415 - few files are one
 
-    kind_ = documents.kind_of(head, stream)
-    if not kind_ or size_bytes > documents.LARGEST_BYTES:
+    document = read_document(stream, _DOCUMENT_CHARS, stop.is_set) if size_bytes <= LARGEST_BYTES else None
+    if document is None:
         return None
-    text, is_cut = documents.text_of(kind_, stream, _DOCUMENT_CHARS, stop.is_set)
-    page = read_page(io.BytesIO(text.encode("utf-8", "replace")), Encoding(), *lines, stop)
-    page.is_counted = page.is_counted and not is_cut
+    page = read_page(io.BytesIO(document.text.encode("utf-8", "replace")), Encoding(), *lines, stop)
+    page.is_counted = page.is_counted and not document.is_cut
     return page
 
 

@@ -23,19 +23,13 @@ from whet.contract.tools import ToolOutput, clip
 from whet.tools.end_folder import may_move
 from whet.tools.output import strip_terminal_control
 from whet.tools.process import Process, Processes
+from whet.tools.secret_variables import is_secret
 from whet.tools.spawn import ProcessSpec
 
 if TYPE_CHECKING:
     from whet.tools.toolsets.terminal import ShellLimits
 
 MAX_TIMEOUT_S = 3600.0
-_SECRET_WORDS = ("KEY", "KEYS", "APIKEY", "APIKEYS", "TOKEN", "SECRET", "SECRETS", "PAT", "PWD", "CREDENTIAL")
-_SECRET_ENDS = (
-    *(f"_{word}" for word in (*_SECRET_WORDS, "CREDENTIALS", "AUTH", "AUTH_CONFIG")),
-    *("PASSWORD", "PASSWD", "PASSPHRASE"),
-)
-# These look like secrets but are two folders and a file. MYSQL_PWD is a password.
-_NOT_SECRET = frozenset({"PWD", "OLDPWD", "GOOGLE_APPLICATION_CREDENTIALS"})
 _QUIET = {
     "PAGER": "cat",
     "MANPAGER": "cat",
@@ -82,7 +76,8 @@ def _environment(
 ) -> Mapping[str, str]:
     """Return the environment for `items`; the same object while they are unchanged."""
     source = {os.fsdecode(name): os.fsdecode(value) for name, value in items}
-    allowed = {k: v for k, v in source.items() if k in pass_variables or not _looks_secret(k)}
+    withheld = _withheld(items, pass_variables)
+    allowed = {name: value for name, value in source.items() if name not in withheld}
     variables = {
         **allowed,
         **_QUIET,
@@ -90,6 +85,17 @@ def _environment(
         **({"TERM": "xterm-256color"} if pty else _DUMB),
     }
     return MappingProxyType(variables)
+
+
+@lru_cache(maxsize=8)
+def _withheld(
+    items: tuple[tuple[str | bytes, str | bytes], ...], pass_variables: frozenset[str]
+) -> frozenset[str]:
+    """Return the names of the variables that look like secrets and are not among those to pass."""
+    source = {os.fsdecode(name): os.fsdecode(value) for name, value in items}
+    return frozenset(
+        name for name, value in source.items() if name not in pass_variables and is_secret(name, value)
+    )
 
 
 def _git_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -101,17 +107,6 @@ def _git_settings(environment: Mapping[str, str]) -> dict[str, str]:
     for at, (key, value) in enumerate(_GIT_SETTINGS, first):
         variables |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
     return variables
-
-
-def _looks_secret(name: str) -> bool:
-    if name.startswith("GIT_CONFIG_KEY_"):
-        return False
-    words = f"_{name.upper()}"
-    # a pattern for all of this takes longer to compile than most commands take to run
-    stem = words.rstrip("0123456789")
-    if stem != words:
-        stem = stem.removesuffix("_")
-    return name not in _NOT_SECRET and ("_SECRET_" in words or stem.endswith(_SECRET_ENDS))
 
 
 def command_spec(
@@ -132,6 +127,7 @@ def command_spec(
         text=command,
         workdir=_inside(workspace, workdir),
         environment=_environment(_items(source), frozenset(limits.pass_variables), pty),
+        withheld=_withheld(_items(source), frozenset(limits.pass_variables)),
         pty=pty,
         stdin=stdin.encode("utf-8", "replace") if stdin or waits_for_input else None,
         keep_stdin=background,
@@ -221,6 +217,7 @@ def _result(
         notes.append(_exit_note(process.exit_code))
     elif not body:
         notes.append("[no output, exit 0]")
+    notes.append(_withheld_note(process, body))
     folder, where = (None, "") if passed_s is not None else _find_end_folder(process)
     notes.append(where)
     paths, aside = process.taken_back
@@ -245,6 +242,23 @@ def _result(
         folder=folder,
         received=received,
         runs_on=leftover_id,
+    )
+
+
+def _withheld_note(process: Process, body: str) -> str:
+    """Name the withheld variables that a command used, or that its error output names."""
+    command = process.command
+    failed_text = body if process.exit_code else ""
+    names = [
+        name
+        for name in sorted(command.withheld)
+        if f"${name}" in command.text or f"${{{name}" in command.text or name in failed_text
+    ]
+    if not names:
+        return ""
+    return (
+        f"[commands don't get {', '.join(names)}, which looks like a secret; the person can allow it with:"
+        f" whet config set sandbox.variables {','.join(names)}]"
     )
 
 

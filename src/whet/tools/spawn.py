@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class ProcessSpec(msgspec.Struct, frozen=True):
     """A command to run. `text` is for the shell. `stdin` None is /dev/null; otherwise it is sent (at most
     1 MB) and then ended, unless `keep_stdin`. `jail` None: the command runs unconfined. `workspace`: record
-    the folder it ends in, if that is below this one. `received_bytes` is the number of bytes that the
+    the folder it ends in, if that is below this one. `withheld` are variables that it does not get.
+    `received_bytes` is the number of bytes that the
     sandbox's commands had received before, or None if they are not counted."""
 
     text: str
@@ -31,6 +32,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     jail: Jail | None = None
     workspace: Path | None = None
     received_bytes: int | None = None
+    withheld: frozenset[str] = frozenset()
 
     @property
     def has_received(self) -> bool | None:

@@ -6,6 +6,7 @@ at the first call, decides which addresses may be connected to and how much is r
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from io import BytesIO
 from typing import TYPE_CHECKING, Protocol
@@ -72,7 +73,7 @@ class WebReader:
         """Return a part of a page, from character `start` on. Raises ToolError."""
         document = self._kept.get(url) if start > 0 else None
         if document is None:
-            document = await self._pool.run(_read_document, await self._source.fetch(url))
+            document = await self._parse(await self._source.fetch(url))
         output = _part(document, max(0, start), min(max(max_chars, 200), MAX_CHARS))
         if len(document.page.text) > max_chars:
             self._kept[url] = document
@@ -80,8 +81,16 @@ class WebReader:
                 self._kept.popitem(last=False)
         return output
 
+    async def _parse(self, fetched: FetchedPage) -> Document:
+        """Parse a page on a thread, which stops if this call is cancelled."""
+        stop = threading.Event()
+        try:
+            return await self._pool.run(_read_document, fetched, stop)
+        finally:
+            stop.set()
 
-def _read_document(fetched: FetchedPage) -> Document:
+
+def _read_document(fetched: FetchedPage, stop: threading.Event) -> Document:
     body, is_cut = fetched.body, fetched.is_cut
     kind = fetched.content_type.split(";")[0].strip().lower() or _sniff_type(body)
     if kind in ("text/html", "application/xhtml+xml"):
@@ -90,7 +99,7 @@ def _read_document(fetched: FetchedPage) -> Document:
         page = read_html(source[:MAX_HTML_CHARS], fetched.url)
     elif kind.startswith("text/") or any(word in kind.partition("/")[2] for word in _TEXT_TYPES):
         page = PageText("", strip_invisible(decode(body, fetched.content_type)))
-    elif (document_text := _document(body, is_cut=is_cut)) is not None:
+    elif (document_text := _document(body, is_cut=is_cut, stop=stop)) is not None:
         page = document_text
     else:
         size = f"more than {len(body):,}" if is_cut else f"{len(body):,}"
@@ -100,19 +109,17 @@ def _read_document(fetched: FetchedPage) -> Document:
     return Document(fetched.url, fetched.status, kind, page, is_cut)
 
 
-def _document(body: bytes, *, is_cut: bool) -> PageText | None:
+def _document(body: bytes, *, is_cut: bool, stop: threading.Event) -> PageText | None:
     """Read a PDF or an office file. Returns None if it is neither, or was cut and so can't be read."""
     if not (body.startswith(b"PK\x03\x04") or b"%PDF-" in body[:1024]) or is_cut:
         return None
-    from whet.tools import documents  # noqa: PLC0415 - it brings XML and ZIP
+    from whet.tools.document_process import read_document  # noqa: PLC0415 - few pages are one
 
-    kind = documents.kind_of(body, stream := BytesIO(body))
-    if not kind:
-        return None
     try:
-        return PageText("", strip_invisible(documents.text_of(kind, stream, MAX_HTML_CHARS)[0]))
+        document = read_document(BytesIO(body), MAX_HTML_CHARS, stop.is_set)
     except ToolError:
         return None  # broken or locked: described like any other file
+    return None if document is None else PageText("", strip_invisible(document.text))
 
 
 def _sniff_type(body: bytes) -> str:

@@ -1,0 +1,90 @@
+"""Read which host the bytes at the beginning of a tunnel are for: TLS's server name, or a request's Host.
+
+Many hosts share an address (content networks, clouds), and the name in the tunnel decides which one answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+_RECORD_HEAD, _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 5, 22, 1, 0, 0
+_MAX_HEAD_BYTES = 65_536
+_METHOD = re.compile(rb"[A-Z]{3,10} ")
+_HOST = re.compile(rb"(?im)^host:[ \t]*(\[[^\]\r\n]*\]|[^\s:]*)")
+
+
+class NotReadable(ValueError):
+    """The beginning of a tunnel is TLS or HTTP, but not such that its host can be read."""
+
+
+def read_tunnel_host(data: bytes) -> str | None:
+    """Return the host that a tunnel's first bytes name, "" if they name none, or None if more are needed.
+
+    Bytes that are neither TLS nor HTTP name none. Raises NotReadable.
+    """
+    if not data:
+        return None
+    if data[0] == _HANDSHAKE:
+        end = _RECORD_HEAD + int.from_bytes(data[3:_RECORD_HEAD]) if len(data) >= _RECORD_HEAD else 0
+        return _read_server_name(data[_RECORD_HEAD:end]) if end and len(data) >= end else None
+    if not data[:1].isupper() or (len(data) > 10 and _METHOD.match(data) is None):
+        return ""
+    if b"\r\n\r\n" not in data:
+        if len(data) > _MAX_HEAD_BYTES:
+            raise NotReadable("the request's head is too long")
+        return None
+    hosts = {host.strip(b"[]") for host in _HOST.findall(data.partition(b"\r\n\r\n")[0])}
+    if len(hosts) > 1:
+        raise NotReadable("the request names two hosts")
+    return _decode(hosts.pop()) if hosts else ""
+
+
+def _read_server_name(message: bytes) -> str:
+    """Read the server's name from a ClientHello (RFC 8446, 4.1.2; RFC 6066, 3)."""
+    reader = _Reader(message)
+    if reader.number(1) != _CLIENT_HELLO:
+        raise NotReadable("the tunnel begins with no ClientHello")
+    hello = _Reader(reader.block(3))
+    hello.take(34)  # version and random
+    for size in (1, 2, 1):  # session, cipher suites, compression
+        hello.block(size)
+    if not hello.left:
+        return ""
+    extensions = _Reader(hello.block(2))
+    while extensions.left:
+        kind, body = extensions.number(2), _Reader(extensions.block(2))
+        if kind == _SERVER_NAME:
+            names = _Reader(body.block(2))
+            if names.number(1) == _HOST_NAME:
+                return _decode(names.block(2))
+    return ""
+
+
+class _Reader:
+    """Reads numbers and blocks with their length before them. Raises NotReadable at the end of the data."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def left(self) -> int:
+        return len(self._data)
+
+    def take(self, count: int) -> bytes:
+        if count > len(self._data):
+            raise NotReadable("the ClientHello is broken, or in several records")
+        taken, self._data = self._data[:count], self._data[count:]
+        return taken
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size))
+
+    def block(self, size: int) -> bytes:
+        return self.take(self.number(size))
+
+
+def _decode(host: bytes) -> str:
+    with contextlib.suppress(UnicodeDecodeError):
+        return host.decode("ascii").rstrip(".").lower()
+    raise NotReadable("the host's name is not ASCII")

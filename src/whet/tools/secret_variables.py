@@ -1,0 +1,86 @@
+"""Recognise the environment variables that hold secrets, by name and by value.
+
+A name says what its author calls a secret; a value shows it whatever it is called: an address with a
+password, a vendor's key, a private key, a long random word. Patterns are compiled only for values that may
+match: for an ordinary environment this takes less than a millisecond.
+"""
+
+from __future__ import annotations
+
+from whet.log import mask
+
+_WORDS = ("KEY", "KEYS", "APIKEY", "APIKEYS", "SECRET", "SECRETS", "PAT", "PWD", "PASS", "CREDENTIAL", "JWT")
+_ENDS = (
+    *(f"_{word}" for word in (*_WORDS, "CREDENTIALS", "AUTH", "AUTH_CONFIG", "COOKIE", "DSN")),
+    *("TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE"),
+)
+# These look like secrets but are two folders and a file. MYSQL_PWD is a password.
+_NOT_SECRET = frozenset({"PWD", "OLDPWD", "GOOGLE_APPLICATION_CREDENTIALS"})
+_SPLIT = str.maketrans(dict.fromkeys("\n\t;,&?'\"<>()|{}[]", " "))
+_MIN_RANDOM_CHARS, _MIN_HEX_CHARS, _COMMIT_CHARS = 15, 32, 40
+_DIGEST_NAMES = ("SHA", "HASH", "DIGEST", "CHECKSUM", "COMMIT", "REV", "_ID")
+_MAX_CHARS = 20_000
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable's name or value is that of a secret."""
+    if name.startswith("GIT_CONFIG_KEY_") or name in _NOT_SECRET or not value:
+        return False
+    return has_secret_name(name) or _has_secret_value(name, value[:_MAX_CHARS])
+
+
+def has_secret_name(name: str) -> bool:
+    """Whether a variable's name ends as the names of secrets do."""
+    words = f"_{name.upper()}".replace("-", "_")
+    # a pattern for all of this takes longer to compile than most commands take to run
+    stem = words.rstrip("0123456789")
+    if stem != words:
+        stem = stem.removesuffix("_")
+    return name not in _NOT_SECRET and ("_SECRET_" in words or stem.endswith(_ENDS))
+
+
+def _has_secret_value(name: str, value: str) -> bool:
+    if "PRIVATE KEY-----" in value or _has_login(value):
+        return True
+    may_be_hex_key = not any(word in name.upper() for word in _DIGEST_NAMES)
+    for word in value.translate(_SPLIT).split():
+        key, _, text = word.partition("=") if "://" not in word else (word, "", "")
+        if text.strip("=") and text[0] not in "$/" and has_secret_name(_snake_case(key)):
+            return True
+        if any(_is_random(part, may_be_hex_key) for part in _parts(text if text.strip("=") else word)):
+            return True
+    return False
+
+
+def _has_login(value: str) -> bool:
+    """Whether an address in the value has a password, or a random word as its user."""
+    for rest in value.split("://")[1:]:
+        login, at, _ = rest.partition("/")[0].rpartition("@")
+        user, _, password = login.partition(":")
+        if at and (password or _is_random(user, True)):
+            return True
+    return False
+
+
+def _parts(word: str) -> list[str]:
+    """Return the parts of a word that may be random: none of a path."""
+    scheme, is_address, rest = word.partition("://")
+    if is_address:
+        return [part for segment in rest.split("/") for part in (segment, *segment.split("="))]
+    return [] if scheme.startswith(("/", "~", ".", "-")) else [word, *word.split(":")]
+
+
+def _is_random(text: str, may_be_hex_key: bool) -> bool:
+    if len(text) < _MIN_RANDOM_CHARS or text.isalpha() or not any(map(str.isdigit, text)):
+        return False
+    if all(char in "0123456789abcdefABCDEF" for char in text):
+        return may_be_hex_key and len(text) >= _MIN_HEX_CHARS and len(text) != _COMMIT_CHARS
+    from whet.config.redact import looks_random  # noqa: PLC0415 - its patterns take 50 ms to compile
+
+    return (":" not in text and looks_random(text)) or mask(text) != text
+
+
+def _snake_case(name: str) -> str:
+    """Write camelCase with underscores."""
+    words = "".join(f"_{char}" if char.isupper() else char for char in name)
+    return name if name.isupper() else words
