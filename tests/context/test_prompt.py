@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
+from whet.clock import local_time
 from whet.context.prompt import (
     PROJECT_FILES,
     project_instructions,
@@ -65,3 +68,17 @@ def test_the_note_of_a_turn_says_when_where_and_how_far(tmp_path: Path) -> None:
     assert volatile_note(now, Path("/w"), 7, "sub") == (
         "[2026-11-21 09:05 UTC, Saturday; in /w, commands in sub; at most 7 steps]"
     )
+
+
+@pytest.mark.parametrize(
+    ("zone", "when"),
+    [
+        ("Pacific/Kiritimati", "2026-11-22 14:05 UTC+14:00 (Pacific/Kiritimati), Sunday"),
+        ("America/St_Johns", "2026-11-21 20:35 UTC-03:30 (America/St_Johns), Saturday"),
+        ("Europe/London", "2026-11-22 00:05 UTC+00:00 (Europe/London), Sunday"),
+        ("Etc/UTC", "2026-11-22 00:05 UTC, Sunday"),
+    ],
+)
+def test_the_note_has_the_date_of_the_person_and_their_offset(zone: str, when: str) -> None:
+    moment = local_time(datetime(2026, 11, 22, 0, 5, tzinfo=UTC), zone)
+    assert volatile_note(moment, Path("/w"), 7) == f"[{when}; in /w; at most 7 steps]"

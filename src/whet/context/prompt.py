@@ -82,7 +82,16 @@ def volatile_note(now: datetime, workspace: Path, max_steps: int, folder: str = 
     """Return the facts that change from turn to turn. The note is stored with one user message and never
     rewritten.
 
-    `folder`, below the workspace, is the current folder of commands.
+    `now` is in the person's time zone. `folder`, below the workspace, is the current folder of commands.
     """
     shell = f", commands in {folder}" if folder else ""
-    return f"[{now:%Y-%m-%d %H:%M} UTC, {now:%A}; in {workspace}{shell}; at most {max_steps} steps]"
+    when = f"{now:%Y-%m-%d %H:%M} {_zone_text(now)}, {now:%A}"
+    return f"[{when}; in {workspace}{shell}; at most {max_steps} steps]"
+
+
+def _zone_text(moment: datetime) -> str:
+    """Return a time's offset from UTC and the name of its zone: UTC+01:00 (Europe/Berlin)."""
+    name = str(getattr(moment.tzinfo, "key", ""))
+    if not moment.utcoffset() and name.rpartition("/")[2] in ("", "UTC", "UCT", "Universal", "Zulu"):
+        return "UTC"
+    return f"UTC{moment.isoformat()[-6:]}{f' ({name})' if name else ''}"
