@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from whet.channels.markup import slack_mrkdwn
+from whet.channels.markup import read_mrkdwn, slack_mrkdwn
 from whet.channels.pieces import split_message
 from whet.channels.slack_history import SlackHistory
 from whet.channels.transfer import form, read_file
@@ -32,6 +32,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
+from whet.contract.texts import wrap_in_tag
 from whet.vendors.http import VendorHttp, read, refused
 from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress
 
@@ -56,6 +57,15 @@ class _File(msgspec.Struct):
     size: int = 0
 
 
+class _Attachment(msgspec.Struct):
+    """A shared message, or a card that a program added."""
+
+    text: str = ""
+    author_name: str = ""
+    is_share: bool = False
+    files: list[_File] = msgspec.field(default_factory=list[_File])
+
+
 class _Event(msgspec.Struct):
     type: str = ""
     subtype: str = ""
@@ -67,6 +77,7 @@ class _Event(msgspec.Struct):
     ts: str = ""
     thread_ts: str = ""
     files: list[_File] = msgspec.field(default_factory=list[_File])
+    attachments: list[_Attachment] = msgspec.field(default_factory=list[_Attachment])
     message: _Event | None = None
     previous_message: _Event | None = None
 
@@ -87,7 +98,7 @@ class Slack:
     """One app: a bot token (xoxb-) for sending, an app token (xapp-) for receiving."""
 
     limits: PlatformLimits = PlatformLimits(
-        _SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True
+        _SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True, pasted_chars=3_500
     )
 
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
@@ -196,18 +207,24 @@ class Slack:
             return None
         group = event.channel_type != "im" if event.channel_type else _is_group(event.channel)
         is_named = f"<@{self._me}>" in message.text or event.type == "app_mention" or verb == "edit"
-        text = message.text.replace(f"<@{self._me}>", "").strip()
-        text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        text = read_mrkdwn(message.text.replace(f"<@{self._me}>", "").strip())
+        shared = [part for part in message.attachments if part.is_share]
         if text.startswith("!"):
             text = f"/{text[1:]}"
         thread = message.thread_ts or (message.ts if group else "")
-        files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in message.files)
+        sent = [*message.files, *(file for part in shared for file in part.files)]
+        files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in sent)
+        forwarded = [
+            wrap_in_tag("forwarded", f"{part.author_name or '?'}: {read_mrkdwn(part.text)}")
+            for part in shared
+            if part.text
+        ]
         return Incoming(
             ChatPlace(self.name, event.channel, thread, message.user, group),
             f"{event.channel}-{message.ts}" if verb == "message" else f"e{event.channel}-{event.ts}",
             verb,
             message.user,
-            text,
+            "\n".join(filter(None, (text, *forwarded))),
             files,
             mentions_us=is_named,
             ref=message.ts,
