@@ -54,6 +54,22 @@ def test_the_first_readable_file_with_text_is_the_projects(tmp_path: Path) -> No
     assert project_instructions(tmp_path).endswith(":\nOURS"), "a link out of the workspace is left alone"
 
 
+def test_instructions_above_the_workspace_count_up_to_the_repository(tmp_path: Path) -> None:
+    workspace = tmp_path / "repo" / "packages" / "web"
+    workspace.mkdir(parents=True)
+    (tmp_path / "AGENTS.md").write_text("ABOVE THE REPOSITORY")
+    (tmp_path / "repo" / "AGENTS.md").write_text("OF THE REPOSITORY")
+    (workspace / "CLAUDE.md").write_text("OF THE PACKAGE")
+    package = "The project's instructions (CLAUDE.md):\nOF THE PACKAGE"
+    assert project_instructions(workspace) == package
+    (tmp_path / "repo" / ".git").mkdir()
+    above = "The project's instructions (../../AGENTS.md):\nOF THE REPOSITORY"
+    assert project_instructions(workspace) == f"{above}\n\n{package}"
+    (workspace / "CLAUDE.md").unlink()
+    (workspace / "AGENTS.md").symlink_to("../../AGENTS.md")
+    assert project_instructions(workspace) == "The project's instructions (AGENTS.md):\nOF THE REPOSITORY"
+
+
 def test_a_long_file_is_cut_at_12_000_characters(tmp_path: Path) -> None:
     for letter in "x😀":
         (tmp_path / "AGENTS.md").write_text(letter * 12_000)

@@ -15,7 +15,7 @@ import pytest
 from tests.confirm.vendors.discord_chat import BOT, DiscordChat
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.gateway.parts import Rig, Run, model, place, run
-from tests.gateway.test_channels import DISCORD, SLACK, Receiver, _listens, on
+from tests.gateway.test_channels import DISCORD, SLACK, Receiver, listens, on
 from tests.gateway.test_telegram import world
 from tests.support import quiet_port
 from whet.channels.markup import read_mrkdwn
@@ -108,8 +108,8 @@ def test_telegram_a_split_paste_an_album_and_a_forward_are_one_turn_each(tmp_pat
         telegram.files |= {"f1": b"one", "f2": b"two"}
         for number in ("f1", "f2"):
             document = {"file_id": number, "file_name": f"{number}.txt"}
-            caption = {"caption": "compare them"} if number == "f1" else {}
-            telegram.write("", document=document, media_group_id="g1", **caption)
+            caption = "compare them" if number == "f1" else ""
+            telegram.write("", document=document, media_group_id="g1", caption=caption)
         telegram.wait_said("Answer 1.")
         telegram.write("what do you say to that?")
         telegram.write("Use tox.", forward_origin={"type": "user", "date": 1})
@@ -148,7 +148,7 @@ def test_discord_a_forward_with_its_comment_and_a_reply(tmp_path: Path) -> None:
     script = [ScriptedReply(text="Answer 0."), ScriptedReply(text="Answer 1.")]
     with on(discord, DISCORD, tmp_path, script, busy="queue") as one:
         discord.wait_connected()
-        snapshot = {"message": {"content": "Their words", "embeds": [], "attachments": []}}
+        snapshot: dict[str, Any] = {"message": {"content": "Their words", "embeds": [], "attachments": []}}
         discord.write("", message_snapshots=[snapshot], message_reference={"type": 1})
         discord.write("is that so?")
         discord.wait_said("Answer 0.")
@@ -202,7 +202,7 @@ def test_a_webhook_s_album_paste_and_quote_are_one_turn_each(tmp_path: Path) -> 
 
     script = [ScriptedReply(text=f"Answer {n}.") for n in range(3)]
     with on(receiver, file, tmp_path, script, busy="queue") as one:
-        receiver.wait(lambda: _listens(port), "the webhook listening")
+        receiver.wait(lambda: listens(port), "the webhook listening")
         post("a1", text="y" * 3_000)
         post("a2", text="the end")
         receiver.wait_said("Answer 0.")

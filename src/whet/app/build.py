@@ -173,10 +173,12 @@ def _create_base(launch: LaunchArguments, helpers: LatePart[HelperRuns]) -> Base
     home, settings, clock = launch.home, launch.settings, SystemClock()
     confinement, pool = LatePart(lambda: _create_confinement(home, settings)), ToolPool()
     database = open_store(home, clock)
+    learning = LearningServices(database, clock, home, settings, launch.source)
+    learning.reader.library.look_in(launch.workspace)
     return BaseParts(
         clock=clock,
         database=database,
-        learning=LearningServices(database, clock, home, settings, launch.source),
+        learning=learning,
         recordings=Recordings(home, settings.rewind, clock, pool),
         warm_starts=WarmStarts(home, settings.warm, database, clock),
         pool=pool,

@@ -1,7 +1,8 @@
 """The system prompt, made once when a session begins and frozen from then on.
 
 It holds nothing that changes within a session: the time, the folder and the budget go into a note on each
-new user message (`volatile_note`). Instructions of the project come from AGENTS.md in the workspace.
+new user message (`volatile_note`). Instructions of the project come from AGENTS.md in the workspace
+and above it, up to the repository's root.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from whet.config.project import list_project_folders
 from whet.contract.errors import ConfigError
 from whet.contract.tools import clip
 from whet.regular import read_regular_text
 
 PROJECT_FILES = ("AGENTS.md", ".agents/AGENTS.md", "CLAUDE.md")
 PROJECT_CAP_CHARS = 12_000
+_ABOVE_CAP_CHARS = 6_000
+_MAX_ABOVE = 4
 
 _IDENTITY = """\
 You are Whet, an agent on its owner's machine.
@@ -64,18 +68,34 @@ def system_prompt(
 
 
 def project_instructions(workspace: Path) -> str:
-    """Return the project's own instructions with the name of their file, or an empty string."""
+    """Return the project's own instructions with the names of their files, or an empty string.
+
+    The files above the workspace, up to its repository's root, come first.
+    """
+    folders = list_project_folders(workspace)
+    sections: dict[str, str] = {}
+    for folder in (folders[-1], *folders[:-1][:_MAX_ABOVE][::-1]):
+        cap = PROJECT_CAP_CHARS if folder == folders[-1] else _ABOVE_CAP_CHARS
+        name, text = _read_instructions(folder, folders[0])
+        if text and text not in sections:  # a link may lead to the same file
+            label = name if folder == folders[-1] else os.path.relpath(folder / name, folders[-1])
+            sections[text] = f"The project's instructions ({label}):\n{clip(text, cap)}"
+    return "\n\n".join(reversed(sections.values()))
+
+
+def _read_instructions(folder: Path, root: Path) -> tuple[str, str]:
+    """Return the name and the text of a folder's first file with instructions, or empty strings."""
     for name in PROJECT_FILES:
-        path = workspace / name
+        path = folder / name
         try:
-            text = read_regular_text(path, 4 * PROJECT_CAP_CHARS, workspace).strip() if path.is_file() else ""
+            text = read_regular_text(path, 4 * PROJECT_CAP_CHARS, root).strip() if path.is_file() else ""
         except OSError as error:
             if error.errno in (errno.EXDEV, errno.EINVAL):
                 continue
             raise ConfigError(f"can't read {path}: {error.strerror}", hint="fix its permissions") from error
         if text:
-            return f"The project's instructions ({name}):\n{clip(text, PROJECT_CAP_CHARS)}"
-    return ""
+            return name, text
+    return "", ""
 
 
 def volatile_note(now: datetime, workspace: Path, max_steps: int, folder: str = "") -> str:
