@@ -172,6 +172,23 @@ def test_slack_a_shared_message_keeps_its_author(tmp_path: Path) -> None:
         assert asked(one.model) == [f"is that so?\n{wanted}"]
 
 
+@pytest.mark.slow
+def test_slack_a_reply_in_a_thread_quotes_what_the_thread_began_with_once(tmp_path: Path) -> None:
+    slack = SlackChat()
+    script = [ScriptedReply(text=f"Answer {number}.") for number in range(3)]
+    with on(slack, SLACK, tmp_path, script) as one:
+        root = slack.write("Option A or Option B?")
+        slack.wait_said("Answer 0.")
+        for number, text in enumerate(("the second", "sure?"), 1):
+            slack.write(text, thread_ts=root)
+            slack.wait_said(f"Answer {number}.")
+        assert asked(one.model) == [
+            "Option A or Option B?",
+            "<quoted>U7: Option A or Option B?</quoted>\nthe second",
+            "sure?",
+        ]
+
+
 @pytest.mark.parametrize(
     ("sent", "typed"),
     [

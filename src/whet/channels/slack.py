@@ -8,6 +8,7 @@ mentions or markup.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}
 _SECTION_CHARS = 2_900
 _MAX_SECTION_CHARS = 3_000
 _LEAST_CHARS = 500
+_MAX_THREADS = 2_000
+_MAX_QUOTED_CHARS = 4_000
 
 
 class SlackSettings(msgspec.Struct, frozen=True):
@@ -106,6 +109,7 @@ class Slack:
         self._api = SlackApi(name, tokens, base_url)
         self._history = SlackHistory(name, self._api)
         self._me = ""
+        self._threads: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Receive until cancelled. Before each connection, read the messages that were missed. Raises
@@ -122,6 +126,8 @@ class Slack:
             if envelope.type == "interactive":
                 await acknowledge()  # Slack waits three seconds, and a repeated press decides nothing
             update = self._update(envelope)
+            if update is not None and update.verb == "message":
+                update = await self._add_quote(update)
             if update is not None:
                 await take([update])
                 if update.verb == "message" and envelope.type == "events_api" and "message" in wants:
@@ -160,6 +166,28 @@ class Slack:
     async def aclose(self) -> None:
         """Close connections."""
         await self._api.aclose()
+
+    async def _add_quote(self, update: Incoming) -> Incoming:
+        """Add the words that a thread began with to the first message that is received in it: a reply to an
+        earlier message."""
+        place = update.place
+        key = (place.chat, place.thread)
+        if not place.thread or key in self._threads:
+            return update
+        self._threads[key] = None
+        while len(self._threads) > _MAX_THREADS:
+            self._threads.popitem(last=False)
+        if update.ref == place.thread:
+            return update
+        try:
+            root = read(await self._api.read_first_reply(*key) or b"", _Event)
+        except SendFailed:
+            return update  # the words are worth no lost message
+        if root is None or root.ts != place.thread or not root.text:
+            return update
+        author = "you" if root.bot_id or root.user == self._me else root.user
+        quoted = f"{author}: {read_mrkdwn(root.text)[:_MAX_QUOTED_CHARS]}"
+        return msgspec.structs.replace(update, quoted=quoted)
 
     def _update(self, envelope: SlackEnvelope) -> Incoming | None:
         payload = bytes(envelope.payload)
