@@ -142,3 +142,13 @@ def test_a_large_store_is_read_whole_only_on_demand(
     (home / "state.db").write_bytes(data[:8192] + os.urandom(len(data) - 8192))
     code, found = report(home)
     assert code == 1 and found["database"]["state"] == "failed"
+
+
+def test_working_trees_of_helpers_that_were_kept_are_counted(home: Path) -> None:
+    assert "trees" not in report(home)[1]
+    tree = home.with_name(f"{home.name}-worktrees") / "h1" / "repo"
+    tree.mkdir(parents=True)
+    (tree / "report.html").write_bytes(b"x" * 3_000_000)
+    found = report(home)[1]["trees"]
+    assert found["state"] == "ok"
+    assert found["text"] == f"1 working tree of helpers, 3.0 MB, in {tree.parents[1]}"
