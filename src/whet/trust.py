@@ -1,4 +1,5 @@
-"""The certificates that servers are checked against: SSL_CERT_FILE, SSL_CERT_DIR, or the system's."""
+"""The certificates that servers are checked against: SSL_CERT_FILE and SSL_CERT_DIR, or the system's; and
+those of REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE, which give other programs a company's authority."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ _FILES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_BUNDLES)
 
 
 def context_for_url(url: str) -> ssl.SSLContext:
@@ -34,14 +37,27 @@ def create_trusted_context() -> ssl.SSLContext:
         return _load_context()
     except OSError as error:
         raise ConfigError(
-            f"the certificates can't be read: {error}", hint="check SSL_CERT_FILE and SSL_CERT_DIR"
+            f"the certificates can't be read: {error}",
+            hint=f"check {', '.join(name for name in _VARIABLES if os.environ.get(name)) or 'SSL_CERT_FILE'}",
         ) from error
 
 
 def _load_context() -> ssl.SSLContext:
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    if file or folder:
-        return ssl.create_default_context(cafile=file or None, capath=None if file else folder)
+    context = (
+        ssl.create_default_context(cafile=file or None, capath=folder or None)
+        if file or folder
+        else _system_context()
+    )
+    for path in {os.environ.get(name, "") for name in _BUNDLES} - {file, folder}:
+        if os.path.isdir(path):
+            context.load_verify_locations(capath=path)
+        elif os.path.exists(path):  # they are other programs' variables: a wrong path is no error here
+            context.load_verify_locations(path)
+    return context
+
+
+def _system_context() -> ssl.SSLContext:
     if sys.platform in ("darwin", "win32"):
         from truststore import SSLContext  # noqa: PLC0415 the system's own store, there only
 

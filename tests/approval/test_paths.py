@@ -9,6 +9,7 @@ import pytest
 from whet.approval.addresses import find_forbidden_address, is_metadata, is_this_machine
 from whet.approval.paths import absolute_path, is_plain_device, is_vital, resolve_links, within, zone_of
 from whet.approval.risk import RiskScope
+from whet.approval.secrets import is_secret
 
 PLACE = RiskScope("/code/proj", "/home/u", "/home/u/.whet")
 
@@ -144,3 +145,27 @@ def test_what_is_reached_is_named() -> None:
         and is_metadata("a9fea9fe.nip.io")
         and is_metadata("metadata.google.internal")
     )
+
+
+@pytest.mark.parametrize(
+    ("workspace", "path", "zone"),
+    [
+        ("/home/u/.whet/people/ben/work", "notes.md", "workspace"),
+        ("/home/u/.whet/people/ben/work", "/home/u/.whet/people/ben/work/a/b", "workspace"),
+        ("/home/u/.whet/people/ben/work", "..", "whet"),
+        ("/home/u/.whet/people/ben/work", "../MEMORY.md", "whet"),
+        ("/home/u/.whet/people/ben/work", "../../eve/work/x", "whet"),
+        ("/home/u/.whet/people/ben/work", ".git/config", "hooks"),
+        ("/home/u/.whet/people/ben", "notes.md", "whet"),
+        ("/home/u/.whet/people/ben/work/sub", "notes.md", "whet"),
+        ("/code/proj", "/home/u/.whet/people/ben/work/notes.md", "whet"),
+        ("/home/u/.whet", "people/ben/work/notes.md", "whet"),
+    ],
+)
+def test_a_person_s_folder_in_the_home_is_a_workspace_for_them_alone(
+    workspace: str, path: str, zone: str
+) -> None:
+    assert zone_of(path, workspace, RiskScope(workspace, "/home/u", "/home/u/.whet")) == zone
+    full = absolute_path(path, workspace)
+    counts_as_secret = is_secret(str(full), RiskScope(workspace, "/home/u", "/home/u/.whet"))
+    assert counts_as_secret is (zone == "whet")

@@ -174,3 +174,13 @@ def test_a_crash_of_a_command_is_named_until_it_is_a_week_old(home: Path) -> Non
         found["log"]["text"]
         == f"1 crash in 7 days, the last: {now} ModuleNotFoundError: No module named 'wsproto'"
     )
+
+
+def test_working_trees_of_helpers_that_were_kept_are_counted(home: Path) -> None:
+    assert "trees" not in report(home)[1]
+    tree = home.with_name(f"{home.name}-worktrees") / "h1" / "repo"
+    tree.mkdir(parents=True)
+    (tree / "report.html").write_bytes(b"x" * 3_000_000)
+    found = report(home)[1]["trees"]
+    assert found["state"] == "ok"
+    assert found["text"] == f"1 working tree of helpers, 3.0 MB, in {tree.parents[1]}"

@@ -265,3 +265,30 @@ def test_every_option_says_what_it_does() -> None:
 
     look(whet, "whet")
     assert silent == []
+
+
+def test_a_deleted_current_folder_is_one_line(tmp_path: Path) -> None:
+    """Only what needs the folder fails: its workspace may be named."""
+    gone = tmp_path / "gone"
+    code = (
+        f"import os; os.makedirs({str(gone)!r}); os.chdir({str(gone)!r}); os.rmdir({str(gone)!r})\n" + PROBE
+    )
+    environ = {"WHET_HOME": str(tmp_path / "home")}
+    model = ("--provider", "mock", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
+    result = start("chat", *model, "-q", "hi", code=code + "main()", **environ)
+    assert result.returncode == 1
+    assert (
+        result.stderr
+        == "error: the current folder was deleted\nhint: change to a folder that exists: cd DIR\n"
+    )
+    assert start("config", "path", code=code + "main()", **environ).returncode == 0
+
+
+def test_a_user_without_a_home_folder_reads_what_to_set() -> None:
+    code = "import os; os.environ.pop('HOME', None); os.environ.pop('WHET_HOME', None)\n"
+    code += "import pwd; pwd.getpwuid = lambda number: (_ for _ in ()).throw(KeyError(number))\n"
+    result = start("sessions", "list", code=code + PROBE + "main()")
+    assert result.returncode == 1
+    assert result.stderr == (
+        "error: this user has no home folder\nhint: set HOME, or WHET_HOME to a folder that you can write\n"
+    )

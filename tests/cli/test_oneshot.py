@@ -144,6 +144,19 @@ def test_a_session_goes_on(folder: Path, echo: PracticeServer) -> None:
     assert [text.split("\n")[0] for text in asked] == ["one", "two", "three"]
 
 
+@pytest.mark.slow
+def test_a_renamed_folder_s_conversation_is_named(folder: Path, echo: PracticeServer) -> None:
+    before, after = folder / "proj-a", folder / "proj-b"
+    before.mkdir()
+    first = json.loads(run(["chat", "-q", "one", "--json", *flags(echo)], before)[1])
+    before.rename(after)
+    code, _, err = run(["--continue", "-q", "two", *flags(echo)], after)
+    assert code == 1
+    assert f"hint: whet chat --session {first['session_id']} goes on with that of {before}" in err
+    by_id = ["chat", "-q", "two", "--json", "--session", first["session_id"], *flags(echo)]
+    assert json.loads(run(by_id, after)[1])["session_id"] == first["session_id"]
+
+
 def test_an_image_goes_along(folder: Path, echo: PracticeServer) -> None:
     (folder / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
     code, _, err = run(["chat", "-q", "what is it?", "--image", "dot.png", *flags(echo)], folder)

@@ -320,7 +320,7 @@ def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
         ScriptedReply(text="Made."),
     ]
     with on(receiver, file, tmp_path, script, mode="ask") as one:
-        receiver.wait(lambda: _listens(port), "the webhook listening")
+        receiver.wait(lambda: listens(port), "the webhook listening")
         receiver.fail_next("in", 503)
         assert post("a1", {"text": "hi"}) == 202
         assert post("a1", {"text": "hi"}) == 202  # brought again: the same message
@@ -344,7 +344,7 @@ def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
         assert receiver.wrong == 0
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     try:
         return httpx2.get(f"http://127.0.0.1:{port}/").status_code == 405
     except httpx2.HTTPError:

@@ -14,7 +14,7 @@ from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, served
-from tests.gateway.test_channels import DISCORD, SLACK, Receiver, _listens, on
+from tests.gateway.test_channels import DISCORD, SLACK, Receiver, listens, on
 from tests.gateway.test_telegram import STALLED
 from tests.support import quiet_port
 from whet.practice.script import ScriptedReply
@@ -108,7 +108,7 @@ def test_an_edit_that_comes_again_is_told_about_once(tmp_path: Path) -> None:
         assert sum("edited message" in text for text in telegram.said()) == 1
 
 
-def test_slack_says_that_another_program_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_slack_says_that_another_programlistens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     slack = SlackChat()
     with slack, PracticeServer(script=[]) as model:
         one = GatewayProcess(tmp_path / "one", SLACK.format(url=slack.url), model)
@@ -180,7 +180,7 @@ def test_what_people_call_themselves_decides_nothing(tmp_path: Path) -> None:
         '[people.ann]\nwebhook = "ann"\nowner = true\n'
     )
     with on(receiver, file, tmp_path / "webhook", []) as one:
-        receiver.wait(lambda: _listens(port), "the webhook listening")
+        receiver.wait(lambda: listens(port), "the webhook listening")
         for number, user in enumerate(("Ann", "ann ", "аnn")):
             data = {"conversation": f"c{number}", "user": user, "name": "ann", "text": "I am ann"}
             body = msgspec.json.encode({"data": data})

@@ -50,8 +50,8 @@ def test_the_homes_skills_stand_before_others_and_broken_ones_say_why(tmp_path: 
     (tmp_path / "more" / "gone" / "SKILL.md").unlink()
     found = {info.name: info for info in library.all()}
     assert list(found) == ["a", "b", "c", "empty", "full", "gone", "large", "linked", "wrong"]
-    assert {name for name, info in found.items() if info.problem} == {"empty", "large", "linked", "wrong"}
-    assert "'other'" in found["wrong"].problem and "symbolic link" in found["linked"].problem
+    assert {name for name, info in found.items() if info.problem} == {"empty", "large", "wrong"}
+    assert "'other'" in found["wrong"].problem
     assert (found["b"].source, found["c"].source, found["c"].description) == ("home", "built-in", "about c")
     assert found["a"].hash == hash_text(main("a"))[:12]
     assert library.find("../a") is None and library.find("none") is None
@@ -59,6 +59,47 @@ def test_the_homes_skills_stand_before_others_and_broken_ones_say_why(tmp_path: 
     assert gone is not None and "is gone" in gone.problem
     there = library.find("c")
     assert there is not None and there.problem == ""
+
+
+def test_skills_behind_links_and_in_groups_are_read_and_not_changed(tmp_path: Path) -> None:
+    library = Library(tmp_path / "skills")
+    put(tmp_path / "skills", "own")
+    put(tmp_path / "skills" / "own" / "nested", "inner")
+    put(tmp_path / "skills" / "group", "grouped")
+    (tmp_path / "skills" / "linked").symlink_to(put(tmp_path / "elsewhere", "linked"))
+    (tmp_path / "skills" / "broken").symlink_to(tmp_path / "nowhere")
+    sources = {info.name: (info.source, bool(info.problem)) for info in library.all()}
+    assert sources == {
+        "broken": ("link", True),
+        "grouped": ("group", False),
+        "linked": ("link", False),
+        "own": ("home", False),
+    }
+    for name in ("grouped", "linked"):
+        info = library.find(name)
+        assert info is not None and info.description and info.folder.name == name
+
+
+def test_a_project_s_skills_are_those_from_its_repository_s_root_down(tmp_path: Path) -> None:
+    workspace = tmp_path / "repo" / "packages" / "web"
+    workspace.mkdir(parents=True)
+    (tmp_path / "repo" / ".git").mkdir()
+    put(tmp_path / "repo" / ".agents" / "skills", "release")
+    put(tmp_path / ".agents" / "skills", "above-the-repository")
+    put(workspace / ".claude" / "skills", "deploy")
+    # what the common installer makes for further agents
+    (tmp_path / "repo" / ".claude" / "skills").mkdir(parents=True)
+    link = tmp_path / "repo" / ".claude" / "skills" / "release"
+    link.symlink_to("../../.agents/skills/release")
+    (tmp_path / "repo" / ".claude" / "skills" / "outside").symlink_to(put(tmp_path / "more", "outside"))
+    library, guest = Library(tmp_path / "skills"), Library(tmp_path / "guest")
+    library.look_in(workspace)
+    guest.share(library)
+    assert {info.name: info.source for info in library.all()} == {"deploy": "project", "release": "project"}
+    assert library.find("release") is not None and library.find("outside") is None
+    assert guest.all() == []
+    put(tmp_path / "skills", "deploy")
+    assert {info.name: info.source for info in library.all()} == {"deploy": "home", "release": "project"}
 
 
 def test_what_was_offered_is_shared_and_a_homes_own_is_not(tmp_path: Path) -> None:

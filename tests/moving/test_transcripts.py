@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from click.testing import CliRunner
 
 from whet.cli.importing import importing
@@ -292,3 +293,37 @@ def test_a_branch_that_was_left_in_claude_code_counts_as_never_said(tmp_path: Pa
     found, _ = claude_code.read(path)
     assert found is not None
     assert [row.message.text for row in found.messages] == ["first", "one", "keep it", "kept"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"parentUuid": None}, {"parentUuid": None, "uuid": None}])
+def test_a_claude_code_transcript_without_parents_is_read_in_its_order(
+    tmp_path: Path, fields: dict[str, None]
+) -> None:
+    texts = [
+        ("user", "first"),
+        ("assistant", "one"),
+        ("user", "second"),
+        ("assistant", "two"),
+        ("user", "third"),
+    ]
+    path = tmp_path / "s.jsonl"
+    rows = [
+        {"type": kind, "uuid": f"u{number}", **fields, "message": {"role": kind, "content": text}}
+        for number, (kind, text) in enumerate(texts)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found, _ = claude_code.read(path)
+    assert found is not None
+    assert [row.message.text for row in found.messages] == [text for _, text in texts]
+
+
+def test_a_first_prompt_that_was_edited_counts_once(tmp_path: Path) -> None:
+    rows = [("user", "u1", None, "frist"), ("assistant", "a1", "u1", "?"), ("user", "u2", None, "first")]
+    path = tmp_path / "s.jsonl"
+    lines = [
+        {"type": kind, "uuid": uuid, "parentUuid": parent, "message": {"role": kind, "content": text}}
+        for kind, uuid, parent, text in rows
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found, _ = claude_code.read(path)
+    assert found is not None and [row.message.text for row in found.messages] == ["first"]

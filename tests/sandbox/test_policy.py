@@ -75,6 +75,20 @@ def test_whets_home_is_never_opened(policy: SandboxPolicy) -> None:
             policy.with_openings([Opening("read", str(target))])
 
 
+def test_a_person_s_folder_in_the_home_is_open_to_that_person_alone(tmp_path: Path) -> None:
+    home = tmp_path / "whet"
+    work, other = home / "people" / "ben" / "work", home / "people" / "eve" / "work"
+    for folder in (work, other):
+        folder.mkdir(parents=True)
+    policy = default_policy(work, home, {"HOME": str(tmp_path)})
+    assert policy.may_write(work / "notes.md") and policy.may_read(work / "notes.md")
+    assert not policy.may_write(work / ".git" / "hooks" / "x")
+    for path in (home / ".env", home / "people" / "ben" / "MEMORY.md", other / "notes.md"):
+        assert not policy.may_read(path) and not policy.may_write(path)
+    owners = default_policy(tmp_path / "project", home, {"HOME": str(tmp_path)})
+    assert not owners.may_read(work / "notes.md")
+
+
 def test_the_words_of_an_opening_read_back(tmp_path: Path) -> None:
     for text in ("reach api.example.com", f"write {tmp_path}", f"read {tmp_path}"):
         assert read_opening(text).words == text

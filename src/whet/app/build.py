@@ -26,7 +26,7 @@ from whet.app.session_parts import NO_EXTRAS, NewSessionOptions, SessionExtras
 from whet.app.sessions import SessionOpener
 from whet.app.warm_starts import WarmStarts
 from whet.approval.gate import GateParts, PolicyGate
-from whet.clock import Clock, SystemClock
+from whet.clock import Clock, SystemClock, use_zone
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.events import ReviewFinished
@@ -76,6 +76,7 @@ class App:
         """Open the store, connect the provider and collect the tools. Ask local servers for their context
         window."""
         home.ensure()
+        use_zone(settings.agent.time_zone)
         launch = LaunchArguments(home, settings, secrets, person, workspace, source)
         async with AsyncExitStack() as stack:
             sessions = _open_parts(launch, stack)
@@ -172,10 +173,12 @@ def _create_base(launch: LaunchArguments, helpers: LatePart[HelperRuns]) -> Base
     home, settings, clock = launch.home, launch.settings, SystemClock()
     confinement, pool = LatePart(lambda: _create_confinement(home, settings)), ToolPool()
     database = open_store(home, clock)
+    learning = LearningServices(database, clock, home, settings, launch.source)
+    learning.reader.library.look_in(launch.workspace)
     return BaseParts(
         clock=clock,
         database=database,
-        learning=LearningServices(database, clock, home, settings, launch.source),
+        learning=learning,
         recordings=Recordings(home, settings.rewind, clock, pool),
         warm_starts=WarmStarts(home, settings.warm, database, clock),
         pool=pool,

@@ -135,7 +135,7 @@ class AsyncAgent:
         options = self._options
         home = Home(options["home"]) if "home" in options else find_home()
         settings = load(home, options.get("settings", {}), environ=os.environ).settings
-        workspace = options.get("workspace", Path.cwd()).absolute()
+        workspace = (options.get("workspace") or Path.cwd()).absolute()
         person = options.get("person", NobodyPresent())
         secrets = load_secrets(home, os.environ)
         app = await App.start(home, settings, secrets, person, workspace, source="api")

@@ -43,12 +43,23 @@ class PersonRouter:
         return None
 
 
+def zone_of(person: Person) -> str:
+    """Return a person's time zone, or an empty string if it is the owner's."""
+    return str(getattr(person, "time_zone", ""))
+
+
 class _SessionPerson:
     """The person at one session."""
 
     def __init__(self, connected: dict[str, Person], session_id: str) -> None:
         self._there = connected
         self._session_id = session_id
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone of the connected person."""
+        person = self._there.get(self._session_id)
+        return "" if person is None else zone_of(person)
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask the connected person."""

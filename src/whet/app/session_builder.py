@@ -15,9 +15,11 @@ from whet.agent.session import Inbox, InboxEntry, Session, TurnLimits, TurnObser
 from whet.app.contexts import EngineObserver
 from whet.app.learning import RecollectionObserver
 from whet.app.models import SwitchableLink
+from whet.app.people import zone_of
 from whet.app.recording import RecordingObserver
 from whet.app.session_parts import SessionExtras, SessionStart, StoredPrefix
 from whet.app.warm_starts import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
+from whet.clock import local_time
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.host import EngineHost
 from whet.context.nested import add_instructions
@@ -146,7 +148,8 @@ class SessionBuilder:
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
-            usual = volatile_note(services.clock.now(), workspace, limits.steps, shell_folder(stored.log))
+            now = local_time(services.clock.now(), zone_of(extras.person or services.person))
+            usual = volatile_note(now, workspace, limits.steps, shell_folder(stored.log))
             return "\n".join(filter(None, (usual, extras.note, _plan_note(services.gate, row.id))))
 
         return Session(

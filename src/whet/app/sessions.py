@@ -166,8 +166,23 @@ class SessionOpener:
             lambda db: sessions.find_latest(db, source=source, workspace=workspace)
         )
         if row is None:
-            raise NotFound(f"no session in {workspace} to continue", hint="whet sessions list")
+            raise NotFound(f"no session in {workspace} to continue", hint=await self._hint_moved())
         return row.id
+
+    async def _hint_moved(self) -> str:
+        """Return a hint that names the latest conversation of a folder that this one may have been before."""
+        here = self.services.workspace
+
+        def may_be_same(text: str) -> bool:
+            path = Path(text)
+            return (path.parent == here.parent or path.name == here.name) and not path.exists()
+
+        row = await self.services.database.read(
+            lambda db: sessions.find_latest_elsewhere(db, may_be_same, source=self.services.source)
+        )
+        if row is None:
+            return "whet sessions list"
+        return f"whet chat --session {row.id} goes on with that of {row.workspace}, which is no longer there"
 
     async def open_helper(
         self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool

@@ -14,7 +14,7 @@ from typing import cast
 import apsw
 import msgspec
 
-from whet.clock import Clock, iso
+from whet.clock import Clock, iso, local_time
 from whet.config.schema import WalletSettings
 from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.events import Retry, StreamRestarted
@@ -149,7 +149,7 @@ class Wallet:
         )
 
     def _day(self) -> str:
-        return self._clock.now().astimezone().strftime("%Y-%m-%d")
+        return local_time(self._clock.now()).strftime("%Y-%m-%d")
 
 
 class _Call:

@@ -12,6 +12,7 @@ import re
 from typing import Literal
 
 from whet.approval.risk import Level, RiskScope
+from whet.sandbox.policy import is_persons_folder
 
 Zone = Literal[
     "null",
@@ -104,6 +105,14 @@ def within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
+def is_whets_own(path: str, scope: RiskScope) -> bool:
+    """Whether an absolute path is in Whet's home. The folder in which a person other than the owner works
+    lies there too, and is a workspace like any other for that person alone."""
+    if not within(path, scope.whet_home):
+        return False
+    return not (within(path, scope.workspace) and is_persons_folder(scope.workspace, scope.whet_home))
+
+
 def is_plain_device(full: str) -> bool:
     """Whether it is /dev/null or another device that stores nothing."""
     return re.fullmatch(_NULL, full) is not None
@@ -124,7 +133,7 @@ def _zone(full: str, scope: RiskScope) -> Zone:
     special = _special(full)
     if special is not None:
         return special
-    if within(full, scope.whet_home):
+    if is_whets_own(full, scope):
         return "whet"
     if _is_startup(full, scope):
         return "startup"

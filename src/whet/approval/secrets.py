@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.approval.paths import absolute_path, resolve_links, within
+from whet.approval.paths import absolute_path, is_whets_own, resolve_links, within
 from whet.approval.risk import CommandSetting, RiskScope
 from whet.contract.texts import from_values
 from whet.late import late_pattern
@@ -66,7 +66,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 def is_secret(path: str, scope: RiskScope | None = None) -> bool:
     """Whether the file at this path usually holds keys or passwords. With a scope, this includes Whet's own
     home."""
-    if scope is not None and within(path, scope.whet_home):
+    if scope is not None and is_whets_own(path, scope):
         return _PUBLIC_IN_WHET_HOME.match(path[len(scope.whet_home) :]) is None
     secret, public = _patterns()
     if scope is not None and within(path, "/root") and within(scope.home, "/root"):

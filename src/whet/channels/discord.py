@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from whet.channels.discord_contents import DiscordContents, MessageSnapshot, QuotedMessage, all_text, describe
 from whet.channels.transfer import form, read_file
 from whet.contract.channels import (
     ChatPlace,
@@ -31,6 +32,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
+from whet.contract.texts import wrap_in_tag
 from whet.vendors.discord import COMPONENT, DiscordApi, DiscordGateway, DiscordUser, Interaction
 from whet.vendors.http import read
 
@@ -41,6 +43,7 @@ _LINK = 5
 _COLORS = {"open": 0xD97706, "good": 0x15803D, "bad": 0xB91C1C, "plain": 0x6B7280}
 _WRITTEN = (0, 19)  # a message, a reply
 _PAGE = 100
+_MAX_QUOTED_CHARS = 4_000
 _EPOCH_MS = 1_420_070_400_000  # 2015, the start of Discord's time
 _REMEMBERED = 2_000
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 30.0
@@ -54,28 +57,16 @@ class DiscordSettings(msgspec.Struct, frozen=True):
     base_url: str = ""
 
 
-class _Attachment(msgspec.Struct):
-    url: str = ""
-    filename: str = ""
-    content_type: str = ""
-    size: int = 0
-
-
-class _Quoted(msgspec.Struct):
-    author: DiscordUser = msgspec.field(default_factory=DiscordUser)
-
-
-class _Message(msgspec.Struct):
+class _Message(DiscordContents, kw_only=True):
     id: str
     channel_id: str
     guild_id: str = ""
     type: int = 0
     author: DiscordUser | None = None
-    content: str = ""
     edited_timestamp: str | None = None
     mentions: list[DiscordUser] = msgspec.field(default_factory=list[DiscordUser])
-    attachments: list[_Attachment] = msgspec.field(default_factory=list[_Attachment])
-    referenced_message: _Quoted | None = None
+    referenced_message: QuotedMessage | None = None
+    message_snapshots: list[MessageSnapshot] = msgspec.field(default_factory=list[MessageSnapshot])
 
 
 class _Ready(msgspec.Struct):
@@ -86,7 +77,12 @@ class Discord:
     """One bot."""
 
     limits: PlatformLimits = PlatformLimits(
-        1_900, edit_every_s=1.3, group_edit_every_s=1.5, idempotent_s=120.0, shows_cards=True
+        1_900,
+        edit_every_s=1.3,
+        group_edit_every_s=1.5,
+        idempotent_s=120.0,
+        shows_cards=True,
+        pasted_chars=1_500,
     )
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
@@ -208,18 +204,31 @@ class Discord:
         quoted = message.referenced_message
         is_named = any(user.id == self._me.id for user in message.mentions)
         is_reply = quoted is not None and quoted.author.id == self._me.id
-        files = tuple(FileRef(a.url, a.filename, a.content_type, a.size) for a in message.attachments)
+        forwarded = [snapshot.message for snapshot in message.message_snapshots]
+        attachments = [file for part in (message, *forwarded) for file in part.attachments]
+        typed = "\n".join(filter(None, (_without_mention(message.content, self._me.id), describe(message))))
+        texts = [typed, *(wrap_in_tag("forwarded", text) for part in forwarded if (text := all_text(part)))]
         return Incoming(
             ChatPlace(self.name, message.channel_id, "", author.id, bool(message.guild_id)),
             f"e{message.id}-{message.edited_timestamp}" if is_edit else f"m{message.id}",
             "edit" if is_edit else "message",
             author.username,
-            _without_mention(message.content, self._me.id),
-            files,
+            "\n".join(filter(None, texts)),
+            tuple(FileRef(a.url, a.filename, a.content_type, a.size) for a in attachments),
             mentions_us=is_named or is_reply,
             ref=message.id,
             at_s=0.0 if is_edit else _sent_at_s(message.id),
+            quoted=self._quote(quoted),
+            is_forward=bool(forwarded),
         )
+
+    def _quote(self, quoted: QuotedMessage | None) -> str:
+        """Return the words that a message answers, after the name of their author, or an empty string."""
+        text = all_text(quoted) if quoted is not None else ""
+        if quoted is None or not text:
+            return ""
+        author = "you" if quoted.author.id == self._me.id else quoted.author.username
+        return f"{author}: {text[:_MAX_QUOTED_CHARS]}"
 
     def _press(self, press: Interaction) -> Incoming:
         user = press.presser

@@ -24,6 +24,7 @@ _STRIKE = re.compile(r"~~(?=\S)(.+?)(?<=\S)~~")
 _HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.+?)\s*#*$")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
 _PLACEHOLDER = re.compile("\x00(\\d+)\x00")
+_SLACK_MARK = re.compile(r"<([^<>|\s][^<>|]*)(?:\|([^<>]*))?>")
 
 
 def code_block(text: str) -> str:
@@ -134,3 +135,18 @@ def _convert_line(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
 
 def _restore(finished: list[str], index: int) -> str:
     return _PLACEHOLDER.sub(lambda m: _restore(finished, int(m[1])), finished[index])
+
+
+def read_mrkdwn(text: str) -> str:
+    """Return a text that Slack sent as it was typed: links, channels and people without Slack's marks."""
+    plain = _SLACK_MARK.sub(lambda match: _read_mark(match[1], match[2] or ""), text)
+    return plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _read_mark(target: str, label: str) -> str:
+    kind = target[0]
+    if kind in "#@!":
+        name = label or target.lstrip("#@!").partition("^")[0]
+        return name if name.startswith(("@", "#")) else f"{'#' if kind == '#' else '@'}{name}"
+    address = target.removeprefix("mailto:").removeprefix("tel:")
+    return address if label in ("", address) or address.endswith(f"://{label}") else f"{label} ({address})"

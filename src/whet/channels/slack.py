@@ -8,13 +8,14 @@ mentions or markup.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from whet.channels.markup import slack_mrkdwn
+from whet.channels.markup import read_mrkdwn, slack_mrkdwn
 from whet.channels.pieces import split_message
 from whet.channels.slack_history import SlackHistory
 from whet.channels.transfer import form, read_file
@@ -32,6 +33,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
+from whet.contract.texts import wrap_in_tag
 from whet.vendors.http import VendorHttp, read, refused
 from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress
 
@@ -39,6 +41,8 @@ _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}
 _SECTION_CHARS = 2_900
 _MAX_SECTION_CHARS = 3_000
 _LEAST_CHARS = 500
+_MAX_THREADS = 2_000
+_MAX_QUOTED_CHARS = 4_000
 
 
 class SlackSettings(msgspec.Struct, frozen=True):
@@ -56,6 +60,15 @@ class _File(msgspec.Struct):
     size: int = 0
 
 
+class _Attachment(msgspec.Struct):
+    """A shared message, or a card that a program added."""
+
+    text: str = ""
+    author_name: str = ""
+    is_share: bool = False
+    files: list[_File] = msgspec.field(default_factory=list[_File])
+
+
 class _Event(msgspec.Struct):
     type: str = ""
     subtype: str = ""
@@ -67,6 +80,7 @@ class _Event(msgspec.Struct):
     ts: str = ""
     thread_ts: str = ""
     files: list[_File] = msgspec.field(default_factory=list[_File])
+    attachments: list[_Attachment] = msgspec.field(default_factory=list[_Attachment])
     message: _Event | None = None
     previous_message: _Event | None = None
 
@@ -87,7 +101,7 @@ class Slack:
     """One app: a bot token (xoxb-) for sending, an app token (xapp-) for receiving."""
 
     limits: PlatformLimits = PlatformLimits(
-        _SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True
+        _SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True, pasted_chars=3_500
     )
 
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
@@ -95,6 +109,7 @@ class Slack:
         self._api = SlackApi(name, tokens, base_url)
         self._history = SlackHistory(name, self._api)
         self._me = ""
+        self._threads: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Receive until cancelled. Before each connection, read the messages that were missed. Raises
@@ -111,6 +126,8 @@ class Slack:
             if envelope.type == "interactive":
                 await acknowledge()  # Slack waits three seconds, and a repeated press decides nothing
             update = self._update(envelope)
+            if update is not None and update.verb == "message":
+                update = await self._add_quote(update)
             if update is not None:
                 await take([update])
                 if update.verb == "message" and envelope.type == "events_api" and "message" in wants:
@@ -149,6 +166,28 @@ class Slack:
     async def aclose(self) -> None:
         """Close connections."""
         await self._api.aclose()
+
+    async def _add_quote(self, update: Incoming) -> Incoming:
+        """Add the words that a thread began with to the first message that is received in it: a reply to an
+        earlier message."""
+        place = update.place
+        key = (place.chat, place.thread)
+        if not place.thread or key in self._threads:
+            return update
+        self._threads[key] = None
+        while len(self._threads) > _MAX_THREADS:
+            self._threads.popitem(last=False)
+        if update.ref == place.thread:
+            return update
+        try:
+            root = read(await self._api.read_first_reply(*key) or b"", _Event)
+        except SendFailed:
+            return update  # the words are worth no lost message
+        if root is None or root.ts != place.thread or not root.text:
+            return update
+        author = "you" if root.bot_id or root.user == self._me else root.user
+        quoted = f"{author}: {read_mrkdwn(root.text)[:_MAX_QUOTED_CHARS]}"
+        return msgspec.structs.replace(update, quoted=quoted)
 
     def _update(self, envelope: SlackEnvelope) -> Incoming | None:
         payload = bytes(envelope.payload)
@@ -196,18 +235,24 @@ class Slack:
             return None
         group = event.channel_type != "im" if event.channel_type else _is_group(event.channel)
         is_named = f"<@{self._me}>" in message.text or event.type == "app_mention" or verb == "edit"
-        text = message.text.replace(f"<@{self._me}>", "").strip()
-        text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        text = read_mrkdwn(message.text.replace(f"<@{self._me}>", "").strip())
+        shared = [part for part in message.attachments if part.is_share]
         if text.startswith("!"):
             text = f"/{text[1:]}"
         thread = message.thread_ts or (message.ts if group else "")
-        files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in message.files)
+        sent = [*message.files, *(file for part in shared for file in part.files)]
+        files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in sent)
+        forwarded = [
+            wrap_in_tag("forwarded", f"{part.author_name or '?'}: {read_mrkdwn(part.text)}")
+            for part in shared
+            if part.text
+        ]
         return Incoming(
             ChatPlace(self.name, event.channel, thread, message.user, group),
             f"{event.channel}-{message.ts}" if verb == "message" else f"e{event.channel}-{event.ts}",
             verb,
             message.user,
-            text,
+            "\n".join(filter(None, (text, *forwarded))),
             files,
             mentions_us=is_named,
             ref=message.ts,

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from whet.channels.markup import telegram_html
+from whet.channels.telegram_contents import TelegramContents, describe, list_files, quote_text
 from whet.channels.transfer import form, read_file
 from whet.contract.channels import (
     ChatPlace,
@@ -81,28 +82,18 @@ class _User(msgspec.Struct):
         return self.username or self.first_name
 
 
-class _File(msgspec.Struct):
-    file_id: str
-    file_name: str = ""
-    mime_type: str = ""
-    file_size: int = 0
-
-
-class _Reply(msgspec.Struct):
+class _Reply(TelegramContents, kw_only=True):
     user: _User | None = msgspec.field(name="from", default=None)
 
 
-class _Message(msgspec.Struct):
+class _Message(TelegramContents, kw_only=True):
     message_id: int
     chat: _Chat
     date: int = 0
     user: _User | None = msgspec.field(name="from", default=None)
     message_thread_id: int = 0
     is_topic_message: bool = False
-    text: str = ""
-    caption: str = ""
-    document: _File | None = None
-    photo: list[_File] = msgspec.field(default_factory=list[_File])
+    media_group_id: str = ""
     reply_to_message: _Reply | None = None
     forward_origin: dict[str, Any] | None = None
 
@@ -130,7 +121,12 @@ class Telegram:
     """One bot."""
 
     limits: PlatformLimits = PlatformLimits(
-        _MAX_CHARS, edit_every_s=1.2, group_edit_every_s=3.5, shows_cards=True
+        _MAX_CHARS,
+        edit_every_s=1.2,
+        group_edit_every_s=3.5,
+        shows_cards=True,
+        pasted_chars=2_000,
+        forward_s=0.35,
     )
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
@@ -212,9 +208,7 @@ class Telegram:
         message = update.message or update.edited_message
         if message is None or message.user is None or message.user.is_bot:
             return None
-        files = [message.document] if message.document else message.photo[-1:]
-        refs = tuple(FileRef(f.file_id, f.file_name or "photo.jpg", f.mime_type, f.file_size) for f in files)
-        text = message.text or message.caption
+        text = message.typed_text
         reply = message.reply_to_message
         is_reply = reply is not None and reply.user is not None and reply.user.id == self._me.id
         without = _without_name(text, self._me.username)
@@ -223,12 +217,25 @@ class Telegram:
             f"u{update.update_id}",
             "message" if update.message else "edit",
             message.user.display_name,
-            wrap_in_tag("forwarded", without) if message.forward_origin and without else without,
-            refs,
+            _join_text(message, without),
+            list_files(message),
             mentions_us=is_reply or without != text or mentions(text, self._me.username),
             ref=str(message.message_id),
             at_s=float(message.date if update.message else 0),
+            quoted=self._quote(message),
+            album=message.media_group_id,
+            is_forward=message.forward_origin is not None,
         )
+
+    def _quote(self, message: _Message) -> str:
+        """Return the words that a message answers, after the name of their author, or an empty string."""
+        reply = message.reply_to_message
+        text = quote_text(reply, message.quote.text if message.quote else "") if reply is not None else ""
+        if reply is None or not text:
+            return ""
+        is_ours = reply.user is not None and reply.user.id == self._me.id
+        author = "you" if is_ours else reply.user.display_name if reply.user else "?"
+        return f"{author}: {text}"
 
     def _chat_place(self, message: _Message, user: _User) -> ChatPlace:
         thread = str(message.message_thread_id) if message.is_topic_message else ""
@@ -256,6 +263,12 @@ class Telegram:
 
 
 PLATFORM = Platform(TelegramSettings, lambda name, given, tokens: Telegram(name, tokens[0], given.base_url))
+
+
+def _join_text(message: _Message, typed: str) -> str:
+    """Return the text of a message with lines for its other parts. All of a forwarded one is marked."""
+    text = "\n".join(filter(None, (typed, describe(message))))
+    return wrap_in_tag("forwarded", text) if message.forward_origin and text else text
 
 
 def _keyboard(message: Outgoing) -> dict[str, Any]:

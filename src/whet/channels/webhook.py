@@ -35,13 +35,14 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.contract.errors import ConfigError, StoreError
-from whet.contract.texts import from_json
+from whet.contract.texts import from_json, wrap_in_tag
 from whet.vendors.http import VendorHttp, refused
 from whet.vendors.signing import sign_headers, webhook_key
 from whet.web.listening import SiteServer, listen, make_config
 
 _TOLERANCE_S = 300
 _MAX_BYTES = 8_000_000
+_MAX_QUOTED_CHARS = 4_000
 _LOG = logging.getLogger(__name__)
 
 
@@ -69,6 +70,9 @@ class _Data(msgspec.Struct):
     group: bool = False
     mentions_us: bool = True
     files: list[_File] = msgspec.field(default_factory=list[_File])
+    quoted: str = ""
+    album: str = ""
+    forwarded: bool = False
 
 
 class _Body(msgspec.Struct):
@@ -80,7 +84,13 @@ class Webhook:
     """One program at the other end."""
 
     limits: PlatformLimits = PlatformLimits(
-        60_000, edit_every_s=1.0, group_edit_every_s=1.0, idempotent_s=86_400.0, can_edit=False
+        60_000,
+        edit_every_s=1.0,
+        group_edit_every_s=1.0,
+        idempotent_s=86_400.0,
+        can_edit=False,
+        pasted_chars=1_500,
+        forward_s=0.35,
     )
 
     def __init__(self, name: str, secret: str, settings: WebhookSettings) -> None:
@@ -200,10 +210,13 @@ class Webhook:
             message_id,
             message.type,
             data.name[:200],
-            data.text,
+            wrap_in_tag("forwarded", data.text) if data.forwarded and data.text else data.text,
             tuple(FileRef(file.base64, file.name, file.type) for file in data.files),
             mentions_us=data.mentions_us,
             ref=data.message or message_id,
+            quoted=data.quoted[:_MAX_QUOTED_CHARS],
+            album=data.album[:200],
+            is_forward=data.forwarded,
         )
 
 

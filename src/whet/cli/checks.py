@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from datetime import datetime, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -55,6 +55,7 @@ _CHECKED_WHOLE_BYTES = 50_000_000
 _END_ROWS = 20
 _LOG_BYTES = 400_000
 _CRASH_DAYS = 7
+_MANY_TREE_BYTES = 2_000_000_000
 
 
 class DoctorFinding(msgspec.Struct, frozen=True):
@@ -359,6 +360,7 @@ def check_folders(home: Home) -> Iterator[DoctorFinding]:
     plugins = home.root / "plugins"
     names = sorted(entry.name for entry in plugins.iterdir() if entry.is_dir()) if plugins.is_dir() else []
     yield DoctorFinding("plugins", "ok", ", ".join(names) or "none")
+    yield from _check_trees(home)
     log = home.logs / "whet.log"
     if not log.exists():
         yield DoctorFinding("log", "ok", "none yet")
@@ -397,3 +399,21 @@ def _read_crashes(log: Path) -> list[str]:
         if row.logger == "whet.cli" and row.message.startswith("unexpected ") and row.time >= since:
             crashes.append(f"{row.time} {row.stack.splitlines()[-1] if row.stack else row.message}")
     return crashes
+
+
+def _check_trees(home: Home) -> Iterator[DoctorFinding]:
+    """List the working trees of helpers that are still there, if there are any."""
+    folder = home.main_root.with_name(f"{home.main_root.name}-worktrees")
+    trees = sorted(path for path in folder.glob("*/*") if path.is_dir())
+    if not trees:
+        return
+    total_bytes = 0
+    for path in (path for tree in trees for path in tree.rglob("*")):
+        with suppress(OSError):  # a helper may be at work in it
+            total_bytes += path.lstat().st_size
+    count = f"{len(trees)} working tree{'s' if len(trees) > 1 else ''} of helpers"
+    state: State = "warning" if total_bytes >= _MANY_TREE_BYTES else "ok"
+    fix = (
+        "in the repository: git worktree list, then git worktree remove --force PATH" if state != "ok" else ""
+    )
+    yield DoctorFinding("trees", state, f"{count}, {size(total_bytes)}, in {folder}", fix)

@@ -15,7 +15,7 @@ from whet.cli import stored
 from whet.cli.output import Column, emit_json, home_and_json, style_text, table
 from whet.cli.output import cost as as_usd
 from whet.cli.wording import count
-from whet.clock import SystemClock, iso
+from whet.clock import SystemClock, iso, local_time
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import WalletSettings
@@ -62,7 +62,7 @@ def cost(home: Home, days: int, as_json: bool) -> None:
     """Show the last days, each model, today's forecast, and the caps."""
     stored.require_store(home)
     settings = load(home, {}, environ=os.environ).settings.wallet
-    now = SystemClock().now().astimezone()
+    now = local_time(SystemClock().now())
     cost_report = stored.read(home, lambda db: build_report(db, settings, now, days))
     if as_json:
         return emit_json(cost_report)

@@ -21,7 +21,7 @@ from whet.cli import output, stored
 from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit_json, emit_rows, home_and_json, json_option, style_text
 from whet.cli.wording import clip, printable
-from whet.clock import Clock, SystemClock, iso
+from whet.clock import Clock, SystemClock, iso, local_zone
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound, WhetError
@@ -250,12 +250,12 @@ def _build_schedule(
 ) -> tuple[Schedule, str]:
     """Build a schedule from the options, and return it with its first time. Raises ConfigError."""
     expression, at = when
-    zone = options["time_zone"] or timing.local_zone()
+    settings = load(home, {}, environ=os.environ).settings
+    zone = options["time_zone"] or settings.agent.time_zone or local_zone()
     timing.find_zone(zone)
     prompt = _check_text(sys.stdin.read() if options["prompt"] == "-" else options["prompt"], "prompt")
     if not prompt.strip():
         raise ConfigError("there is no prompt", hint='--prompt "..." says what to do')
-    settings = load(home, {}, environ=os.environ).settings
     workspace = _path(options["workspace"] or settings.tools.workspace or os.getcwd())
     if not workspace.is_dir():
         raise ConfigError(f"{workspace} is not a folder", hint="--workspace DIR names one")

@@ -157,11 +157,22 @@ def run(arguments: list[str]) -> int:
         return 130
     except WhetError as error:
         return fail(error.message, error.hint)
-    except UnicodeEncodeError:
-        invalid = [text for argument in arguments if (text := replace_surrogates(argument)) != argument]
-        if not invalid:
-            raise
-        return fail(f"the argument {invalid[0]!r} is not UTF-8 text", "write it in UTF-8")
+    except (FileNotFoundError, UnicodeEncodeError) as error:
+        return _report_surroundings(error, arguments)
+
+
+def _report_surroundings(error: FileNotFoundError | UnicodeEncodeError, arguments: list[str]) -> int:
+    """Report a fault of the folder or the arguments that the program was started with. Raises any other."""
+    if isinstance(error, FileNotFoundError):
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            return fail("the current folder was deleted", "change to a folder that exists: cd DIR")
+        raise error
+    invalid = [text for argument in arguments if (text := replace_surrogates(argument)) != argument]
+    if not invalid:
+        raise error
+    return fail(f"the argument {invalid[0]!r} is not UTF-8 text", "write it in UTF-8")
 
 
 def fail(message: str, hint: str = "") -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from whet.clock import SystemClock, iso
+from whet.clock import SystemClock, iso, local_zone
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
@@ -222,7 +222,7 @@ def _job_writer(job: hermes_cron.HermesJob, clock: SystemClock) -> Callable[[aps
 
 def _zone(settings: dict[str, Any], env: dict[str, str]) -> str:
     """Return the time zone of the Hermes jobs. Raises ConfigError if the zone is unknown."""
-    zone = str(env.get("HERMES_TIMEZONE") or settings.get("timezone") or "") or timing.local_zone()
+    zone = str(env.get("HERMES_TIMEZONE") or settings.get("timezone") or "") or local_zone()
     timing.find_zone(zone)
     return zone
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,6 +46,8 @@ def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -
             MemoryReader(database, clock, home.root, (settings.memory, settings.review))
         )
         learning.library.offer_built_in()
+        with suppress(OSError):  # the current folder may have been deleted
+            learning.library.look_in(Path.cwd())
 
         async def run() -> T:
             if not settings.plugins.enabled:

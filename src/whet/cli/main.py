@@ -233,13 +233,18 @@ def report_bug(kind: type[BaseException], error: BaseException, stack: Traceback
 
     from whet import log
     from whet.cli.group import active_home
+    from whet.contract.errors import WhetError
 
-    folder = active_home().logs
-    log.start_logging(folder)
-    logging.getLogger("whet.cli").error("unexpected %s", kind.__name__, exc_info=(kind, error, stack))
+    try:
+        path = active_home().logs / "whet.log"
+    except WhetError:  # there is no home folder
+        path = None
+    if path is not None:
+        log.start_logging(path.parent)
+        logging.getLogger("whet.cli").error("unexpected %s", kind.__name__, exc_info=(kind, error, stack))
     lines = str(error).splitlines() or [""]
-    has_log = (folder / "whet.log").exists()
-    log_hint = f"; details in {folder / 'whet.log'}" if has_log else ""
+    has_log = path is not None and path.exists()
+    log_hint = f"; details in {path}" if has_log else ""
     sys.stderr.write(f"error: unexpected {kind.__name__}: {log.mask(lines[0])[:200]}{log_hint}\n")
     if not has_log:
         sys.__excepthook__(kind, error, stack)

@@ -112,8 +112,13 @@ class Home(msgspec.Struct, frozen=True):
 
 
 def find_home(profile: str = "") -> Home:
-    """Return the home for WHET_HOME and a profile's name. Creates nothing."""
-    root = Path(os.environ.get("WHET_HOME") or "~/.whet").expanduser().absolute()
+    """Return the home for WHET_HOME and a profile's name. Creates nothing. Raises ConfigError."""
+    try:
+        root = Path(os.environ.get("WHET_HOME") or "~/.whet").expanduser().absolute()
+    except RuntimeError as error:  # no HOME, and no entry for this user in the password file
+        raise ConfigError(
+            "this user has no home folder", hint="set HOME, or WHET_HOME to a folder that you can write"
+        ) from error
     if not profile:
         return Home(root)
     if not profile.replace("-", "").replace("_", "").isalnum():

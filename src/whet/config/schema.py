@@ -88,6 +88,8 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Model calls of a delegated task."""
     delegate_parallel: Count = 4
     """Delegated tasks at the same time."""
+    time_zone: Annotated[str, msgspec.Meta(extra={"form": "zone"})] = ""
+    """The zone of the times that the model reads, such as Europe/Berlin. Empty: this machine's."""
     instructions: str = ""
     """Your standing instructions; they go into every system prompt."""
 

@@ -1,7 +1,8 @@
 """The system prompt, made once when a session begins and frozen from then on.
 
 It holds nothing that changes within a session: the time, the folder and the budget go into a note on each
-new user message (`volatile_note`). Instructions of the project come from AGENTS.md in the workspace.
+new user message (`volatile_note`). Instructions of the project come from AGENTS.md in the workspace
+and above it, up to the repository's root.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from whet.config.project import list_project_folders
 from whet.contract.errors import ConfigError
 from whet.contract.tools import clip
 from whet.regular import read_regular_text
 
 PROJECT_FILES = ("AGENTS.md", ".agents/AGENTS.md", "CLAUDE.md")
 PROJECT_CAP_CHARS = 12_000
+_ABOVE_CAP_CHARS = 6_000
+_MAX_ABOVE = 4
 
 _IDENTITY = """\
 You are Whet, an agent on its owner's machine.
@@ -64,29 +68,49 @@ def system_prompt(
 
 
 def project_instructions(workspace: Path) -> str:
-    """Return the project's own instructions with the name of their file, or an empty string."""
-    name, text = _read_instructions(workspace)
-    return f"The project's instructions ({name}):\n{clip(text, PROJECT_CAP_CHARS)}" if text else ""
+    """Return the project's own instructions with the names of their files, or an empty string.
+
+    The files above the workspace, up to its repository's root, come first.
+    """
+    files = _list_instructions(workspace)
+    return "\n\n".join(
+        f"The project's instructions ({label}):\n{clip(text, cap)}" for label, text, cap in files
+    )
 
 
 def cut_notice(workspace: Path) -> str:
     """Return the line for the person if the project's instructions are too long to be sent whole, or an empty
     string."""
-    name, text = _read_instructions(workspace)
-    if len(text) <= PROJECT_CAP_CHARS:
+    cut = [(label, cap) for label, text, cap in _list_instructions(workspace) if len(text) > cap]
+    if not cut:
         return ""
+    label, cap = cut[-1]
     return (
-        f"{name} has more than {PROJECT_CAP_CHARS:,} characters, so its middle is left out. Shorten it,"
+        f"{label} has more than {cap:,} characters, so its middle is left out. Shorten it,"
         " or move parts into AGENTS.md files of subfolders."
     )
 
 
-def _read_instructions(workspace: Path) -> tuple[str, str]:
-    """Return the name and the text of the project's instruction file, empty if it has none."""
+def _list_instructions(workspace: Path) -> list[tuple[str, str, int]]:
+    """Return name, text and limit of each instruction file from the repository's root down to the
+    workspace."""
+    folders = list_project_folders(workspace)
+    found: dict[str, tuple[str, str, int]] = {}
+    for folder in (folders[-1], *folders[:-1][:_MAX_ABOVE][::-1]):
+        cap = PROJECT_CAP_CHARS if folder == folders[-1] else _ABOVE_CAP_CHARS
+        name, text = _read_instructions(folder, folders[0])
+        if text and text not in found:  # a link may lead to the same file
+            label = name if folder == folders[-1] else os.path.relpath(folder / name, folders[-1])
+            found[text] = (label, text, cap)
+    return list(reversed(found.values()))
+
+
+def _read_instructions(folder: Path, root: Path) -> tuple[str, str]:
+    """Return the name and the text of a folder's first file with instructions, or empty strings."""
     for name in PROJECT_FILES:
-        path = workspace / name
+        path = folder / name
         try:
-            text = read_regular_text(path, 4 * PROJECT_CAP_CHARS, workspace).strip() if path.is_file() else ""
+            text = read_regular_text(path, 4 * PROJECT_CAP_CHARS, root).strip() if path.is_file() else ""
         except OSError as error:
             if error.errno in (errno.EXDEV, errno.EINVAL):
                 continue
@@ -100,7 +124,16 @@ def volatile_note(now: datetime, workspace: Path, max_steps: int, folder: str = 
     """Return the facts that change from turn to turn. The note is stored with one user message and never
     rewritten.
 
-    `folder`, below the workspace, is the current folder of commands.
+    `now` is in the person's time zone. `folder`, below the workspace, is the current folder of commands.
     """
     shell = f", commands in {folder}" if folder else ""
-    return f"[{now:%Y-%m-%d %H:%M} UTC, {now:%A}; in {workspace}{shell}; at most {max_steps} steps]"
+    when = f"{now:%Y-%m-%d %H:%M} {_zone_text(now)}, {now:%A}"
+    return f"[{when}; in {workspace}{shell}; at most {max_steps} steps]"
+
+
+def _zone_text(moment: datetime) -> str:
+    """Return a time's offset from UTC and the name of its zone: UTC+01:00 (Europe/Berlin)."""
+    name = str(getattr(moment.tzinfo, "key", ""))
+    if not moment.utcoffset() and name.rpartition("/")[2] in ("", "UTC", "UCT", "Universal", "Zulu"):
+        return "UTC"
+    return f"UTC{moment.isoformat()[-6:]}{f' ({name})' if name else ''}"

@@ -70,7 +70,9 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     `update_id` is the same when the platform delivers the update again. `mentions_us`: it is addressed to
     the bot. `ref` names their message; for a press, the message with the button, and `text` is the
     button's data. `token` is the value that `Channel.answer` needs. `at_s`: when it was sent, by the
-    platform's clock (Unix), or 0 if unknown.
+    platform's clock (Unix), or 0 if unknown. `quoted`: the words of the message that it answers, after the
+    name of their author. `album` is the same in each message of an album. `is_forward`: its words are another
+    person's.
     """
 
     place: ChatPlace
@@ -83,6 +85,9 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     ref: str = ""
     token: str = ""
     at_s: float = 0.0
+    quoted: str = ""
+    album: str = ""
+    is_forward: bool = False
 
 
 class MessageButton(msgspec.Struct, frozen=True):
@@ -151,7 +156,10 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
 class PlatformLimits(msgspec.Struct, frozen=True):
     """The limits of a platform: characters in a message, seconds between two edits in a chat and in a group
     (`can_edit`: whether messages can be edited at all), how many seconds a repeated send with the same key
-    counts as one message (0: never), whether it has buttons, and whether it shows cards in its own way."""
+    counts as one message (0: never), whether it has buttons, and whether it shows cards in its own way.
+
+    `pasted_chars`: a text of this length may be a part of a paste that the platform's app has split (0:
+    never). `forward_s`: how long a forward may come after the comment on it (0: they are one message)."""
 
     message_chars: int
     edit_every_s: float
@@ -160,6 +168,8 @@ class PlatformLimits(msgspec.Struct, frozen=True):
     can_edit: bool = True
     has_buttons: bool = True
     shows_cards: bool = False
+    pasted_chars: int = 0
+    forward_s: float = 0.0
 
 
 Take = Callable[[Sequence[Incoming]], Awaitable[None]]

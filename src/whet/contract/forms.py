@@ -34,6 +34,16 @@ def _is_service(text: str) -> bool:
     return text.startswith("unix:/") or split_http_url(text) is not None
 
 
+def _is_zone(text: str) -> bool:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - 5 ms of a start that few settings need
+
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
 FORMS = {
     "rule": SettingForm("tool or tool(pattern), such as terminal(git commit *)", RULE.fullmatch),
     "action": SettingForm(
@@ -44,6 +54,7 @@ FORMS = {
     "variables": SettingForm("names of variables, comma-separated", _VARIABLES.fullmatch),
     "address": SettingForm("an http(s) URL such as http://localhost:11434/v1", split_http_url),
     "service": SettingForm("an http(s) URL such as http://127.0.0.1:6000, or unix:/PATH", _is_service),
+    "zone": SettingForm("a time zone such as Europe/Berlin", _is_zone),
     "database": SettingForm(
         "postgresql://user@host/database", lambda text: text.startswith(DATABASE_SCHEMES)
     ),

@@ -36,10 +36,19 @@ Find = Callable[[], Awaitable[QuestionRoute | None]]
 class ChatPerson:
     """The person of a turn, called `name`, who is asked through a route.
 
-    `find` returns the route to a person who may decide; it is None if this person may.
+    `find` returns the route to a person who may decide; it is None if this person may. `time_zone` is
+    empty if it is the owner's.
     """
 
-    def __init__(self, questions: ChatQuestions, route: QuestionRoute, name: str, find: Find | None) -> None:
+    def __init__(
+        self,
+        questions: ChatQuestions,
+        route: QuestionRoute,
+        name: str,
+        find: Find | None,
+        time_zone: str = "",
+    ) -> None:
+        self.time_zone = time_zone
         self._asking = questions
         self._desk = route
         self._name = name

@@ -16,6 +16,7 @@ from whet.channels.pieces import split_message
 from whet.clock import Clock
 from whet.config.schema import GatewaySettings
 from whet.contract.channels import Channel, ChatPlace, Outgoing
+from whet.gateway.acts import WaitingAct
 from whet.gateway.deliveries import DRAFT, Deliveries
 from whet.gateway.drafts import Drafts
 from whet.gateway.files import ChatFiles
@@ -118,6 +119,19 @@ class ConversationRows:
     async def mark(self, row: InRow, state: chats.InState) -> None:
         """Set an update's state; durable on return."""
         await self.parts.database.append(lambda db: chats.set_update_state(db, row.id, state))
+
+    async def join(self, act: WaitingAct) -> InRow:
+        """Store an act of several messages as one update and return its row; durable on return."""
+        first, *others = act.rows
+        body = msgspec.json.encode(act.update).decode()
+
+        def work(connection: apsw.Connection) -> None:
+            chats.replace_body(connection, first.id, body)
+            for row in others:
+                chats.set_update_state(connection, row.id, "done")
+
+        await self.parts.database.append(work)
+        return msgspec.structs.replace(first, body=body)
 
     async def cross_off(self, row: InRow | None) -> bool:
         """Mark the input of a turn that can't be run as done. Returns whether any of it was still open."""

@@ -75,6 +75,7 @@ class ChatTurn:
             record.question_route(),
             person.name,
             None if person.approves else record.approver,
+            person.time_zone,
         )
         session_id = await record.session_id(person)
         profile = record.parts.router.profile(person, record.place)

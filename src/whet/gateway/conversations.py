@@ -15,7 +15,8 @@ from typing import Literal, Protocol
 from whet.contract.channels import Incoming
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import ImagePart
-from whet.contract.texts import from_json
+from whet.contract.texts import from_json, wrap_in_tag
+from whet.gateway.acts import ActReader
 from whet.gateway.chat_record import MAX_WAITING, ConversationParts, ConversationRows
 from whet.gateway.chat_turn import BROKE, ChatTurn, error_line, steer
 from whet.store import chats
@@ -120,6 +121,8 @@ class Conversation:
         self._held: set[int] = set()
         self._is_stopping = False
         self._has_more = False
+        self._acts = ActReader(lambda update: commands.parse(update) is not None)
+        self._waits_for_more = False
         self._turn: asyncio.Task[None] | None = None
         self._begun: asyncio.Future[None] | None = None
 
@@ -144,7 +147,7 @@ class Conversation:
             while looks or self.wake.is_set():
                 self.wake.clear()
                 looks = not self.closing and await self._take_all()
-            if self._turn is None:
+            if self._turn is None and (self.closing or not self._waits_for_more):
                 return
             await self._turn_or_wake()
             looks = bool(self._held) or self._has_more
@@ -182,13 +185,13 @@ class Conversation:
 
     async def _take_all(self) -> bool:
         """Process waiting updates in order. Returns whether to check again."""
-        took = holds = False
+        took = holds = self._waits_for_more = False
         rows = await self.record.waiting()
         self._has_more = len(rows) >= MAX_WAITING
-        for row in rows:
+        for number, row in enumerate(rows):
             if row.id in self._taken:
                 continue
-            outcome = await self._take(row, holds=holds)
+            outcome = await self._take(row, rows[number + 1 :], holds=holds)
             if outcome == "again":
                 return True  # later updates must not overtake it
             took = took or outcome == "taken"
@@ -196,11 +199,11 @@ class Conversation:
         return took and self._has_more
 
     async def _turn_or_wake(self) -> None:
-        assert self._turn is not None
         waker = asyncio.create_task(self.wake.wait())
         begins = () if self._begun is None or self._begun.done() else (self._begun,)
+        turns = () if self._turn is None else (self._turn,)
         try:
-            await asyncio.wait({self._turn, waker, *begins}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waker, *turns, *begins}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waker.cancel()
         self._collect()
@@ -215,11 +218,14 @@ class Conversation:
                     self._resume = None
                 done.result()
 
-    async def _take(self, row: InRow, *, holds: bool) -> Literal["taken", "held", "again"]:
-        """Process an update.
+    async def _take(
+        self, row: InRow, later_rows: Sequence[InRow], *, holds: bool
+    ) -> Literal["taken", "held", "again"]:
+        """Process an update, with the later ones that belong to it.
 
-        Returns "held" if it waits for the turn's beginning or end, as later messages then must too
-        (`holds`). Returns "again" if its turn has ended meanwhile, so that it must be processed again.
+        Returns "held" if it waits for more of it, or for the turn's beginning or end, as later messages then
+        must too (`holds`). Returns "again" if its turn has ended meanwhile, so that it must be
+        processed again.
         """
         update = from_json(row.body, Incoming)
         command = self._commands.parse(update)
@@ -235,7 +241,7 @@ class Conversation:
             await self._run_command(*command)
             return "taken"
         # a message from before the question is not an answer to it
-        is_reply = row.id not in self._held and not update.files
+        is_reply = row.id not in self._held and not update.files and not update.is_forward
         if is_reply and await self._take_answer(row, update.text):
             return "taken"
         self._collect()
@@ -243,8 +249,17 @@ class Conversation:
         if holds or (self._turn is not None and (self.parts.settings.busy == "queue" or not self._has_room)):
             self._held.add(row.id)
             return "held"
-        self._held.discard(row.id)
-        text, images = await self._read(update)
+        act = self._acts.read([row, *later_rows], self.record.channel.limits)
+        if act.wait_s:
+            self._held.update(part.id for part in act.rows)
+            self._waits_for_more = True
+            asyncio.get_running_loop().call_later(act.wait_s, self.wake.set)
+            return "held"
+        self._held.difference_update(part.id for part in act.rows)
+        if len(act.rows) > 1:
+            row = await self.record.join(act)
+            self._taken.update(part.id for part in act.rows[1:])
+        text, images = await self._read(act.update)
         if self._turn is not None and not self._has_room:
             return "again"
         # after everything that may fail: without a turn the row would not be read again
@@ -296,6 +311,8 @@ class Conversation:
         person = await self.record.person()
         profile = self.parts.router.profile(person, self.record.place) if person else ""
         text, images = await self.parts.files.receive(self.record.channel, update, profile)
+        if update.quoted:
+            text = f"{wrap_in_tag('quoted', update.quoted)}\n{text}"
         if len(text) > _MAX_TEXT:
             text = f"{text[:_MAX_TEXT]}\n[{len(text) - _MAX_TEXT:,} more characters were left out]"
         return text, images

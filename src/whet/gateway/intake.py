@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
@@ -16,6 +17,7 @@ import msgspec
 
 from whet.contract.channels import ChatPlace, Incoming, Outgoing, SendFailed
 from whet.gateway import outbox
+from whet.gateway.acts import continues_act, seconds_for_more
 from whet.gateway.chat_record import ConversationParts
 from whet.gateway.conversations import Conversations
 from whet.gateway.open_questions import OVER, REFUSED
@@ -25,6 +27,7 @@ from whet.visible import visible
 
 log: logging.Logger = logging.getLogger("whet.gateway")
 UpdateFilter = Callable[[list[Incoming]], Awaitable[list[Incoming]]]
+_MAX_LAST = 1_000
 _EDITED = "An edited message is read only while it waits; that one was read already. Send it again."
 
 
@@ -40,6 +43,7 @@ class UpdateIntake:
         self._parts = parts
         self._conversations = conversations
         self._passed = update_filter
+        self._last: OrderedDict[ChatPlace, tuple[Incoming, float]] = OrderedDict()
         self.heard: asyncio.Event = asyncio.Event()
         """Set once something came in."""
 
@@ -58,7 +62,7 @@ class UpdateIntake:
 
     async def _store(self, updates: Sequence[Incoming]) -> None:
         parts = self._parts
-        updates = [incoming for incoming in updates if parts.router.is_for_us(incoming)]
+        updates = [incoming for incoming in updates if self._is_for_us(incoming)]
         if not updates:
             return
         looked = parts.database.read_now(
@@ -89,6 +93,22 @@ class UpdateIntake:
                 self._conversations.nudge(chat_id)
             elif chat_id:  # a message to them was queued
                 parts.deliveries.wake(chat_id)
+
+    def _is_for_us(self, update: Incoming) -> bool:
+        """Whether an update is addressed to the bot, or belongs to the last one in a group that was."""
+        parts, place = self._parts, update.place
+        is_for_us = parts.router.is_for_us(update)
+        if place.is_group and update.verb == "message":
+            now_s, limits = parts.clock.unix_ms() / 1000, parts.channels[place.channel].limits
+            last, last_s = self._last.pop(place, (None, 0.0))
+            is_for_us = is_for_us or (
+                last is not None and continues_act(last, update, limits, abs(now_s - last_s))
+            )
+            if is_for_us and seconds_for_more(update, limits):
+                self._last[place] = update, now_s
+                while len(self._last) > _MAX_LAST:
+                    self._last.popitem(last=False)
+        return is_for_us
 
     def _decide(
         self, connection: apsw.Connection, update: Incoming, how: tuple[int, str], now_ms: int

@@ -32,11 +32,13 @@ over the rate limit."""
 
 
 class ChatUser(msgspec.Struct, frozen=True):
-    """A person who may talk here. `profile` names their memory; empty means the owner's."""
+    """A person who may talk here. `profile` names their memory, and `time_zone` their zone; empty means the
+    owner's."""
 
     name: str
     profile: str
     approves: bool = False
+    time_zone: str = ""
 
 
 class Router:
@@ -50,7 +52,7 @@ class Router:
         self._flood = flood
         self._recent: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         for name, text in people.items():
-            person = ChatUser(name, "" if text.owner else name, text.approves or text.owner)
+            person = ChatUser(name, "" if text.owner else name, text.approves or text.owner, text.time_zone)
             self._people |= {key: person for key in ids_of(text.ids).items()}
 
     def find_in_file(self, location: ChatPlace) -> ChatUser | None:

@@ -19,6 +19,7 @@ from whet.channels.tables import Ids, convert_tables
 from whet.config.paths import read_small
 from whet.contract.channels import Channel
 from whet.contract.errors import ConfigError
+from whet.contract.forms import FORMS
 
 Groups = Literal["off", "mention"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
@@ -45,12 +46,14 @@ class GatewayPersonText(msgspec.Struct, frozen=True):
     """One `[people.NAME]`: the ids of a person on each platform.
 
     `owner`: they use the home's memory and folder. `approves`: they may decide on approval requests; an
-    owner always may.
+    owner always may. `time_zone`: the zone of the times that the model reads in their conversations; empty
+    for the owner's.
     """
 
     ids: Ids = {}
     owner: bool = False
     approves: bool = False
+    time_zone: str = ""
 
 
 class GatewayText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +90,12 @@ def read_gateway(path: Path) -> GatewayText:
         raise ConfigError(f"{path}: {error.message}", hint=error.hint or _HINT) from error
     if not gateway.channel:
         raise ConfigError(f"{path} has no channel", hint=_HINT)
-    for name in gateway.people:
+    zone = FORMS["zone"]
+    for name, person in gateway.people.items():
+        if person.time_zone and not zone.fits(person.time_zone):
+            raise ConfigError(
+                f"{path}: people.{name}: there is no time zone {person.time_zone!r}", hint=zone.allowed
+            )
         if not _NAME.fullmatch(name) or name.startswith(_TAKEN):
             raise ConfigError(
                 f"{path}: {name!r} can't be a person's name",

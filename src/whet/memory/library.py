@@ -1,4 +1,4 @@
-"""Lists the available skills: the home's own, those that come with the program, and plugins'.
+"""Lists the available skills: the home's own, a project's, those that come with the program, and plugins'.
 
 An unreadable skill is listed with the reason and never loaded. This module only reads; changes go through
 the learning service.
@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from whet.config.project import SKILL_FOLDERS, list_project_folders
 from whet.contract.errors import WhetError
 from whet.memory import disk, skill_format
 from whet.memory.skill_format import NAME
@@ -31,8 +32,9 @@ BUILT_IN_DESCRIPTIONS = {
 class SkillInfo(msgspec.Struct, frozen=True):
     """A skill as the index shows it.
 
-    `problem` is the reason why it can't be loaded. `source` is home, built-in, or the plugin's name.
-    `hash` is the hash of its SKILL.md.
+    `problem` is the reason why it can't be loaded. `source` is home, project, built-in, the plugin's name, or
+    `link` or `group` for one of the home's that is behind a link or in a folder of skills; only those of
+    `home` are changed. `hash` is the hash of its SKILL.md.
     """
 
     name: str
@@ -49,6 +51,11 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._others: dict[str, SkillInfo] = {}
+        self._workspace: Path | None = None
+
+    def look_in(self, workspace: Path) -> None:
+        """Also list the skills of the project that this workspace lies in. They are not shared."""
+        self._workspace = workspace
 
     def offer(self, name: str, folder: Path, source: str, description: str = "") -> None:
         """Add a skill from elsewhere. If the name is in use, the earlier skill stays."""
@@ -65,8 +72,10 @@ class Library:
         self._others.update(other._others)
 
     def all(self) -> list[SkillInfo]:
-        """Return every skill, sorted by name. The home's own skills replace others of the same name."""
+        """Return every skill, sorted by name. The home's own skills replace the project's of
+        the same name, and these replace others."""
         infos = {info.name: info for info in self._others.values()}
+        infos.update((info.name, info) for info in reversed(self._project()))
         infos.update((info.name, info) for info in self._own())
         return [infos[name] for name in sorted(infos)]
 
@@ -74,25 +83,51 @@ class Library:
         """Return the skill of that name, or None if it does not exist."""
         if not NAME.fullmatch(name):
             return None
-        info = self._read(self.folder / name) or self._others.get(name)
+        paths = (self.folder / name, *self.folder.glob(f"[!.]*/{name}"))
+        own = next((info for path in paths if (info := self._read_own(path)) is not None), None)
+        info = own or next(iter(self._project(name)), None) or self._others.get(name)
         if info is None or info.problem or (info.folder / "SKILL.md").is_file():
             return info
         return replace(info, problem=f"{info.folder} is gone")
 
     def _own(self) -> list[SkillInfo]:
-        return [info for folder in self.folder.glob("[!.]*") if (info := self._read(folder)) is not None]
+        paths = (*self.folder.glob("[!.]*/[!.]*"), *self.folder.glob("[!.]*"))
+        return [info for path in paths if (info := self._read_own(path)) is not None]
 
-    def _read(self, folder: Path) -> SkillInfo | None:
-        info = SkillInfo(folder.name, "", "home", folder)
-        try:
-            text = disk.read_text(folder / "SKILL.md", LARGEST_MAIN_BYTES)
-            if text is None:
-                return None
-            if folder.is_symlink():
-                return replace(info, problem="its folder is a symbolic link")
-            name, description = skill_format.name_and_description(text)
-        except WhetError as error:
-            return replace(info, problem=error.message)
-        if name != folder.name:
-            return replace(info, problem=f"its front matter names it {name!r}")
-        return replace(info, description=description, hash=hash_text(text)[:12])
+    def _read_own(self, path: Path) -> SkillInfo | None:
+        """Return the skill in a folder of the home, or None. A folder inside a skill is none of its own."""
+        if path.parent == self.folder:
+            return _read(path, "link" if path.is_symlink() else "home")
+        return None if (path.parent / "SKILL.md").exists() else _read(path, "group")
+
+    def _project(self, name: str = "[!.]*") -> list[SkillInfo]:
+        """Return the project's skills, those of the folder nearest to the workspace first."""
+        folders = list_project_folders(self._workspace) if self._workspace is not None else ()
+        root = folders[0].resolve() if folders else Path()
+        infos = (
+            _read(path, "project")
+            for folder in reversed(folders)
+            for part in SKILL_FOLDERS
+            for path in folder.glob(f"{part}/{name}")
+            if path.resolve().is_relative_to(root)
+        )
+        return [info for info in infos if info is not None]
+
+
+def _read(folder: Path, source: str) -> SkillInfo | None:
+    """Return the skill in a folder, or None if it holds none. Links to the folder itself are followed."""
+    info = SkillInfo(folder.name, "", source, folder.resolve() if source != "home" else folder)
+    try:
+        text = disk.read_text(info.folder / "SKILL.md", LARGEST_MAIN_BYTES)
+        if text is None:
+            return replace(info, problem="its link leads nowhere") if _is_broken(folder) else None
+        name, description = skill_format.name_and_description(text)
+    except WhetError as error:
+        return replace(info, problem=error.message)
+    if name != folder.name:
+        return replace(info, problem=f"its front matter names it {name!r}")
+    return replace(info, description=description, hash=hash_text(text)[:12])
+
+
+def _is_broken(folder: Path) -> bool:
+    return folder.is_symlink() and not folder.exists()

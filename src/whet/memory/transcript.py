@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import apsw
 import msgspec
 
+from whet.clock import local_time
 from whet.memory import typed, units
 from whet.memory.folding import content_words, find_span, fold, join_words
 from whet.memory.provenance import FileOrigins
@@ -205,7 +206,7 @@ def _read_messages(connection: apsw.Connection, key: int) -> list[StoredText]:
 
 
 def _day(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().date().isoformat()
+    return local_time(datetime.fromtimestamp(at_ms / 1000, UTC)).date().isoformat()
 
 
 def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:

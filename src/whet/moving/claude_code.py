@@ -92,7 +92,9 @@ def _find_abandoned(path: Path) -> set[str]:
             continue
         children.setdefault(line.parent, []).append(line.uuid)
         if _is_prompt(line):
-            if before := newest.get(line.parent):
+            before = newest.get(line.parent)
+            # Without a parent it is an edit of the first prompt, unless these lines name no parents at all.
+            if before is not None and (isinstance(line.parent, str) or before in children):
                 abandoned.add(before)
             newest[line.parent] = line.uuid
     pending = list(abandoned)

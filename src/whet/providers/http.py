@@ -107,7 +107,7 @@ class Http:
             reason = getattr(certificate, "verify_message", "") or certificate.reason or "handshake failed"
             return (
                 f"no trusted TLS connection to {self.where}: {reason}",
-                "SSL_CERT_FILE names extra certificates",
+                "SSL_CERT_FILE or REQUESTS_CA_BUNDLE names the file of a company's own authority",
             )
         if error.stage == "connect" and error.is_timeout:
             return f"{self.where} did not answer within {CONNECT_TIMEOUT_S:.0f} s", "check the network"

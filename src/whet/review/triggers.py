@@ -18,7 +18,7 @@ import apsw
 import msgspec
 
 from whet.agent.session import Session, TurnObserver
-from whet.clock import Clock, iso
+from whet.clock import Clock, iso, local_time
 from whet.config.schema import ReviewSettings
 from whet.contract.errors import WhetError
 from whet.contract.events import EndReason
@@ -255,8 +255,11 @@ def has_room(settings: ReviewSettings, spent: DaySpending, expected_tokens: int)
 
 def day_start(now: datetime, later_days: int = 0) -> str:
     """Return the ISO time at which the person's day began, or begins `later_days` later."""
-    day = now.astimezone().date() + timedelta(days=later_days)
-    return iso(datetime.combine(day, time.min).astimezone())
+    local = local_time(now)
+    midnight = datetime.combine(local.date() + timedelta(days=later_days), time.min)
+    # a zone without a name is this machine's, whose offset may be another one on that day
+    has_name = hasattr(local.tzinfo, "key")
+    return iso(midnight.replace(tzinfo=local.tzinfo) if has_name else midnight.astimezone())
 
 
 _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})

@@ -20,7 +20,7 @@ import msgspec
 
 from whet.agent.interruption import finish_shielded
 from whet.agent.loop import run_turn
-from whet.clock import iso
+from whet.clock import iso, local_time
 from whet.config.schema import ReviewSettings
 from whet.contract.errors import (
     AuthRejected,
@@ -172,7 +172,7 @@ class ReviewWorker:
         one. Return the rejected rows with the reasons."""
         checks = self._checks
         if checks.look is not None and self._settings.probes:
-            trusted, day = self._desk_of(fork.profile).changes.trusted_tools, self._clock.now().astimezone()
+            trusted, day = self._desk_of(fork.profile).changes.trusted_tools, local_time(self._clock.now())
             confirmed = await asyncio.to_thread(
                 run_probes, self._database, job.id, trusted, checks.look, day.date().isoformat()
             )

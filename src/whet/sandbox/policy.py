@@ -7,6 +7,7 @@ policies can share a sandbox. This module uses the system only to resolve paths.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -96,13 +97,15 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
     def may_write(self, path: Path) -> bool:
         """Whether a resolved path may be written, created or removed."""
-        if any(is_below(path, excluded) for excluded in (self.home, *self.sealed, *self.protected_paths())):
+        if self._is_in_home(path) or any(
+            is_below(path, excluded) for excluded in (*self.sealed, *self.protected_paths())
+        ):
             return False
         return self._is_nearest_granted(path, (self.workspace, *self.write))
 
     def may_read(self, path: Path) -> bool:
         """Whether a resolved path may be read."""
-        if any(is_below(path, excluded) for excluded in (self.home, *self.sealed)):
+        if self._is_in_home(path) or any(is_below(path, excluded) for excluded in self.sealed):
             return False
         return self._is_nearest_granted(path, (self.workspace, *self.write, *self.read))
 
@@ -125,6 +128,11 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         return [
             hidden for hidden in self.hidden_paths() if any(is_below(hidden, folder) for folder in granted)
         ]
+
+    def _is_in_home(self, path: Path) -> bool:
+        """Whether a path is in Whet's home, apart from a person's own folder there that is the workspace."""
+        is_own = is_below(path, self.workspace) and is_persons_folder(str(self.workspace), str(self.home))
+        return is_below(path, self.home) and not is_own
 
     def _is_nearest_granted(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is a granted one."""
@@ -197,6 +205,12 @@ def _is_within(path: Path, hidden: Iterable[Path], granted: Iterable[Path]) -> b
         (len(folder.parts) for folder in hidden if folder != path and is_below(path, folder)), default=0
     )
     return over > max((len(folder.parts) for folder in granted if is_below(path, folder)), default=0)
+
+
+def is_persons_folder(folder: str, home: str) -> bool:
+    """Whether a resolved folder is the one in which a person other than the owner works: people/NAME/work of
+    Whet's home."""
+    return re.fullmatch(rf"{re.escape(home.rstrip('/'))}/people/[^/]+/work", folder) is not None
 
 
 def is_below(path: Path, folder: Path) -> bool:

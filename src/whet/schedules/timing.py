@@ -9,12 +9,9 @@ functions are pure, except `local_zone`, which reads the machine's setting.
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
-from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
@@ -60,20 +57,6 @@ def find_zone(name: str) -> ZoneInfo:
         ][:4]
         hint = f"perhaps {', '.join(near)}" if near and name else "a name like Europe/Berlin, or UTC"
         raise ConfigError(f"there is no time zone {name!r}", hint=hint) from error
-
-
-def local_zone() -> str:
-    """Return the name of this machine's time zone, or UTC if it is unknown."""
-    candidates = [os.environ.get("TZ", "").removeprefix(":")]
-    with suppress(OSError, UnicodeDecodeError):
-        candidates.append(Path("/etc/timezone").read_text("ascii").strip())
-    candidates.append(os.path.realpath("/etc/localtime").partition("zoneinfo/")[2])
-    for name in filter(None, candidates):
-        try:
-            return ZoneInfo(name).key
-        except (KeyError, ValueError, OSError):
-            continue
-    return "UTC"
 
 
 def parse_expression(text: str) -> str:

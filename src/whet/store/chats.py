@@ -183,10 +183,15 @@ def replace_waiting_update(connection: apsw.Connection, chat_id: int, ref: str, 
     if row is None:
         return False
     if body:
-        connection.execute("UPDATE gateway_inbox SET body = ? WHERE id = ?", (body, row[0]))
+        replace_body(connection, row[0], body)
     else:
         set_update_state(connection, row[0], "dropped")
     return True
+
+
+def replace_body(connection: apsw.Connection, row_id: int, body: str) -> None:
+    """Replace the body of an update in the inbox."""
+    connection.execute("UPDATE gateway_inbox SET body = ? WHERE id = ?", (body, row_id))
 
 
 def is_waiting(connection: apsw.Connection, row_id: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Unpack
 import apsw
 import msgspec
 
-from whet.clock import SystemClock, iso
+from whet.clock import SystemClock, iso, local_time
 from whet.contract.messages import Message, Role, ToolCall
 from whet.contract.texts import flat
 from whet.log import mask
@@ -77,7 +77,7 @@ def search(
     Raises NotFound for the session."""
     if limit <= 0:
         return []
-    span, text_query = time_words.parse_time(query, scope.get("now") or SystemClock().now())
+    span, text_query = time_words.parse_time(query, scope.get("now") or local_time(SystemClock().now()))
     terms = words.parse_terms(text_query)
     if not terms and span is None:
         return []

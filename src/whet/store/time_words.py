@@ -1,13 +1,13 @@
 """Find the time that a question names: "last week", "yesterday", "3 days ago", 2026-11-21, "in May".
 
-Days are in UTC, as the store shows them. A month or a weekday without a year is the latest one.
+Days are those of the zone of `now`. A month or a weekday without a year is the latest one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 _MONTHS = (
@@ -42,7 +42,7 @@ def parse_time(query: str, now: datetime) -> TimeWords:
         if match is None:
             continue
         try:
-            begin, end = span_of(match, now.astimezone(UTC))
+            begin, end = span_of(match, now)
         except (ValueError, OverflowError):
             continue  # 2026-02-30, or a number of years outside the calendar
         text_query = f"{query[: match.start()]} {query[match.end() :]}" if is_relative else query
@@ -53,25 +53,25 @@ def parse_time(query: str, now: datetime) -> TimeWords:
 _Ends = tuple[datetime, datetime]
 
 
-def _iso_day(match: re.Match[str], _now: datetime) -> _Ends:
-    return _day(datetime(int(match[1]), int(match[2]), int(match[3]), tzinfo=UTC))
+def _iso_day(match: re.Match[str], now: datetime) -> _Ends:
+    return _day(datetime(int(match[1]), int(match[2]), int(match[3]), tzinfo=now.tzinfo))
 
 
-def _iso_month(match: re.Match[str], _now: datetime) -> _Ends:
-    return _month(int(match[1]), int(match[2]))
+def _iso_month(match: re.Match[str], now: datetime) -> _Ends:
+    return _month(now, int(match[1]), int(match[2]))
 
 
 def _named_day(match: re.Match[str], now: datetime) -> _Ends:
     day, month = int(match["d1"] or match["d2"]), _number(match["m1"] or match["m2"])
     if match["y"]:
-        return _day(datetime(int(match["y"]), month, day, tzinfo=UTC))
-    this = datetime(now.year, month, day, tzinfo=UTC)
+        return _day(datetime(int(match["y"]), month, day, tzinfo=now.tzinfo))
+    this = datetime(now.year, month, day, tzinfo=now.tzinfo)
     return _day(this if this <= now else this.replace(year=now.year - 1))
 
 
 def _named_month(match: re.Match[str], now: datetime) -> _Ends:
     month, year = _number(match["m"]), match["y"]
-    return _month(int(year) if year else now.year - (month > now.month), month)
+    return _month(now, int(year) if year else now.year - (month > now.month), month)
 
 
 def _near(match: re.Match[str], now: datetime) -> _Ends:
@@ -100,10 +100,10 @@ def _unit(match: re.Match[str], now: datetime) -> _Ends:
         return monday, monday + timedelta(days=7)
     if match[2] == "month":
         number = now.year * 12 + now.month - 1 - steps_back
-        return _month(number // 12, number % 12 + 1)
+        return _month(now, number // 12, number % 12 + 1)
     if match[2] == "year":
         year = now.year - steps_back
-        return datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
+        return datetime(year, 1, 1, tzinfo=now.tzinfo), datetime(year + 1, 1, 1, tzinfo=now.tzinfo)
     saturday = today - timedelta(
         days=(today.weekday() - 5) % 7 + (7 * steps_back if today.weekday() >= 5 else 0)
     )
@@ -145,9 +145,9 @@ def _day(moment: datetime) -> _Ends:
     return begin, begin + timedelta(days=1)
 
 
-def _month(year: int, month: int) -> _Ends:
+def _month(now: datetime, year: int, month: int) -> _Ends:
     following = (year + 1, 1) if month == 12 else (year, month + 1)
-    return datetime(year, month, 1, tzinfo=UTC), datetime(*following, 1, tzinfo=UTC)
+    return datetime(year, month, 1, tzinfo=now.tzinfo), datetime(*following, 1, tzinfo=now.tzinfo)
 
 
 def _ms(moment: datetime) -> int:

@@ -111,6 +111,14 @@ class SlackApi:
                 break
         return messages
 
+    async def read_first_reply(self, channel: str, thread: str) -> bytes | None:
+        """Return the message that a thread began with, or None. Raises SendFailed."""
+        query = urlencode({"channel": channel, "ts": thread, "oldest": "0", "limit": 1})
+        answer = await self.bot.call("GET", f"/conversations.replies?{query}")
+        check_answer(answer)
+        messages = (answer.read(_Page) or _Page()).messages
+        return bytes(messages[0]) if messages else None
+
     async def receive_envelopes(
         self, take: HandleEnvelope, ready: Callable[[], Awaitable[None]] | None = None
     ) -> None:

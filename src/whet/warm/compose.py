@@ -27,6 +27,7 @@ from whet.contract.tools import ToolSpec, clip, tags_of
 from whet.memory.scan import find_hidden
 from whet.store import calls
 from whet.store.calls import MinedSession
+from whet.warm.foreign_calls import is_foreign
 from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, MiningResult
 from whet.warm.outline import PAD, is_prose, outline
 from whet.warm.shape import medoid, shape_of
@@ -291,10 +292,12 @@ def _template(options: BuildOptions, examples: Sequence[Example], now: datetime)
 
 
 def _why_text(candidate: Candidate) -> str:
-    if not candidate.repairs:
-        return ""
+    source = candidate.session.source
+    ran = f"It ran in {source}, as that program's own tool." if is_foreign(source) else ""
+    if not candidate.repairs or is_prose(candidate.repairs):
+        return ran
     line = f"Before it, {clip(redact(candidate.repairs), 200)} had failed ({candidate.repairs_why})."
-    return "" if is_prose(candidate.repairs) else line
+    return f"{line} {ran}".strip()
 
 
 def _count_text(left_out: Counter[str]) -> str:

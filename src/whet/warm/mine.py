@@ -21,6 +21,7 @@ from whet.contract.tools import tags_of
 from whet.store import calls
 from whet.store.calls import MinedSession, StoredCall, UserWords
 from whet.warm.aftermath import JudgedCall, OutcomeJudge
+from whet.warm.foreign_calls import convert_call
 from whet.warm.shape import shape_of
 
 LEAST_ERROR_RATE = 0.02
@@ -164,7 +165,7 @@ def _judge_calls(connection: apsw.Connection, session: MinedSession) -> Iterator
     )
     hints: dict[int, str] = {}
     for item in calls.stream_calls(connection, session.key):
-        judge.add(item)
+        judge.add(convert_call(item, session) if isinstance(item, StoredCall) else item)
         for judged in judge.take():
             yield judged, hints.get(judged.call.turn, "")
         if isinstance(item, UserWords) and item.turn not in hints:

@@ -1,0 +1,235 @@
+"""One act of a person is one message to the model, on each platform, with what it quotes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from tests.confirm.vendors.discord_chat import BOT, DiscordChat
+from tests.confirm.vendors.slack_chat import SlackChat
+from tests.gateway.parts import Rig, Run, model, place, run
+from tests.gateway.test_channels import DISCORD, SLACK, Receiver, listens, on
+from tests.gateway.test_telegram import world
+from tests.support import quiet_port
+from whet.channels.markup import read_mrkdwn
+from whet.contract.channels import FileRef, Incoming, PlatformLimits
+from whet.gateway.acts import continues_act, join_updates, seconds_for_more
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+from whet.vendors.signing import sign_headers
+
+pytestmark = pytest.mark.unconfined
+__all__ = ["model", "run"]
+
+LIMITS = PlatformLimits(3_500, 1.0, 1.0, pasted_chars=2_000, forward_s=0.35)
+PHOTO = (FileRef("f", "photo.jpg"),)
+LONG = "x" * 4_096
+
+
+def message(text: str = "", **more: Any) -> Incoming:
+    return Incoming(place(), "u", "message", text=text, ref="r", **more)
+
+
+def asked(model: PracticeServer) -> list[str]:
+    """Return what the person said in each request's last message, without the turn's note."""
+    texts: list[str] = []
+    for request in model.requests:
+        content = json.loads(request.body)["messages"][-1]["content"]
+        text = content if isinstance(content, str) else content[0]["text"]
+        texts.append(text.rpartition("\n\n[")[0])
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "is_one"),
+    [
+        (message("hi"), message("there"), False),
+        (message(LONG), message("the end"), True),
+        (message("x" * 1_000), message("another thought"), False),
+        (message(files=PHOTO, album="a"), message(files=PHOTO, album="a"), True),
+        (message(files=PHOTO, album="a"), message(files=PHOTO, album="b"), False),
+        (message(files=PHOTO, album="a"), message("what is it?"), True),
+        (message("look", files=PHOTO, album="a"), message("and now something else"), False),
+        (message(files=PHOTO), message("what is it?"), True),
+        (message("what is it?", files=PHOTO), message("hello?"), False),
+        (message("what do you think?"), message("their words", is_forward=True), True),
+        (message("their words", is_forward=True), message("what do you think?"), True),
+        (message("one", is_forward=True), message("two", is_forward=True), True),
+        (message("one", is_forward=True, at_s=100.0), message("two", at_s=110.0), False),
+        (message(LONG, at_s=100.0), message("the end", at_s=101.0), True),
+    ],
+)
+def test_marks_and_sizes_decide_what_belongs_together(
+    earlier: Incoming, later: Incoming, is_one: bool
+) -> None:
+    assert continues_act(earlier, later, LIMITS) is is_one
+
+
+def test_nothing_is_waited_for_without_a_mark() -> None:
+    assert seconds_for_more(message("hi"), PlatformLimits(200, 1.0, 1.0)) == 0
+    assert seconds_for_more(message(LONG), PlatformLimits(200, 1.0, 1.0)) == 0
+
+
+def test_a_word_that_the_app_cut_is_whole_again_and_other_parts_keep_their_lines() -> None:
+    assert join_updates([message(LONG), message("yz")]).text == f"{LONG}yz"
+    assert join_updates([message("x" * 3_000), message("yz")]).text == f"{'x' * 3_000}\nyz"
+    joined = join_updates([message(files=PHOTO, album="a"), message("see", files=PHOTO, album="a")])
+    assert (joined.text, len(joined.files), joined.ref) == ("see", 2, "")
+
+
+def test_the_parts_of_an_album_in_a_group_are_read_if_one_of_them_names_the_bot(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        where = place("7", "room", group=True)
+        parts = [
+            Incoming(where, "p1", "message", text="what is it?", files=PHOTO, album="a", mentions_us=True),
+            Incoming(where, "p2", "message", files=PHOTO, album="a"),
+            Incoming(where, "p3", "message", text="lunch?"),
+        ]
+        await rig.intake.take(parts)
+        assert [rig.state(number) for number in ("p1", "p2", "p3")] == ["waiting", "waiting", ""]
+
+    run(test)
+
+
+@pytest.mark.slow
+def test_telegram_a_split_paste_an_album_and_a_forward_are_one_turn_each(tmp_path: Path) -> None:
+    with world(tmp_path, [ScriptedReply(text=f"Answer {n}.") for n in range(4)], busy="queue") as w:
+        telegram = w.telegram
+        telegram.write(f"begin {'x' * 4_090}")
+        telegram.write("of the end")
+        telegram.wait_said("Answer 0.")
+        telegram.files |= {"f1": b"one", "f2": b"two"}
+        for number in ("f1", "f2"):
+            document = {"file_id": number, "file_name": f"{number}.txt"}
+            caption = "compare them" if number == "f1" else ""
+            telegram.write("", document=document, media_group_id="g1", caption=caption)
+        telegram.wait_said("Answer 1.")
+        telegram.write("what do you say to that?")
+        telegram.write("Use tox.", forward_origin={"type": "user", "date": 1})
+        telegram.wait_said("Answer 2.")
+        telegram.write("yes", reply_to_message={"message_id": 1, "from": {"id": 9}, "text": "Option B"})
+        telegram.wait_said("Answer 3.")
+        paste, album, forward, reply = asked(w.model)
+        assert paste == f"begin {'x' * 4_090}of the end"
+        assert album.startswith("compare them\n") and "f1.txt" in album and "f2.txt" in album
+        assert forward == "what do you say to that?\n<forwarded>Use tox.</forwarded>"
+        assert reply.startswith("<quoted>") and reply.endswith(": Option B</quoted>\nyes")
+
+
+@pytest.mark.slow
+def test_telegram_places_contacts_polls_and_voice_notes_reach_the_model(tmp_path: Path) -> None:
+    sent: list[tuple[dict[str, Any], str]] = [
+        ({"location": {"latitude": 52.5, "longitude": 13.4}}, "<location>52.5, 13.4</location>"),
+        ({"contact": {"first_name": "Bo", "phone_number": "+491"}}, "<contact>Bo +491</contact>"),
+        ({"poll": {"question": "Day?", "options": [{"text": "Mon"}, {"text": "Tue"}]}}, "Day? | Mon | Tue"),
+        ({"sticker": {"emoji": "👍"}}, "<sticker>👍</sticker>"),
+        ({"voice": {"file_id": "v", "duration": 3}}, "a voice note of 3 s; it can't be heard here"),
+    ]
+    with world(tmp_path, [ScriptedReply(text=f"Answer {n}.") for n in range(len(sent))]) as w:
+        w.telegram.files["v"] = b"ogg"
+        for number, (contents, _) in enumerate(sent):
+            w.telegram.write("", **contents)
+            w.telegram.wait_said(f"Answer {number}.")
+        for text, (_, wanted) in zip(asked(w.model), sent, strict=True):
+            assert wanted in text
+        assert (w.work / "received" / "voice.ogg").read_bytes() == b"ogg"
+
+
+@pytest.mark.slow
+def test_discord_a_forward_with_its_comment_and_a_reply(tmp_path: Path) -> None:
+    discord = DiscordChat()
+    script = [ScriptedReply(text="Answer 0."), ScriptedReply(text="Answer 1.")]
+    with on(discord, DISCORD, tmp_path, script, busy="queue") as one:
+        discord.wait_connected()
+        snapshot: dict[str, Any] = {"message": {"content": "Their words", "embeds": [], "attachments": []}}
+        discord.write("", message_snapshots=[snapshot], message_reference={"type": 1})
+        discord.write("is that so?")
+        discord.wait_said("Answer 0.")
+        quoted = {"author": {"id": BOT, "username": "whet", "bot": True}, "content": "Option B"}
+        discord.write("do that one", type=19, referenced_message=quoted)
+        discord.wait_said("Answer 1.")
+        assert asked(one.model) == [
+            "<forwarded>Their words</forwarded>\nis that so?",
+            "<quoted>you: Option B</quoted>\ndo that one",
+        ]
+
+
+@pytest.mark.slow
+def test_slack_a_shared_message_keeps_its_author(tmp_path: Path) -> None:
+    slack = SlackChat()
+    with on(slack, SLACK, tmp_path, [ScriptedReply(text="Answer 0.")]) as one:
+        shared = {"is_share": True, "author_name": "Bo", "text": "see <https://a.example/b?c=1&amp;d=2|here>"}
+        slack.write("is that so?", attachments=[shared])
+        slack.wait_said("Answer 0.")
+        wanted = "<forwarded>Bo: see here (https://a.example/b?c=1&d=2)</forwarded>"
+        assert asked(one.model) == [f"is that so?\n{wanted}"]
+
+
+@pytest.mark.slow
+def test_slack_a_reply_in_a_thread_quotes_what_the_thread_began_with_once(tmp_path: Path) -> None:
+    slack = SlackChat()
+    script = [ScriptedReply(text=f"Answer {number}.") for number in range(3)]
+    with on(slack, SLACK, tmp_path, script) as one:
+        root = slack.write("Option A or Option B?")
+        slack.wait_said("Answer 0.")
+        for number, text in enumerate(("the second", "sure?"), 1):
+            slack.write(text, thread_ts=root)
+            slack.wait_said(f"Answer {number}.")
+        assert asked(one.model) == [
+            "Option A or Option B?",
+            "<quoted>U7: Option A or Option B?</quoted>\nthe second",
+            "sure?",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "typed"),
+    [
+        ("<https://ex.com/a?b=1&amp;c=2|the page>", "the page (https://ex.com/a?b=1&c=2)"),
+        ("<https://ex.com>", "https://ex.com"),
+        ("<http://ex.com|ex.com>", "http://ex.com"),
+        ("<mailto:bo@ex.com|bo@ex.com>", "bo@ex.com"),
+        ("<#C1|general> <#C2> <@U1> <!here> <!subteam^S1|@ops>", "#general #C2 @U1 @here @ops"),
+        ("`a &lt; b &amp;&amp; c &gt; d`", "`a < b && c > d`"),
+    ],
+)
+def test_slack_s_marks_are_read_as_they_were_typed(sent: str, typed: str) -> None:
+    assert read_mrkdwn(sent) == typed
+
+
+@pytest.mark.slow
+def test_a_webhook_s_album_paste_and_quote_are_one_turn_each(tmp_path: Path) -> None:
+    port, receiver = quiet_port(), Receiver()
+    file = (
+        f'[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:{port}"\nurl = "{{url}}/in"\n\n'
+        '[people.ann]\nwebhook = "ann"\nowner = true\n'
+    )
+
+    def post(number: str, **data: Any) -> None:
+        body = msgspec.json.encode({"type": "message", "data": {"conversation": "c", "user": "ann", **data}})
+        headers = sign_headers(b"k" * 32, number, int(time.time()), body)
+        assert httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code == 202
+
+    script = [ScriptedReply(text=f"Answer {n}.") for n in range(3)]
+    with on(receiver, file, tmp_path, script, busy="queue") as one:
+        receiver.wait(lambda: listens(port), "the webhook listening")
+        post("a1", text="y" * 3_000)
+        post("a2", text="the end")
+        receiver.wait_said("Answer 0.")
+        for number in (1, 2):
+            attached = {"name": f"f{number}.txt", "base64": base64.b64encode(b"x").decode()}
+            post(f"b{number}", files=[attached], album="g")
+        receiver.wait_said("Answer 1.")
+        post("c1", text="do that one", quoted="bot: Option B")
+        receiver.wait_said("Answer 2.")
+        paste, album, reply = asked(one.model)
+        assert paste == f"{'y' * 3_000}\nthe end"
+        assert "f1.txt" in album and "f2.txt" in album
+        assert reply == "<quoted>bot: Option B</quoted>\ndo that one"

@@ -1,0 +1,49 @@
+"""A person who is not the owner works in a folder of their own, as in any workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import calls
+from tests.gateway.test_telegram import BEN, world
+from whet.practice.script import ScriptedReply
+
+
+@pytest.mark.slow
+@pytest.mark.unconfined
+def test_a_guest_writes_searches_and_runs_commands_without_asking_the_owner(tmp_path: Path) -> None:
+    script = [
+        calls(("write_file", '{"path": "notes.md", "content": "needle\\n"}')),
+        calls(("search_files", '{"pattern": "needle"}')),
+        calls(("terminal", '{"command": "python3 -c \'print(6 * 7)\'"}')),
+        calls(("terminal", '{"command": "echo hi > b.txt && cat b.txt"}')),
+        ScriptedReply(text="All done."),
+    ]
+    with world(tmp_path, script, BEN) as w:
+        w.telegram.write("go", chat=8)
+        said = w.telegram.wait_said("All done.", chat=8)
+        body = w.model.requests[-1].body.decode()
+        assert "notes.md" in body and "42" in body and "denied" not in body.lower(), body[-3000:]
+        folder = w.gateway.home / "people" / "ben" / "work"
+        assert (folder / "notes.md").read_text() == "needle\n" and (folder / "b.txt").read_text() == "hi\n"
+        assert not any("may I" in text.lower() for text in [*said, *w.telegram.said()])
+
+
+@pytest.mark.slow
+@pytest.mark.unconfined
+def test_a_guest_gets_at_no_other_part_of_the_home(tmp_path: Path) -> None:
+    script = [
+        calls(("write_file", '{"path": "../../../config.yaml", "content": "x"}')),
+        calls(("terminal", '{"command": "cat ../../../.env"}')),
+        ScriptedReply(text="All done."),
+    ]
+    with world(tmp_path, script, BEN) as w:
+        (w.gateway.home / ".env").write_text("KEY=hidden-value\n")
+        w.telegram.write("go", chat=8)
+        w.telegram.wait_said("needs somebody's permission", chat=8)
+        w.telegram.wait_said("All done.", chat=8)
+        body = w.model.requests[-1].body.decode()
+        assert "is outside the workspace" in body and "hidden-value" not in body, body[-3000:]
+        assert "stream_after_s" in (w.gateway.home / "config.yaml").read_text()
