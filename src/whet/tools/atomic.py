@@ -25,13 +25,14 @@ class PendingWrite(msgspec.Struct, frozen=True):
     """A pending change of one file: write `data`, or delete the file if it is None.
 
     `fingerprint` is the file's when the change was computed, or None if the file must not exist. `old` is
-    its content then, needed to restore it if another change fails.
+    its content then, needed to restore it if another change fails. `text` is `data` before it was encoded.
     """
 
     place: ConfinedPath
     data: bytes | None
     seen: Fingerprint | None
     old: bytes | None = None
+    text: str | None = None
 
 
 def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -> None:

@@ -125,7 +125,7 @@ class _Writing:
         target = change.place
         disk = _read_disk(target)
         decoded = decode(disk) if disk is not None else None
-        if decoded is not None and _is_same_text(decoded[0], text):
+        if disk == change.data or (decoded is not None and _is_same_text(decoded[0], text)):
             _sync(target)
             return ""
         editor_text = self._buffers.read(target.path)
@@ -148,6 +148,8 @@ def _change_text(change: PendingWrite) -> str | None:
     """Return a change as text, or None if it is not made through an editor."""
     if change.data is None or len(change.data) > LARGEST_BYTES:
         return None
+    if change.text is not None:
+        return change.text
     decoded = decode(change.data)
     return None if decoded is None else decoded[0]
 
