@@ -108,7 +108,9 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
 
 def _confinement(home: Home) -> tuple[Confinement, Path]:
     settings = load(home, environ=os.environ).settings
-    return confine(home, settings.sandbox), Path(settings.tools.workspace or ".").expanduser().resolve()
+    return confine(home, settings.sandbox, deny=settings.approval.deny), Path(
+        settings.tools.workspace or "."
+    ).expanduser().resolve()
 
 
 def _command_line(command: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ import msgspec
 from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox import known
 from whet.sandbox.backend import CommandBackend
+from whet.sandbox.path_rules import PathRules
 from whet.sandbox.places import PolicyAdditions, default_policy
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, is_temporary
 from whet.sandbox.scratch import Scratch, remove_abandoned
@@ -38,12 +39,13 @@ _POLICY_TTL_S = 60.0  # finding the installed toolchains takes 12 ms
 
 
 class ConfinementSettings(msgspec.Struct, frozen=True):
-    """How a program confines its commands. `home` is Whet's own."""
+    """How a program confines its commands. `home` is Whet's own, `rules` are the deny rules for files."""
 
     mode: SandboxMode
     home: Path
     wishes: PolicyAdditions = PolicyAdditions()
     backend: CommandBackend = CommandBackend()
+    rules: PathRules = PathRules()
 
 
 class Confinement:
@@ -287,11 +289,18 @@ class Confinement:
         with self._lock:
             cached = self._known.get(key)
         if cached is not None and time.monotonic() < cached[0]:
-            return cached[1]
+            return self._with_rules(cached[1])
         policy = default_policy(workspace, self._settings.home, self._environment, self._settings.wishes)
         with self._lock:
             self._known[key] = (time.monotonic() + _POLICY_TTL_S, policy)
-        return policy
+        return self._with_rules(policy)
+
+    def _with_rules(self, policy: SandboxPolicy) -> SandboxPolicy:
+        """Return the policy without what deny rules protect now: files may have been created since."""
+        if not self._settings.rules.rules:
+            return policy
+        closed, fixed = self._settings.rules.list_files(policy.workspace)
+        return msgspec.structs.replace(policy, closed=closed, fixed=fixed)
 
     def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
         with self._lock:

@@ -20,6 +20,7 @@ import msgspec
 from whet.beneath import open_folder
 from whet.contract.errors import BadInput, ToolDenied, ToolError
 from whet.late import late_pattern
+from whet.sandbox.path_rules import PathRules
 
 _SYSTEM = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
 _KINDS = {
@@ -71,6 +72,18 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Confine
         f"{printable(text)} is outside the workspace {base}",
         hint="name a file in the workspace, or use the terminal",
     )
+
+
+def refuse_protected(
+    text: str, workspace: Path, allowed: Sequence[Path], rules: PathRules, *, writes: bool = False
+) -> None:
+    """Raise ToolDenied if a deny rule forbids to read, or with `writes` to change, the path that a text
+    names."""
+    if not rules.rules:
+        return
+    target = resolve(text or ".", workspace, allowed)
+    if rule := rules.find(target.path, workspace, writes=writes):
+        raise ToolDenied(f"the rule deny: {rule} protects {target.shown}")
 
 
 def printable(name: str) -> str:

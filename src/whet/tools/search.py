@@ -15,7 +15,7 @@ import signal
 import sys
 import warnings
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -105,13 +105,14 @@ class _Command(msgspec.Struct, frozen=True):
 
 class Query(msgspec.Struct, frozen=True):
     """A search: a regular expression for the lines of files, or a glob for file names if `names`; and which
-    hits to show."""
+    hits to show. Lines of files for which `is_closed` is true are not shown."""
 
     pattern: str
     names: bool
     glob: str
     limit: int
     offset: int
+    is_closed: Callable[[str], bool] | None = None
 
 
 async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str:
@@ -125,6 +126,7 @@ async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str
         result = await _names(target, query.pattern, program)
     else:
         result = await _content(target, query.pattern, query.glob, program)
+        _drop_closed(result, target, query.is_closed)
     return _report(await _filter_by_glob(result, query.glob), target, query.offset, query.limit)
 
 
@@ -215,6 +217,19 @@ async def _matching(rows: _Rows, wanted: Glob) -> _Rows:
         if number % _NAMES_AT_ONCE == 0:
             await asyncio.sleep(0)
     return matching
+
+
+def _drop_closed(
+    result: _SearchResult, target: ConfinedPath, is_closed: Callable[[str], bool] | None
+) -> None:
+    """Drop the files that a deny rule closes to readers, and say so whether they match or not."""
+    if is_closed is None:
+        return
+    folder = _folder(target)
+    for name in [name for name in result.rows if is_closed(os.path.join(folder, name))]:
+        result.count -= len(result.rows.pop(name))
+    result.binary = {name for name in result.binary if not is_closed(os.path.join(folder, name))}
+    result.unread.append("files that a deny rule closes")
 
 
 async def _filter_by_glob(result: _SearchResult, glob: str) -> _SearchResult:
