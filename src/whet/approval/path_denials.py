@@ -6,8 +6,10 @@ without naming it is kept from a sandboxed command by the sandbox, and from any 
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from whet.approval.actions import ActionView
@@ -17,6 +19,7 @@ from whet.sandbox.path_rules import PathRules
 
 _MAX_TEXT = 200_000
 _MAX_PATH = 4_096
+_MAX_MATCHES = 1_000
 
 
 def find_path_rule(
@@ -59,7 +62,8 @@ def _find_in_command(
     top = scope.workspace
     for name in ("command", "stdin", "text"):
         text = call.arguments.get(name)
-        words = read(text[:_MAX_TEXT]).files if isinstance(text, str) and text else ()
+        named = read(text[:_MAX_TEXT]).files if isinstance(text, str) and text else ()
+        words = [match for word in named for match in (word, *_expand(word, folder))]
         if rule := _find(rules, folder, words, writes=False, top=top):
             return rule
         for word in words:
@@ -72,6 +76,12 @@ def _find_in_command(
     texts = (piece.text for piece in (*action.pieces, *action.typed) if piece.level != "safe")
     words = (word for text in texts for word in (*read(text).files, text.removeprefix(">").strip()))
     return _find(rules, folder, (word for word in words if len(word) < _MAX_PATH), writes=True, top=top)
+
+
+def _expand(word: str, folder: str) -> Iterator[str]:
+    """Yield the files that a shell would put in the place of a glob."""
+    if any(sign in word for sign in "*?[") and len(word) < _MAX_PATH:
+        yield from islice(glob.iglob(os.path.join(folder, os.path.expanduser(word))), _MAX_MATCHES)
 
 
 def _texts(value: Any) -> Iterator[str]:
