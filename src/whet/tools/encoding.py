@@ -7,7 +7,6 @@ recognises, if they come back unchanged. A NUL means binary, except in UTF-16. N
 from __future__ import annotations
 
 import codecs
-import difflib
 import re
 
 import msgspec
@@ -130,6 +129,8 @@ def fit_lines(text: str, old: str, usual: str = "") -> str:
     if len(lines) + len(old_lines) > _MAX_FITTED_LINES:
         return text.replace("\n", line_ending(old))
     stripped = [line.removesuffix("\r") for line in old_lines]
+    import difflib  # noqa: PLC0415  few files have both endings
+
     had_return: dict[int, bool] = {}
     for _, old_start, old_end, start, end in difflib.SequenceMatcher(None, stripped, lines).get_opcodes():
         pairs = zip(range(start, end), range(old_start, min(old_end, len(old_lines) - 1)), strict=False)
