@@ -35,7 +35,7 @@ def find_path_rule(
         folder = os.path.join(folder, str(call.arguments.get("workdir", "")))
         return _find_in_command(call, action, rules, folder, scope, is_jailed=is_jailed)
     effects = call.tool.effects
-    writes = not (effects and effects <= {"read"})
+    writes = not effects or not effects.isdisjoint(("write", "execute"))
     names = (text.removeprefix("file://") for text in _texts(call.arguments) if len(text) < _MAX_PATH)
     return _find(rules, folder, (name for name in names if name and "\n" not in name), writes=writes)
 

@@ -10,12 +10,14 @@ import base64
 import os
 import re
 import select
+from collections.abc import Sequence
 from pathlib import Path
 
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.messages import ImagePart, image_type
 from whet.lookalike import find_by_eye
 from whet.regular import open_regular
+from whet.sandbox.path_rules import read_path_rules
 from whet.tools.encoding import sniff
 
 CAP_CHARS = 200_000
@@ -69,10 +71,13 @@ def _find_seen(folder: Path, name: str) -> Path:
     return matches[0] if len(matches) == 1 else folder / name
 
 
-def load_image(path: Path, folder: Path) -> ImagePart:
+def load_image(path: Path, folder: Path, deny: Sequence[str] = ()) -> ImagePart:
     """Read an image file; its type is told from its bytes, not its name. One that is named in `folder`, the
-    workspace, must really lie there: a command may have put a link in its place."""
+    workspace, must really lie there: a command may have put a link in its place. What the `deny` rules keep
+    from readers is refused."""
     named = _find_seen(Path.cwd(), os.path.abspath(os.path.expanduser(path)))
+    if rule := read_path_rules(deny).find(named, folder, writes=False):
+        raise ConfigError(f"the rule deny: {rule} protects {path}", hint="whet config get approval.deny")
     try:
         with open_regular(named, folder if named.is_relative_to(folder) else None) as file:
             size_bytes = os.fstat(file.fileno()).st_size

@@ -289,18 +289,11 @@ class Confinement:
         with self._lock:
             cached = self._known.get(key)
         if cached is not None and time.monotonic() < cached[0]:
-            return self._with_rules(cached[1])
+            return _apply_rules(cached[1], self._settings.rules)
         policy = default_policy(workspace, self._settings.home, self._environment, self._settings.wishes)
         with self._lock:
             self._known[key] = (time.monotonic() + _POLICY_TTL_S, policy)
-        return self._with_rules(policy)
-
-    def _with_rules(self, policy: SandboxPolicy) -> SandboxPolicy:
-        """Return the policy without what deny rules protect now: files may have been created since."""
-        if not self._settings.rules.rules:
-            return policy
-        closed, fixed = self._settings.rules.list_files(policy.workspace)
-        return msgspec.structs.replace(policy, closed=closed, fixed=fixed)
+        return _apply_rules(policy, self._settings.rules)
 
     def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
         with self._lock:
@@ -325,3 +318,11 @@ def _forbid_writing(policy: SandboxPolicy, folder: Path) -> SandboxPolicy:
     """Return a policy that reads what `policy` reads, writes only to `folder` and reaches no network."""
     readable = (*policy.read, *policy.write, policy.workspace)
     return msgspec.structs.replace(policy, workspace=folder, read=readable, write=(), hosts=())
+
+
+def _apply_rules(policy: SandboxPolicy, rules: PathRules) -> SandboxPolicy:
+    """Return the policy without what deny rules protect now: files may have been created since."""
+    if not rules.rules:
+        return policy
+    closed, fixed = rules.list_files(policy.workspace)
+    return msgspec.structs.replace(policy, closed=closed, fixed=fixed)
