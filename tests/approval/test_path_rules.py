@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.approval.test_gate import Kept, Someone
+from tests.approval.test_gate import Bench, Kept, Someone
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.tools.calls import context
 from whet.approval.confined import JailGate
@@ -260,6 +260,24 @@ def test_no_opening_reaches_a_protected_file(
     policy = world.confinement.policy(world.workspace)
     with pytest.raises(ToolDenied, match="a deny rule protects"):
         policy.with_openings([Opening(kind, str(world.workspace / world.file))])
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": "secrets/a"}),
+        ("patch", {"path": "secrets/a", "old_string": "x", "new_string": "y"}),
+        ("terminal", {"command": "cat secrets/a"}),
+    ],
+)
+def test_an_ask_rule_for_files_asks_for_every_tool(
+    tmp_path: Path, tool: str, arguments: dict[str, Any]
+) -> None:
+    bench = Bench(tmp_path, Someone("no"), mode="auto", ask=["read_file(secrets/*)"])
+    (bench.workspace / "secrets").mkdir()
+    (bench.workspace / "secrets/a").write_text("x")
+    assert bench.decide(tool, **arguments).verdict == "deny"
+    assert len(bench.person.asked) == 1
 
 
 def test_the_file_tools_check_by_themselves(tmp_path: Path) -> None:

@@ -107,6 +107,13 @@ def test_images_are_told_by_their_bytes(tmp_path: Path) -> None:
         attach.load_image(tmp_path / "missing.png", tmp_path)
 
 
+def test_an_image_that_a_deny_rule_closes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/plan.png").write_bytes(PNG)
+    with pytest.raises(ConfigError, match=r"the rule deny: read_file\(secrets/\*\) protects"):
+        attach.load_image(tmp_path / "secrets/plan.png", tmp_path, ["read_file(secrets/*)"])
+
+
 def test_an_image_named_in_the_workspace_lies_there(tmp_path: Path) -> None:
     work, outside = tmp_path / "work", tmp_path / "private.png"
     work.mkdir()

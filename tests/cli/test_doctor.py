@@ -142,3 +142,17 @@ def test_a_large_store_is_read_whole_only_on_demand(
     (home / "state.db").write_bytes(data[:8192] + os.urandom(len(data) - 8192))
     code, found = report(home)
     assert code == 1 and found["database"]["state"] == "failed"
+
+
+def test_deny_rules_for_files_are_explained(home: Path) -> None:
+    home.mkdir()
+    config = home / "config.yaml"
+    config.write_text('approval:\n  deny: ["read_file(secrets/*)", "write(*.lock)", "terminal(curl *)"]\n')
+    result = run(home, "--json")
+    texts = [row["text"] for row in json.loads(result.stdout)["checks"] if row["name"] == "rule"]
+    assert texts == [
+        "deny read_file(secrets/*): no tool and no command reads or changes secrets/*",
+        "deny write(*.lock): no tool and no command changes *.lock",
+    ]
+    config.write_text(config.read_text() + 'sandbox:\n  mode: "off"\n')
+    assert report(home)[1]["rule"]["state"] == "warning"
