@@ -129,14 +129,28 @@ def _has_attributes(folder: int, name: str) -> bool:
 
 def _write_into(folder: int, temporary: str, name: str) -> bool:
     """Write a temporary file's content into an existing file and remove it. Return False if that is not
-    permitted. If it fails, the old content is written back."""
+    permitted."""
+    with os.fdopen(os.open(temporary, _READ, dir_fd=folder), "rb") as source:
+        data = source.read()
     try:
-        handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        handle = open_to_overwrite(folder, name)
     except OSError:
         return False
+    overwrite(handle, data)
+    os.unlink(temporary, dir_fd=folder)
+    return True
+
+
+def open_to_overwrite(folder: int, name: str) -> int:
+    """Open an existing file to write in place. Raises OSError, also for a link."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(name, flags, dir_fd=folder)
+
+
+def overwrite(handle: int, data: bytes) -> None:
+    """Write `data` into an open file, durably, and close it. If that fails, the old content is written back.
+    Raises OSError."""
     with os.fdopen(handle, "r+b", buffering=0) as file:
-        with os.fdopen(os.open(temporary, _READ, dir_fd=folder), "rb") as source:
-            data = source.read()
         old = file.readall()
         try:
             _overwrite(file, data)
@@ -144,8 +158,6 @@ def _write_into(folder: int, temporary: str, name: str) -> bool:
             with suppress(OSError):
                 _overwrite(file, old)
             raise
-    os.unlink(temporary, dir_fd=folder)
-    return True
 
 
 def _overwrite(file: FileIO, data: bytes) -> None:

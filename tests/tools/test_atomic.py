@@ -145,6 +145,7 @@ swap(path, hash_text(b"three"), b"four")
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_is_mounted_by_itself_is_written(tmp_path: Path) -> None:
     source, folder = tmp_path / "source", tmp_path / "ws"
     source.write_text("old")
@@ -163,3 +164,38 @@ def test_a_file_that_is_mounted_by_itself_is_written(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert source.read_text() == "four"
     assert os.listdir(folder) == ["mounted"]
+
+
+_WRITE_IN_READ_ONLY_FOLDER = """
+import sys
+from pathlib import Path
+from whet.tools.atomic import PendingWrite, fingerprint, write_all
+from whet.tools.paths import resolve
+
+folder = Path(sys.argv[1])
+place = resolve("mounted", folder)
+write_all([PendingWrite(place, b"new", fingerprint(place), b"old")], lambda: False)
+"""
+
+
+@pytest.mark.slow
+def test_a_file_in_a_read_only_folder_is_written_if_it_may_be(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source", tmp_path / "ws"
+    source.write_text("old")
+    folder.mkdir()
+    (folder / "mounted").write_text("")
+    script = (
+        'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount --bind "$0" "$1/mounted" && '
+        'exec "$2" -c "$3" "$1"'
+    )
+    arguments = [str(source), str(folder), sys.executable, _WRITE_IN_READ_ONLY_FOLDER]
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "not permitted" in done.stderr:
+        pytest.skip("no mounts for this user")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert source.read_text() == "new"

@@ -8,6 +8,7 @@ then. If a later change fails, the earlier ones are undone. Text encoding is han
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -15,11 +16,13 @@ from contextlib import suppress
 
 import msgspec
 
-from whet.beneath import put_in_place
+from whet.beneath import open_to_overwrite, overwrite, put_in_place
 from whet.contract.errors import BadInput, ToolError
 from whet.tools.paths import ConfinedPath, folder_of, kind, system_error
 
 Fingerprint = tuple[int, int, int]
+_IN_PLACE = "/"  # in place of a temporary file's name
+_NO_NEW_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MAX_FOLDERS = 20_000  # searched for a file's other names
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -87,7 +90,10 @@ def refuse_read_only(target: ConfinedPath, mode: int) -> None:
 
 
 def _prepare(target: ConfinedPath, data: bytes) -> str:
-    """Write `data` to a temporary file next to the target, sync it, and return its name."""
+    """Write `data` to a temporary file next to the target, sync it, and return its name.
+
+    If nothing may be created in the folder, but the file may be written, return `_IN_PLACE`.
+    """
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
     # A process that a command left running may have created the link after the gate's check.
@@ -96,7 +102,14 @@ def _prepare(target: ConfinedPath, data: bytes) -> str:
     temporary = f".whet-{os.urandom(8).hex()}.tmp"
     try:
         with folder_of(target, make=True) as folder:
-            _fill(folder, temporary, data, _old_state(target, folder))
+            old = _old_state(target, folder)
+            try:
+                _fill(folder, temporary, data, old)
+            except OSError as error:
+                if old is None or error.errno not in _NO_NEW_FILES:
+                    raise
+                os.close(open_to_overwrite(folder, target.name))
+                return _IN_PLACE
     except OSError as error:
         raise system_error("write", target, error) from error
     return temporary
@@ -116,7 +129,9 @@ def _commit(change: PendingWrite, temporary: str) -> str:
         raise ToolError(f"{target.shown} changed meanwhile", hint="read it again")
     try:
         with folder_of(target) as folder:
-            if temporary:
+            if temporary == _IN_PLACE:
+                overwrite(open_to_overwrite(folder, target.name), change.data or b"")
+            elif temporary:
                 keeps_links = _has_all_links(target, folder)
                 lost = put_in_place(folder, temporary, target.name, keeps_links=keeps_links)
             else:
@@ -159,7 +174,7 @@ def _restore(change: PendingWrite) -> None:
 
 
 def _discard(target: ConfinedPath, temporary: str) -> None:
-    if temporary:
+    if temporary not in ("", _IN_PLACE):
         with suppress(OSError), folder_of(target) as folder:
             os.unlink(temporary, dir_fd=folder)
 
