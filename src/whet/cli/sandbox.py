@@ -129,6 +129,8 @@ def _policy_lines(policy: SandboxPolicy) -> list[str]:
         f"write: {_paths([policy.workspace, *policy.write])}, /tmp (private)",
         f"read: {_paths(others)}" + (f"; toolchains {_paths(home)}" if home else ""),
         f"read-only in the workspace: {', '.join(policy.protected)}",
+        *([f"read-only by a rule: {_paths(policy.fixed)}"] if policy.fixed else []),
+        *([f"closed by a rule: {_paths(policy.closed)}"] if policy.closed else []),
         f"network: {', '.join(policy.hosts)}" if policy.hosts else "network: none",
         f"not there: the rest of your home, and {shorten(str(policy.home))}",
     ]
