@@ -87,7 +87,10 @@ WRITES: dict[str, tuple[PracticeCall, tuple[str, ...]]] = {
         _call("patch", path="dos.txt", old_string="zwei", new_string="drei"),
         ("-zwei\\r", "+drei\\r"),
     ),
-    "CRLF made LF": (_call("write_file", path="dos.txt", content="eins\n"), ("-eins\\r", "+eins")),
+    "CRLF in a rewrite": (
+        _call("write_file", path="dos.txt", content="neu\n"),
+        ("-eins\\r", "+neu\\r"),
+    ),
     "no newline at the end": (
         _call("patch", path="end.txt", old_string="no end", new_string="some end"),
         ("-no end  (no newline at the end)", "+some end  (no newline at the end)"),

@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -71,11 +71,102 @@ def replace_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
         mode = _mode_of(folder, name)
         try:
             _fill(folder, temporary, data, mode)
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            put_in_place(folder, temporary, name)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
             raise
+
+
+def put_in_place(folder: int, temporary: str, name: str, *, keeps_links: bool = False) -> str:
+    """Put a written file in the place of `name` in its folder. Return what the file lost, mostly nothing.
+
+    A rename does that at once, but it fails on a file that is mounted by itself, and the file gets another
+    owner and loses its attributes and, which `keeps_links` prevents, its other names. Then the content is
+    written into the existing file, while the temporary file stays as a copy until that is durable. Raises
+    OSError.
+    """
+    losses = _find_losses(folder, temporary, name, keeps_links=keeps_links)
+    if losses and _write_into(folder, temporary, name):
+        return ""
+    try:
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EXDEV) or not _write_into(folder, temporary, name):
+            raise
+    return " and ".join(losses)
+
+
+def _find_losses(folder: int, temporary: str, name: str, *, keeps_links: bool) -> list[str]:
+    """Return what a file would lose if another one were put in its place."""
+    try:
+        old = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return []
+    if not stat.S_ISREG(old.st_mode):
+        return []
+    new = os.stat(temporary, dir_fd=folder, follow_symlinks=False)
+    losses = ["its owner"] if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) else []
+    if keeps_links and old.st_nlink > 1:
+        losses.append("its other names")
+    if _has_attributes(folder, name):
+        losses.append("its extended attributes")
+    return losses
+
+
+def _has_attributes(folder: int, name: str) -> bool:
+    """Whether a file has attributes that the system does not set by itself, such as access lists."""
+    if not hasattr(os, "listxattr"):
+        return False
+    with suppress(OSError):
+        handle = os.open(name, _READ, dir_fd=folder)
+        try:
+            return any(not attribute.startswith("security.") for attribute in os.listxattr(handle))
+        finally:
+            os.close(handle)
+    return False
+
+
+def _write_into(folder: int, temporary: str, name: str) -> bool:
+    """Write a temporary file's content into an existing file and remove it. Return False if that is not
+    permitted."""
+    with os.fdopen(os.open(temporary, _READ, dir_fd=folder), "rb") as source:
+        data = source.read()
+    try:
+        handle = open_to_overwrite(folder, name)
+    except OSError:
+        return False
+    overwrite(handle, data)
+    os.unlink(temporary, dir_fd=folder)
+    return True
+
+
+def open_to_overwrite(folder: int, name: str) -> int:
+    """Open an existing file to write in place. Raises OSError, also for a link."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(name, flags, dir_fd=folder)
+
+
+def overwrite(handle: int, data: bytes) -> None:
+    """Write `data` into an open file, durably, and close it. If that fails, the old content is written back.
+    Raises OSError."""
+    with os.fdopen(handle, "r+b", buffering=0) as file:
+        old = file.readall()
+        try:
+            _overwrite(file, data)
+        except OSError:
+            with suppress(OSError):
+                _overwrite(file, old)
+            raise
+
+
+def _overwrite(file: FileIO, data: bytes) -> None:
+    file.seek(0)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file.fileno(), rest) :]
+    file.truncate(len(data))
+    os.fsync(file.fileno())
 
 
 def replace_file(path: Path, data: bytes, folders: Iterable[Path]) -> None:

@@ -3,17 +3,19 @@
 Covered are words that mix two scripts, words of another script that could be read as Latin among Latin
 words, other forms of ASCII characters, separate accents, signs in place of ASCII signs, and blanks that
 push text out of sight. Text in its own script is not changed. A marked character stays, followed by its
-code.
+code. Files are found by names that only look like theirs.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from bisect import bisect
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple
 
 # Cyrillic, Greek and Armenian letters, and the Latin letters that they look like.
@@ -31,6 +33,7 @@ _MARKED = re.compile(r"<U\+[0-9A-F]{4,6}>")
 _PROSE = frozenset("’‘“”–—…·→←°«»§€£¥")  # common in ordinary text and not mistaken for ASCII signs
 _LATIN = frozenset({"LATIN"})
 _NEAR, _MAX_ACCENTS = 2, 8
+_MAX_FOLDERS = 20  # folders with names that look the same
 
 
 def to_latin(text: str) -> str:
@@ -188,3 +191,34 @@ def _find_odd_letters(line: str, scripts: Mapping[str, str]) -> Iterator[int]:
             # Part of a token with ASCII letters: in a path, a host or a file name.
             if not is_natural or tokens[bisect(tokens, word.begin, key=itemgetter(0)) - 1][1]:
                 yield from range(word.begin, word.begin + len(word.text))
+
+
+def find_by_eye(folder: Path, name: str) -> list[Path]:
+    """Return the existing paths below `folder` that a reader takes for `name`, or the exact one alone.
+
+    Accents may be composed or not, and spaces of any kind are equal: macOS puts U+202F into the names of
+    screenshots. The names of the results are as the file system has them.
+    """
+    parts = Path(name).parts
+    candidates = [Path(parts[0])] if parts and os.path.isabs(parts[0]) else [folder]
+    for part in parts[1:] if candidates != [folder] else parts:
+        candidates = [path for candidate in candidates[:_MAX_FOLDERS] for path in _entries(candidate, part)]
+    return candidates
+
+
+def _entries(folder: Path, name: str) -> list[Path]:
+    if name == ".." or os.path.lexists(folder / name):
+        return [folder / name]
+    wanted = _as_seen(name)
+    try:
+        return [folder / entry for entry in sorted(os.listdir(folder)) if _as_seen(entry) == wanted]
+    except OSError:
+        return []
+
+
+def _as_seen(name: str) -> str:
+    """Return a name with one form of accents and of spaces."""
+    if name.isascii():
+        return name
+    folded = "".join(" " if unicodedata.category(char) == "Zs" else char for char in name)
+    return unicodedata.normalize("NFC", folded)

@@ -58,6 +58,21 @@ def test_a_fence_can_not_be_closed_from_inside() -> None:
     assert text.split("\n")[1] == "`````"
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("Grüße aus Köln\n".encode("latin-1"), "Grüße aus Köln\n"),
+        ("“prix” 5 €\n".encode("cp1252"), "“prix” 5 €\n"),
+        ("# 日本語のコメント\n".encode("cp932"), "# 日本語のコメント\n"),
+        (b"\xef\xbb\xbfgr\xc3\xbcn\n", "grün\n"),
+        ("\ufeffgrün\n".encode("utf-16-le"), "grün\n"),
+        ("\ufeffgrün\n".encode("utf-16-be"), "grün\n"),
+    ],
+)
+def test_input_in_another_encoding_is_read_as_text(data: bytes, text: str) -> None:
+    assert piped(data) == text
+
+
 def test_binary_input_is_refused() -> None:
     with pytest.raises(ConfigError, match="binary"):
         piped(b"\x7fELF\0\0")
@@ -92,6 +107,13 @@ def test_images_are_told_by_their_bytes(tmp_path: Path) -> None:
         attach.load_image(tmp_path / "missing.png", tmp_path)
 
 
+def test_an_image_that_a_deny_rule_closes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/plan.png").write_bytes(PNG)
+    with pytest.raises(ConfigError, match=r"the rule deny: read_file\(secrets/\*\) protects"):
+        attach.load_image(tmp_path / "secrets/plan.png", tmp_path, ["read_file(secrets/*)"])
+
+
 def test_an_image_named_in_the_workspace_lies_there(tmp_path: Path) -> None:
     work, outside = tmp_path / "work", tmp_path / "private.png"
     work.mkdir()
@@ -112,6 +134,9 @@ def test_images_named_in_the_text_are_found(tmp_path: Path) -> None:
     found = attach.find_images("see @a.png? And @missing.png, not b@a.png or @a.png.old", tmp_path)
     assert found == ([tmp_path / "a.png"], ["missing.png"])
     (tmp_path / "~nobody-of-this-name.png").write_bytes(PNG)
+    (tmp_path / "Shot 3.00\u202fPM.png").write_bytes(b"")
+    paths, missing = attach.find_images('look at @"Shot 3.00 PM.png"', tmp_path)
+    assert ([path.name for path in paths], missing) == (["Shot 3.00\u202fPM.png"], [])
     assert attach.find_images("and @~nobody-of-this-name.png", tmp_path)[0][0].name[0] == "~"
     with pytest.raises(NotFound):
         attach.load_image(Path("~nobody-of-this-name/a.png"), tmp_path)

@@ -184,3 +184,17 @@ def test_working_trees_of_helpers_that_were_kept_are_counted(home: Path) -> None
     found = report(home)[1]["trees"]
     assert found["state"] == "ok"
     assert found["text"] == f"1 working tree of helpers, 3.0 MB, in {tree.parents[1]}"
+
+
+def test_deny_rules_for_files_are_explained(home: Path) -> None:
+    home.mkdir()
+    config = home / "config.yaml"
+    config.write_text('approval:\n  deny: ["read_file(secrets/*)", "write(*.lock)", "terminal(curl *)"]\n')
+    result = run(home, "--json")
+    texts = [row["text"] for row in json.loads(result.stdout)["checks"] if row["name"] == "rule"]
+    assert texts == [
+        "deny read_file(secrets/*): no tool and no command reads or changes secrets/*",
+        "deny write(*.lock): no tool and no command changes *.lock",
+    ]
+    config.write_text(config.read_text() + 'sandbox:\n  mode: "off"\n')
+    assert report(home)[1]["rule"]["state"] == "warning"

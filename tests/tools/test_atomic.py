@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,3 +82,120 @@ def test_a_file_that_appeared_meanwhile_is_not_overwritten(tmp_path: Path) -> No
     with pytest.raises(ToolError, match="changed meanwhile"):
         write_all([change], never)
     assert (tmp_path / "new").read_text() == "theirs"
+
+
+def replace(folder: Path, name: str, data: bytes) -> list[str]:
+    place = resolve(name, folder)
+    return write_all([PendingWrite(place, data, fingerprint(place), place.path.read_bytes())], never)
+
+
+def test_hard_links_within_the_workspace_stay(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "sub").mkdir()
+    os.link(tmp_path / "a", tmp_path / "sub/b")
+    assert replace(tmp_path, "a", b"longer than before") == [""]
+    assert (tmp_path / "sub/b").read_text() == "longer than before"
+    assert replace(tmp_path, "a", b"x") == [""]
+    assert (tmp_path / "sub/b").read_text() == "x"
+    assert sorted(os.listdir(tmp_path)) == ["a", "sub"]
+
+
+def test_a_file_that_is_shared_with_another_folder_is_not_changed_there(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("old")
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    os.link(tmp_path / "cache", workspace / "a")
+    replace(workspace, "a", b"new")
+    assert (workspace / "a").read_text() == "new"
+    assert (tmp_path / "cache").read_text() == "old"
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="no extended attributes here")
+def test_extended_attributes_stay(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    try:
+        os.setxattr(tmp_path / "a", "user.note", b"kept")
+    except OSError:
+        pytest.skip("the file system has no extended attributes")
+    assert replace(tmp_path, "a", b"new") == [""]
+    assert os.getxattr(tmp_path / "a", "user.note") == b"kept"
+    assert (tmp_path / "a").read_text() == "new"
+
+
+_WRITE_MOUNTED = """
+import sys
+from pathlib import Path
+from whet.beneath import replace_beneath
+from whet.config.paths import replace_file
+from whet.memory.disk import swap
+from whet.store.ledger import hash_text
+from whet.tools.atomic import PendingWrite, fingerprint, write_all
+from whet.tools.paths import resolve
+
+folder = Path(sys.argv[1])
+path = folder / "mounted"
+place = resolve("mounted", folder)
+write_all([PendingWrite(place, b"one", fingerprint(place), b"old")], lambda: False)
+assert path.read_bytes() == b"one"
+replace_file(path, "two", mode=0o600)
+assert path.read_bytes() == b"two"
+replace_beneath(folder, "mounted", b"three")
+assert path.read_bytes() == b"three"
+swap(path, hash_text(b"three"), b"four")
+"""
+
+
+@pytest.mark.slow
+def test_a_file_that_is_mounted_by_itself_is_written(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source", tmp_path / "ws"
+    source.write_text("old")
+    folder.mkdir()
+    (folder / "mounted").write_text("")
+    script = 'mount --bind "$0" "$1/mounted" && exec "$2" -c "$3" "$1"'
+    arguments = [str(source), str(folder), sys.executable, _WRITE_MOUNTED]
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "not permitted" in done.stderr:
+        pytest.skip("no mounts for this user")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert source.read_text() == "four"
+    assert os.listdir(folder) == ["mounted"]
+
+
+_WRITE_IN_READ_ONLY_FOLDER = """
+import sys
+from pathlib import Path
+from whet.tools.atomic import PendingWrite, fingerprint, write_all
+from whet.tools.paths import resolve
+
+folder = Path(sys.argv[1])
+place = resolve("mounted", folder)
+write_all([PendingWrite(place, b"new", fingerprint(place), b"old")], lambda: False)
+"""
+
+
+@pytest.mark.slow
+def test_a_file_in_a_read_only_folder_is_written_if_it_may_be(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source", tmp_path / "ws"
+    source.write_text("old")
+    folder.mkdir()
+    (folder / "mounted").write_text("")
+    script = (
+        'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount --bind "$0" "$1/mounted" && '
+        'exec "$2" -c "$3" "$1"'
+    )
+    arguments = [str(source), str(folder), sys.executable, _WRITE_IN_READ_ONLY_FOLDER]
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "not permitted" in done.stderr:
+        pytest.skip("no mounts for this user")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert source.read_text() == "new"

@@ -123,7 +123,7 @@ def test_a_match_within_the_indentation_gives_its_further_lines_the_whole_of_it(
 
 def test_line_endings_are_kept_also_mixed_ones() -> None:
     text = "one\r\ntwo\nthree\r\nfour\r\n"
-    assert replace(text, "two\nthree", "2\n3", every=False).text == "one\r\n2\r\n3\r\nfour\r\n"
+    assert replace(text, "two\nthree", "2\n3", every=False).text == "one\r\n2\n3\r\nfour\r\n"
     assert replace("a\r\nb\n", "b", "c\nd", every=False).text == "a\r\nc\r\nd\n"
     assert replace("a\r\nb\nc\n", "b", "c\nd", every=False).text == "a\r\nc\nd\nc\n"
     assert replace(text, "four\r\n", "4\r\n", every=False).text == "one\r\ntwo\nthree\r\n4\r\n"

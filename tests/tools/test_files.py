@@ -68,7 +68,8 @@ def test_a_file_of_several_chunks_is_read_on(desk: Desk) -> None:
 def test_half_a_character_at_the_end_is_a_line_without_a_newline(desk: Desk) -> None:
     (desk.workspace / "a.txt").write_bytes("\ufeffone\n".encode("utf-16-le") + b"t")
     assert desk.text("read_file", path="a.txt") == (
-        "1|one\n2|\ufffd\n[UTF-16-LE with byte order mark; no newline at the end]"
+        "1|one\n2|\ufffd\n[UTF-16-LE with byte order mark; unreadable bytes are shown as \ufffd; "
+        "no newline at the end]"
     )
 
 
@@ -194,10 +195,10 @@ def test_write_creates_with_folders_and_overwrites_keeping_the_mode(desk: Desk) 
     )
     path = desk.workspace / "new/deep/run.sh"
     path.chmod(0o751)
-    assert desk.text("write_file", path="new/deep/run.sh", content="é") == (
-        "overwrote new/deep/run.sh: 1 line, 2 bytes"
+    assert desk.text("write_file", path="new/deep/run.sh", content="é\n") == (
+        "overwrote new/deep/run.sh: 1 line, 3 bytes"
     )
-    assert path.read_bytes() == "é".encode() and path.stat().st_mode & 0o777 == 0o751
+    assert path.read_bytes() == "é\n".encode() and path.stat().st_mode & 0o777 == 0o751
     assert os.listdir(path.parent) == ["run.sh"]
 
 

@@ -215,3 +215,36 @@ def test_no_link_leads_a_write_to_what_starts_programs(tmp_path: Path, name: str
 def test_a_full_disk_is_told_what_to_do_about(tmp_path: Path, number: int, said: str, hint: str) -> None:
     error = system_error("write", resolve("a.txt", tmp_path), OSError(number, os.strerror(number)))
     assert (error.message, error.hint) == (said, hint)
+
+
+@pytest.mark.parametrize(
+    ("existing", "named"),
+    [
+        ("Shot 3.00\u202fPM.png", "Shot 3.00 PM.png"),
+        ("Snimek\u00a0v 13.txt", "Snimek v 13.txt"),
+        ("e\u0301tude.txt", "\u00e9tude.txt"),
+        ("\u00e9tude.txt", "e\u0301tude.txt"),
+        ("my\u2009folder/a\u3000b.txt", "my folder/a b.txt"),
+        ("plain name.txt", "plain\u202fname.txt"),
+    ],
+)
+def test_a_file_is_found_by_a_name_that_looks_the_same(tmp_path: Path, existing: str, named: str) -> None:
+    path = tmp_path / existing
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+    assert resolve(named, tmp_path).path == path
+    assert resolve(str(tmp_path / named), tmp_path).path == path
+
+
+def test_a_name_that_looks_like_two_files_is_refused(tmp_path: Path) -> None:
+    for name in ("a\u202fb", "a\u00a0b"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(BadInput, match=r"a b could be any of 2 files: 'a\\xa0b', 'a\\u202fb'"):
+        resolve("a b", tmp_path)
+    assert resolve("a\\u202fb", tmp_path).path == tmp_path / "a\u202fb"
+    (tmp_path / "a b").write_text("x")
+    assert resolve("a b", tmp_path).path == tmp_path / "a b"
+
+
+def test_a_new_file_gets_exactly_its_name(tmp_path: Path) -> None:
+    assert resolve("new\u202ffile", tmp_path).path == tmp_path / "new\u202ffile"

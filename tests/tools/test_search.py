@@ -54,12 +54,13 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
+_BINARY = "binary files match too: bin.dat, late.dat"
 ALL = """.shown
 1|needle
 a.py
 2|needle = 1
 latin.txt
-1|needle gr\ufffdn
+1|needle grün
 odd\\nname.txt
 1|needle
 src/b.py
@@ -75,7 +76,7 @@ src/only/here.tmp
 1|needle
 utf16.txt
 1|needle ü
-[11 matches in 10 files]"""
+[11 matches in 10 files; binary files match too: bin.dat, late.dat]"""
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -150,11 +151,11 @@ def test_pages_join_to_the_whole(workspace: Path, engine: str | None) -> None:
     desk = Desk(workspace, ripgrep=engine)
     first = desk.text("search_files", pattern="needle", limit=5)
     assert first.endswith(
-        "src/b.py\n2|    return needle\n[1-5 of 11 matches in 10 files; go on with offset=5]"
+        f"src/b.py\n2|    return needle\n[1-5 of 11 matches in 10 files; go on with offset=5; {_BINARY}]"
     )
     second = desk.text("search_files", pattern="needle", limit=20, offset=5)
     assert second.startswith("src/b.py\n3|# needle again\nsrc/c.ts")
-    assert second.endswith("[6-11 of 11 matches in 10 files]")
+    assert second.endswith(f"[6-11 of 11 matches in 10 files; {_BINARY}]")
     assert desk.text("search_files", pattern="needle", limit=1, offset=4).startswith("src/b.py\n2|    return")
     assert "offset 11 is past the last" in desk.text("search_files", pattern="needle", offset=11)
     assert "offset 50 is past the last" in desk.text("search_files", pattern="needle", offset=50)
@@ -204,6 +205,50 @@ def test_a_glob_leaves_hidden_files_out_wherever_they_lie(tmp_path: Path, engine
     desk = Desk(tmp_path, ripgrep=engine)
     found = desk.text("search_files", pattern="needle", glob="*")
     assert found == "src/a.py\n1|needle\n[1 match in 1 file]"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("encoding", ["gb18030", "cp932", "utf-16-le"])
+def test_text_in_other_encodings_is_found_by_its_characters(
+    tmp_path: Path, engine: str | None, encoding: str
+) -> None:
+    text = "# 日本語のコメントです\n" if encoding == "cp932" else "# 标题文字说明, 返回结果\n"
+    (tmp_path / "old.py").write_bytes(text.encode(encoding))
+    (tmp_path / "new.py").write_text(text)
+    desk = Desk(tmp_path, ripgrep=engine)
+    line = f"1|{text}"
+    assert desk.text("search_files", pattern=text[2:5]) == (
+        f"new.py\n{line}old.py\n{line}[2 matches in 2 files]"
+    )
+    assert desk.text("search_files", pattern="^# ", path="old.py") == f"old.py\n{line}[1 match in 1 file]"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("path", [".", "a.c"])
+def test_a_search_names_the_binary_files_that_match(tmp_path: Path, engine: str | None, path: str) -> None:
+    (tmp_path / "a.c").write_bytes(b"int a;\nneedle\n\0\n")
+    (tmp_path / "b.c").write_bytes(b"\0")
+    assert Desk(tmp_path, ripgrep=engine).text("search_files", pattern="needle", path=path) == (
+        "[no matches; binary files match too: a.c]"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("path", [".", "big.log"])
+def test_a_huge_file_is_searched_or_named(tmp_path: Path, engine: str | None, path: str) -> None:
+    with (tmp_path / "big.log").open("wb") as stream:
+        for _ in range(110):
+            stream.write((b"x" * 99 + b"\n") * 10_000)
+        stream.write(b"needle\n")
+    expected = (
+        "big.log\n1100001|needle\n[1 match in 1 file]"
+        if engine
+        else "[no matches; not searched: big.log (larger than 100 mb)]"
+    )
+    desk = Desk(tmp_path, ripgrep=engine)
+    assert desk.text("search_files", pattern="needle", path=path) == expected
+    assert "big.log" in desk.text("search_files", pattern="big", target="names")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -99,11 +99,13 @@ def test_rules_come_from_the_folders_above_up_to_a_repository(tmp_path: Path) ->
         (b"", []),
         (b"a\n\nza", [(1, b"a"), (3, b"za")]),
         (b"\xef\xbb\xbfa\n", [(1, b"a")]),
-        (b"\xe9a\n", [(1, b"\xe9a")]),
+        (b"\xe9a\n", [(1, "éa".encode())]),
         (b"b\x0ca\xe2\x80\xa8a\n", [(1, b"b\x0ca\xe2\x80\xa8a")]),
         ("\ufeffäa\nb".encode("utf-16-le"), [(1, "äa".encode())]),
         ("\ufeffäa\nb".encode("utf-16-be"), [(1, "äa".encode())]),
-        (b"a\n\0", []),
+        ("äa\nb\n".encode("utf-16-le"), [(1, "äa".encode())]),
+        ("标题文字a\n".encode("gbk"), [(1, "标题文字a".encode())]),
+        (b"b\n\0", []),
     ],
 )
 def test_lines_that_match_come_with_their_number(
@@ -111,14 +113,20 @@ def test_lines_that_match_come_with_their_number(
 ) -> None:
     (tmp_path / "x").write_bytes(data)
     assert walk.matches(str(tmp_path / "x"), re.compile("a")) == expected
-    assert walk.matches(str(tmp_path / "gone"), re.compile("a")) == []
 
 
-def test_no_line_is_found_in_a_huge_file(tmp_path: Path) -> None:
+def test_a_match_in_a_file_that_is_not_text_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"a\n\0")
+    with pytest.raises(walk.BinaryMatch):
+        walk.matches(str(tmp_path / "x"), re.compile("a"))
+
+
+def test_a_huge_file_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as stream:
         stream.write(b"a\n")
         stream.truncate(walk.FILE_BYTES + 1)
-    assert walk.matches(str(tmp_path / "x"), re.compile("a")) == []
+    with pytest.raises(OSError, match="larger than 100 MB"):
+        walk.matches(str(tmp_path / "x"), re.compile("a"))
 
 
 @pytest.mark.timeout(60)

@@ -222,7 +222,7 @@ def _create_contexts(
 def _create_confinement(home: Home, settings: Settings) -> Confinement:
     from whet.app.confining import confine  # noqa: PLC0415 - 15 ms, and most turns run no command
 
-    return confine(home, settings.sandbox)
+    return confine(home, settings.sandbox, deny=settings.approval.deny)
 
 
 def _create_jails(confinement: LatePart[Confinement]) -> JailGate:

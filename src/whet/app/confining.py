@@ -6,7 +6,7 @@ It does not know how confinement is held, nor who is asked for more.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from whet.confirm.boundary import INSTALLED, SOCKET
 from whet.sandbox.backend import read_backend
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.hosts import expand_hosts
+from whet.sandbox.path_rules import read_path_rules
 from whet.sandbox.places import PolicyAdditions
 from whet.sandbox.policy import Opening, SandboxLimits, read_opening
 
@@ -28,9 +29,16 @@ _PACKAGES = ("package.json", "pyproject.toml")
 
 
 def confine(
-    home: Home, settings: SandboxSettings, environment: Mapping[str, str] | None = None
+    home: Home,
+    settings: SandboxSettings,
+    environment: Mapping[str, str] | None = None,
+    *,
+    deny: Sequence[str] = (),
 ) -> Confinement:
-    """Create the object that puts commands into sandboxes. Nothing is started."""
+    """Create the object that puts commands into sandboxes, which protect the files of the `deny` rules.
+
+    Nothing is started.
+    """
     source = os.environ if environment is None else environment
     wishes = PolicyAdditions(
         write=settings.write,
@@ -40,7 +48,9 @@ def confine(
         sealed=(INSTALLED, SOCKET.parent),
     )
     backend = read_backend(settings.backend)
-    return Confinement(ConfinementSettings(settings.mode, home.main_root, wishes, backend), source)
+    return Confinement(
+        ConfinementSettings(settings.mode, home.main_root, wishes, backend, read_path_rules(deny)), source
+    )
 
 
 def server_jail(confinement: Confinement, workspace: Path, server: McpServerSettings) -> Jail | None:

@@ -25,6 +25,7 @@ from whet.contract.errors import ConfigError, ToolError
 from whet.contract.protocols import NobodyPresent, Person, Provider
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.providers import catalog
+from whet.sandbox.path_rules import read_path_rules
 from whet.tools.registry import Registry
 from whet.tools.toolsets.delegation import DelegationTools
 from whet.tools.toolsets.files import FileTools
@@ -116,7 +117,7 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
     engine = search_engine(launch)
     return Registry(
         (
-            *FileTools(base.pool),
+            *FileTools(base.pool, rules=read_path_rules(launch.settings.approval.deny)),
             *ShellTools(
                 base.processes,
                 ShellLimits(

@@ -41,6 +41,7 @@ from whet.review.judge import Checks
 from whet.review.order import ReviewJob
 from whet.review.probes import Look
 from whet.review.worker import ReviewWorker
+from whet.sandbox.path_rules import read_path_rules
 from whet.searchpath import find_shell
 from whet.store.database import open_store
 from whet.store.grants import GrantRepository
@@ -109,7 +110,8 @@ async def open_reviews(
 
 
 def _tools(needs: ReviewParts) -> dict[str, Tool]:
-    tools = (*FileTools(needs.pool), *needs.learning.tools(), *SessionTools(needs.database))
+    files = FileTools(needs.pool, rules=read_path_rules(needs.settings.approval.deny))
+    tools = (*files, *needs.learning.tools(), *SessionTools(needs.database))
     return {tool.name: tool for tool in usable_tools(tools)}
 
 
@@ -163,7 +165,7 @@ def make_probe(home: Home, settings: Settings) -> Look:
         ruling = GatePolicy(settings.approval).judge(action, ())
         if risk.level != "safe" or risk.network or ruling.verdict != "allow":
             return None
-        with closing(confine(home, settings.sandbox)) as confinement:
+        with closing(confine(home, settings.sandbox, deny=settings.approval.deny)) as confinement:
             return confinement.run_read_only(
                 [find_shell(), "-c", command], command_environment(os.environ), Path(root), _LIMIT_S
             )

@@ -46,6 +46,7 @@ from whet.contract.protocols import (
 )
 from whet.contract.tools import ToolOutput
 from whet.question import list_edits
+from whet.sandbox.path_rules import read_path_rules
 from whet.visible import visible
 
 if TYPE_CHECKING:  # importing these takes time, and most turns run no command
@@ -254,6 +255,10 @@ class PolicyGate:
         asks = case.call.asks
         if self._sealed is not None and (why := _refusal(case, self._sealed)):
             return Ruling("deny", why)
+        if rule := _find_path_rule(case, self._settings.deny):
+            return Ruling("deny", f"the rule deny: {rule} forbids it")
+        if not asks and (rule := _find_path_rule(case, self._settings.ask)):
+            asks = f"the rule ask: {rule} wants a person's decision"
         first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, (), asks)
         if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._applicable_grants(case.call))
@@ -408,6 +413,20 @@ def _refusal(case: GateCase, sealed: Sealed) -> str:
     from whet.approval.sealed import refusal  # noqa: PLC0415 - only where a service is at home
 
     return refusal(case.call, case.action, case.place, case.jailed, sealed)
+
+
+def _find_path_rule(case: GateCase, texts: Sequence[str]) -> str:
+    """Return the rule for files among these that covers what a call reads or changes, or an empty string."""
+    rules = read_path_rules(texts)
+    if not rules.rules:
+        return ""
+    from whet.approval.path_denials import find_path_rule  # noqa: PLC0415 - only if there are such rules
+
+    jailed = case.jailed
+    is_jailed = jailed is not None and not any(
+        opening.kind == "run" for opening in (*jailed.held, *jailed.wanted)
+    )
+    return find_path_rule(case.call, case.action, case.place, rules, is_jailed=is_jailed)
 
 
 def _make_confirm_case(service: ServiceRoute | None, case: GateCase) -> ConfirmCase | None:

@@ -6,15 +6,14 @@ not judge risk.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import cache
 
 import msgspec
 
 from whet.contract.errors import ConfigError
 from whet.contract.forms import RULE
 from whet.contract.tools import tags_of
+from whet.contract.wildcards import has_wildcard, matches
 
 
 class PatternRule(msgspec.Struct, frozen=True):
@@ -55,34 +54,3 @@ def parse_rule(text: str, origin: str) -> PatternRule:
             hint="write tool or tool(pattern), e.g. terminal(git commit *), write_file(docs/*), web_fetch",
         )
     return PatternRule(match[1], match[2] and match[2].strip(), text)
-
-
-def has_wildcard(pattern: str) -> bool:
-    """Whether a pattern has a wildcard that is not escaped."""
-    return re.search(r"[*?]", re.sub(r"\\.", "", pattern, flags=re.DOTALL)) is not None
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Whether `pattern` matches the whole of `text`."""
-    return _compile_pattern(pattern).fullmatch(text) is not None
-
-
-@cache
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern so that its time grows with pattern and text, however many stars it has.
-
-    What a star has passed over to reach the text behind it is final ("?>"): the next star can take up any
-    more. Only the last star tries all places, for the pattern's end.
-    """
-    tail = ""
-    if pattern.endswith(" *") and len(pattern) > 2:
-        pattern, tail = pattern[:-2], r"(?:\s.*)?"
-    parts = [""]
-    for match in re.finditer(r"\\(.)|([*]+)|(\?)|([^\\*?]+|\\$)", pattern, re.DOTALL):
-        if match[2]:
-            parts.append("")
-        else:
-            parts[-1] += "." if match[3] else re.escape(match[1] or match[4])
-    first, *others = parts
-    last = f".*?{others.pop()}" if others else ""
-    return re.compile(first + "".join(f"(?>.*?{part})" for part in others) + last + tail, re.DOTALL)

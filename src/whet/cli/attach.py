@@ -10,12 +10,16 @@ import base64
 import os
 import re
 import select
+from collections.abc import Sequence
 from pathlib import Path
 
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
+from whet.lookalike import find_by_eye
 from whet.regular import open_regular
+from whet.sandbox.path_rules import read_path_rules
+from whet.tools.encoding import sniff
 
 CAP_CHARS = 200_000
 IMAGE_CAP_BYTES = 20_000_000
@@ -67,18 +71,26 @@ def is_cut(text: str) -> bool:
 def find_images(text: str, folder: Path) -> tuple[list[Path], list[str]]:
     """Return the image files that `text` names as @path or @"path", and the names without a file.
 
-    Paths are relative to `folder`.
+    Paths are relative to `folder`. A file whose name only looks the same is meant if there is no other.
     """
     names = [quoted or bare for quoted, bare in _IMAGE_MENTION.findall(text)]
-    paths = {name: folder / os.path.expanduser(name) for name in names}
+    paths = {name: _find_seen(folder, os.path.expanduser(name)) for name in names}
     files = {name: path for name, path in paths.items() if path.is_file()}
     return list(files.values()), [name for name in paths if name not in files]
 
 
-def load_image(path: Path, folder: Path) -> ImagePart:
+def _find_seen(folder: Path, name: str) -> Path:
+    matches = find_by_eye(folder, name)
+    return matches[0] if len(matches) == 1 else folder / name
+
+
+def load_image(path: Path, folder: Path, deny: Sequence[str] = ()) -> ImagePart:
     """Read an image file; its type is told from its bytes, not its name. One that is named in `folder`, the
-    workspace, must really lie there: a command may have put a link in its place."""
-    named = Path(os.path.abspath(os.path.expanduser(path)))
+    workspace, must really lie there: a command may have put a link in its place. What the `deny` rules keep
+    from readers is refused."""
+    named = _find_seen(Path.cwd(), os.path.abspath(os.path.expanduser(path)))
+    if rule := read_path_rules(deny).find(named, folder, writes=False):
+        raise ConfigError(f"the rule deny: {rule} protects {path}", hint="whet config get approval.deny")
     try:
         with open_regular(named, folder if named.is_relative_to(folder) else None) as file:
             size_bytes = os.fstat(file.fileno()).st_size
@@ -99,8 +111,9 @@ def load_image(path: Path, folder: Path) -> ImagePart:
 
 
 def read_pipe(fd: int = 0, *, wait_s: float | None = None) -> str | None:
-    """Read `fd` to its end as UTF-8. Return None if nothing arrives within `wait_s` seconds (None waits
-    forever).
+    """Read `fd` to its end as text, in UTF-8 or another encoding.
+
+    Returns None if nothing arrives within `wait_s` seconds (None waits forever).
 
     A long input is not held whole: its first and last `4 * CAP_CHARS` bytes are kept, and the bytes
     between them are counted. Raises ConfigError for binary input.
@@ -116,9 +129,12 @@ def read_pipe(fd: int = 0, *, wait_s: float | None = None) -> str | None:
         if len(tail) > 8 * keep:
             dropped += len(tail) - keep
             del tail[:-keep]
-    if b"\0" in head:
+    encoding = sniff(bytes(head), is_whole=not tail)
+    if encoding is None:
         raise ConfigError("standard input is binary", hint="name the file instead; --image FILE for images")
+    del head[: len(encoding.mark)]
     if not dropped:
-        return (head + tail).decode("utf-8", "replace")
+        return (head + tail).decode(encoding.name, "replace")
     note = f"\n[... {dropped:,} bytes left out here ...]\n"
-    return head.decode("utf-8", "replace") + note + tail.decode("utf-8", "replace")
+    tail = tail[len(tail) % 2 :] if encoding.name.startswith("utf-16") else tail
+    return head.decode(encoding.name, "replace") + note + tail.decode(encoding.name, "replace")

@@ -37,6 +37,7 @@ from whet.mcp.kept import read_stored
 from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
 from whet.postgres.driver import needs_driver
+from whet.sandbox.path_rules import read_path_rules
 from whet.store import claims
 from whet.store.database import read_team_url
 from whet.store.migrations import STEPS
@@ -341,6 +342,17 @@ def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
             left_out = f", {len(listing.left_out)} left out" if listing.left_out else ""
             count = len(listing.offered)
             yield DoctorFinding(label, "ok", f"{plural(count, 'tool')}{left_out}")
+
+
+def check_file_rules(settings: Settings) -> Iterator[DoctorFinding]:
+    """Say how each deny rule for files is read, and warn if no sandbox holds programs to it."""
+    has_sandbox = settings.sandbox.mode != "off" and settings.sandbox.backend == "local"
+    for rule in read_path_rules(settings.approval.deny).rules:
+        if has_sandbox:
+            yield DoctorFinding("rule", "ok", f"deny {rule.source}: {rule.describe()}")
+            continue
+        text = f"deny {rule.source}: no sandbox here holds programs that open a file without naming it"
+        yield DoctorFinding("rule", "warning", text, "whet config set sandbox.mode strict")
 
 
 def check_confirmations(home: Home) -> Iterator[DoctorFinding]:

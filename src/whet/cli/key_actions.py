@@ -89,7 +89,9 @@ class KeyActions:
         """Load the images that go with a message, and list them. Raises WhetError."""
         mentioned, missing = attach.find_images(dropped_images(text), self._chat.services.workspace)
         paths, self.images = [*self.images, *mentioned], []
-        loaded = [attach.load_image(path, self._chat.services.workspace) for path in paths]
+        services = self._chat.services
+        deny = services.settings.approval.deny
+        loaded = [attach.load_image(path, services.workspace, deny) for path in paths]
         for path in paths:
             self._chat.say(f"  sent with it: {path.name}, {size(path.stat().st_size)}", "dim")
         for name in missing:

@@ -60,7 +60,7 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
         click.echo(wrap_text(f"asking {', '.join(servers)} ..."), err=True)
     settings = load(home, environ=os.environ).settings
     patterns = [rule for rule in settings.approval.allow if "*" in rule or "?" in rule]
-    confinement = confine(home, settings.sandbox)
+    confinement = confine(home, settings.sandbox, deny=settings.approval.deny)
 
     def jail(name: str, server: McpServerSettings) -> ServerJail | None:
         place = own_server_jail(confinement, home, name, server)

@@ -65,7 +65,8 @@ def run(options: ChatOptions) -> int:
     for name in missing:
         _say(f"there is no image {name}; only its name is sent")
     question, notice = _question(options, folder)
-    images = [attach.load_image(path, folder) for path in (*options.images, *mentioned)]
+    deny = settings.approval.deny
+    images = [attach.load_image(path, folder, deny) for path in (*options.images, *mentioned)]
     return run_on_loop(_run(options, settings, question, images, notice))
 
 

@@ -116,7 +116,9 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
 
 def _confinement(home: Home) -> tuple[Confinement, Path]:
     settings = load(home, environ=os.environ).settings
-    return confine(home, settings.sandbox), Path(settings.tools.workspace or ".").expanduser().resolve()
+    return confine(home, settings.sandbox, deny=settings.approval.deny), Path(
+        settings.tools.workspace or "."
+    ).expanduser().resolve()
 
 
 def _command_line(command: Sequence[str]) -> str:
@@ -135,6 +137,8 @@ def _policy_lines(policy: SandboxPolicy) -> list[str]:
         f"write: {_paths([policy.workspace, *policy.write])}, /tmp (private)",
         f"read: {_paths(others)}" + (f"; toolchains {_paths(home)}" if home else ""),
         f"read-only in the workspace: {', '.join(policy.protected)}",
+        *([f"read-only by a rule: {_paths(policy.fixed)}"] if policy.fixed else []),
+        *([f"closed by a rule: {_paths(policy.closed)}"] if policy.closed else []),
         f"network: {', '.join(policy.hosts)}" if policy.hosts else "network: none",
         f"not there: the rest of your home, and {shorten(str(policy.home))}",
     ]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from whet.beneath import open_folder, put_in_place
 from whet.contract.errors import ConfigError, StoreUnwritable
 
 MAX_SMALL_BYTES = 256 * 1024
@@ -177,9 +178,10 @@ def decode_text(raw: bytes, path: Path) -> str:
 
 
 def replace_file(path: Path, text: str, *, mode: int) -> None:
-    """Replace the file's content by `text` with `mode`. On return it is on disk, and never half of it.
+    """Replace the file's content by `text` with `mode`. On return it is on disk.
 
-    Raises ConfigError if the folder can't be written.
+    Never half of it is there, unless it is a file mounted by itself, which is written in place. Raises
+    ConfigError if the folder can't be written.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -187,7 +189,8 @@ def replace_file(path: Path, text: str, *, mode: int) -> None:
         temporary = target.with_name(f".{target.name}.{os.getpid()}-{time.monotonic_ns()}")
         try:
             write_new_file(temporary, text.encode(), mode)
-            os.replace(temporary, target)
+            with open_folder(target.parent, ()) as folder:
+                put_in_place(folder, temporary.name, target.name)
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(target.parent)

@@ -26,6 +26,7 @@ from whet.contract.texts import flat, short, subject_of
 from whet.contract.tools import Buffers, Tag, tags_of
 from whet.question import build_question
 from whet.tools import diffs
+from whet.tools.encoding import decode
 from whet.tools.held import read_unsaved
 from whet.tools.paths import resolve
 from whet.tools.todo import TodoItem
@@ -98,9 +99,7 @@ def files_before(
         except ToolError:
             continue
         buffered = read_unsaved(buffers, resolved) if resolved.path.exists() else None
-        files[str(resolved.path)] = (
-            _read_text(resolved.path) if buffered is None else buffered.decode("utf-8", "replace")
-        )
+        files[str(resolved.path)] = _read_text(resolved.path) if buffered is None else _decode(buffered)
     return files
 
 
@@ -151,6 +150,11 @@ def _read_text(path: Path) -> str | None:
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
             return None
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
+        return _decode(path.read_bytes())
+    except OSError:
         return None
+
+
+def _decode(data: bytes) -> str | None:
+    decoded = decode(data)
+    return None if decoded is None else decoded[0]

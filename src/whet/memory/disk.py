@@ -7,11 +7,13 @@ matches. This module does not know the files' contents.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
 from pathlib import Path
 
+from whet.beneath import open_folder, put_in_place
 from whet.config import paths
 from whet.contract.errors import StoreUnwritable
 from whet.store.ledger import hash_text
@@ -53,8 +55,9 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
         if content is not None:
             paths.write_new_file(fresh, content, 0o600)
         try:
-            _set_aside(path, aside, expected)
-            if content is not None:
+            if not _set_aside(path, aside, expected):
+                _swap_in_place(path, fresh, expected, content)
+            elif content is not None:
                 if expected:
                     fresh.chmod(stat.S_IMODE(aside.stat().st_mode))
                 _install(fresh, path, aside)
@@ -88,18 +91,35 @@ def drop_empty(folder: Path, top: Path) -> None:
         folder = folder.parent
 
 
-def _set_aside(path: Path, aside: Path, expected: str) -> None:
+def _set_aside(path: Path, aside: Path, expected: str) -> bool:
+    """Rename the file for the comparison. Return False if it is mounted by itself and can't be renamed."""
     aside.unlink(missing_ok=True)
     try:
         os.rename(path, aside)
     except FileNotFoundError:
         if expected:
             raise Moved from None
-        return
+        return True
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EXDEV):
+            raise
+        return False
     content = read(aside)
     if content is None or hash_text(content) != expected:
         restore_aside(path)
         raise Moved
+    return True
+
+
+def _swap_in_place(path: Path, fresh: Path, expected: str, content: bytes | None) -> None:
+    """Write into a file that is mounted by itself, and empty it instead of deleting it."""
+    current = read(path)
+    if current is None or hash_text(current) != expected:
+        raise Moved
+    if content is None:
+        paths.write_new_file(fresh, b"", 0o600)
+    with open_folder(path.parent, ()) as folder:
+        put_in_place(folder, fresh.name, path.name)
 
 
 def _install(fresh: Path, path: Path, aside: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 import apsw
 import msgspec
 
+from whet.beneath import put_in_place
 from whet.contract.errors import StoreCorrupt, StoreFull, WhetError
 from whet.rewind.contents import unpack_blob
 from whet.rewind.folders import open_folder, open_root, parent_of, set_mode
@@ -199,7 +200,10 @@ class Restorer:
                     os.fsync(handle)
             finally:
                 os.close(handle)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        if then.kind == "link":
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        else:
+            put_in_place(folder, temporary, name)
 
     def _set_modes(self) -> None:
         for path, mode in sorted(self._modes.items(), key=lambda item: -_depth(item[0])):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from whet.sandbox.mounts import plan_guards
+from whet.sandbox.mounts import make_closed, plan_guards
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
 from whet.searchpath import find_trusted_program
@@ -33,7 +33,7 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
     arguments += ["--bind", str(scratch.home), str(home)]
     mounts = sorted(_mounts(policy), key=lambda one: one[0])
     for _, flag, path in mounts:
-        arguments += _mount(flag, path)
+        arguments += _mount(flag, path, scratch)
     anchors, protected = plan_guards(policy)
     # A path that disappears before the mount is skipped, and then guarded like a path that never existed.
     for path in anchors:
@@ -64,15 +64,17 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[int, str, Path]]:
     granted = (policy.workspace, *policy.write, *policy.read)
     for path in policy.hidden_paths():
         if any(path.is_relative_to(grant) for grant in granted):
-            mounts.append((2 * len(path.parts) + 1, "hide", path))
+            mounts.append((2 * len(path.parts) + 1, "close" if path in policy.closed else "hide", path))
     writes = {path for _, kind, path in mounts if kind == "write"}
     return [grant for grant in mounts if grant[1] != "read" or grant[2] not in writes]
 
 
-def _mount(kind: str, path: Path) -> list[str]:
+def _mount(kind: str, path: Path, scratch: Scratch) -> list[str]:
     name = str(path)
-    if kind != "hide":
+    if kind in ("read", "write"):
         return ["--bind-try" if kind == "write" else "--ro-bind-try", name, name]
+    if kind == "close" and path.exists():
+        return ["--ro-bind", str(make_closed(path, scratch)), name]
     if path.is_dir():
         return ["--tmpfs", name]
     return ["--ro-bind", "/dev/null", name] if path.exists() else []

@@ -21,6 +21,7 @@ import msgspec
 from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox import known
 from whet.sandbox.backend import CommandBackend
+from whet.sandbox.path_rules import PathRules
 from whet.sandbox.places import PolicyAdditions, default_policy
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, is_temporary
 from whet.sandbox.scratch import Scratch, remove_abandoned
@@ -38,12 +39,13 @@ _POLICY_TTL_S = 60.0  # finding the installed toolchains takes 12 ms
 
 
 class ConfinementSettings(msgspec.Struct, frozen=True):
-    """How a program confines its commands. `home` is Whet's own."""
+    """How a program confines its commands. `home` is Whet's own, `rules` are the deny rules for files."""
 
     mode: SandboxMode
     home: Path
     wishes: PolicyAdditions = PolicyAdditions()
     backend: CommandBackend = CommandBackend()
+    rules: PathRules = PathRules()
 
 
 class Confinement:
@@ -285,11 +287,11 @@ class Confinement:
         with self._lock:
             cached = self._known.get(key)
         if cached is not None and time.monotonic() < cached[0]:
-            return cached[1]
+            return _apply_rules(cached[1], self._settings.rules)
         policy = default_policy(workspace, self._settings.home, self._environment, self._settings.wishes)
         with self._lock:
             self._known[key] = (time.monotonic() + _POLICY_TTL_S, policy)
-        return policy
+        return _apply_rules(policy, self._settings.rules)
 
     def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
         with self._lock:
@@ -312,3 +314,11 @@ def _forbid_writing(policy: SandboxPolicy, folder: Path) -> SandboxPolicy:
     """Return a policy that reads what `policy` reads, writes only to `folder` and reaches no network."""
     readable = (*policy.read, *policy.write, policy.workspace)
     return msgspec.structs.replace(policy, workspace=folder, read=readable, write=(), hosts=())
+
+
+def _apply_rules(policy: SandboxPolicy, rules: PathRules) -> SandboxPolicy:
+    """Return the policy without what deny rules protect now: files may have been created since."""
+    if not rules.rules:
+        return policy
+    closed, fixed = rules.list_files(policy.workspace)
+    return msgspec.structs.replace(policy, closed=closed, fixed=fixed)

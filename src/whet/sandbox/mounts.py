@@ -119,8 +119,21 @@ def _hide_paths(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scrat
             continue
         within = _innermost(path, private)
         target = private[within] / path.relative_to(within) if within is not None else path
-        mounts.append((str(empty) if path.is_dir() else os.devnull, str(target)))
+        source = make_closed(path, scratch) if path in policy.closed else empty
+        is_empty = path.is_dir() or path in policy.closed
+        mounts.append((str(source) if is_empty else os.devnull, str(target)))
     return mounts
+
+
+def make_closed(path: Path, scratch: Scratch) -> Path:
+    """Create an empty file or folder to cover a path. It can't be opened, so git does not take it for new."""
+    cover = scratch.nothing / ("closed-folder" if path.is_dir() else "closed-file")
+    if path.is_dir():
+        cover.mkdir(0o000, parents=True, exist_ok=True)
+    elif not cover.exists():
+        cover.parent.mkdir(parents=True, exist_ok=True)
+        cover.touch(0o000)
+    return cover
 
 
 def _link_aliases(policy: SandboxPolicy, private: dict[Path, Path]) -> None:

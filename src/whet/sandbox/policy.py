@@ -59,7 +59,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     `absent` are paths excluded from granted folders. `protected` are names below the workspace (or paths
     of its own repository elsewhere) that can't be written. `aliases` are links to granted paths that must
     also exist inside. `home` is Whet's own home, which no opening reaches; `sealed` paths are treated the
-    same. An empty `hosts` means no network. `unix`: whether Unix sockets may be created; false after a
+    same. No opening reaches the `closed` paths, which a rule keeps from readers, and none writes the `fixed`
+    ones. An empty `hosts` means no network. `unix`: whether Unix sockets may be created; false after a
     folder was opened, since a socket in it can be connected to by its path alone.
     """
 
@@ -73,6 +74,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     limits: SandboxLimits = SandboxLimits()
     sealed: tuple[Path, ...] = ()
+    closed: tuple[Path, ...] = ()
+    fixed: tuple[Path, ...] = ()
     unix: bool = True
 
     def with_openings(self, openings: Iterable[Opening]) -> SandboxPolicy:
@@ -98,27 +101,29 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     def may_write(self, path: Path) -> bool:
         """Whether a resolved path may be written, created or removed."""
         if self._is_in_home(path) or any(
-            is_below(path, excluded) for excluded in (*self.sealed, *self.protected_paths())
+            is_below(path, excluded) for excluded in (*self.sealed, *self.closed, *self.protected_paths())
         ):
             return False
         return self._is_nearest_granted(path, (self.workspace, *self.write))
 
     def may_read(self, path: Path) -> bool:
         """Whether a resolved path may be read."""
-        if self._is_in_home(path) or any(is_below(path, excluded) for excluded in self.sealed):
+        if self._is_in_home(path) or any(
+            is_below(path, excluded) for excluded in (*self.sealed, *self.closed)
+        ):
             return False
         return self._is_nearest_granted(path, (self.workspace, *self.write, *self.read))
 
     def protected_paths(self) -> tuple[Path, ...]:
-        """Return the protected names of the workspace as paths, whether they exist or not."""
-        return tuple(self.workspace / name for name in self.protected)
+        """Return the paths that can't be written, whether they exist or not."""
+        return (*(self.workspace / name for name in self.protected), *self.fixed)
 
     def hidden_paths(self) -> tuple[Path, ...]:
-        """Return the paths that must not exist inside: `absent`, Whet's home and the sealed paths.
+        """Return the paths that must not be seen inside: `absent`, `closed`, `sealed` and Whet's home.
 
         A path inside another of these is left out, unless a granted folder lies between them.
         """
-        candidates = dict.fromkeys((*self.absent, self.home, *self.sealed))
+        candidates = dict.fromkeys((*self.absent, self.home, *self.sealed, *self.closed))
         granted = (self.workspace, *self.write, *self.read)
         return tuple(candidate for candidate in candidates if not _is_within(candidate, candidates, granted))
 
@@ -150,6 +155,9 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
             raise ToolDenied(f"{shorten(str(path))} holds Whet's own home, which no command gets")
         if any(is_below(path, sealed_path) for sealed_path in self.sealed):
             raise ToolDenied(f"{shorten(str(path))} is the confirmation service's, which no command gets")
+        fixed = self.fixed if opening.kind == "write" else ()
+        if any(is_below(path, denied) for denied in (*self.closed, *fixed)):
+            raise ToolDenied(f"a deny rule protects {shorten(str(path))}, and no command gets it")
         if opening.kind == "read":
             opened = msgspec.structs.replace(self, unix=False)
             return opened._replace("read", (*self.read, path))

@@ -1,12 +1,14 @@
 """Replace files completely or not at all, several of them as one change.
 
-New content is written to temporary files in the same folders and synced; they are renamed only if all of
-that succeeded. A crash, a full disk or a denial leaves each file either old or new. If a later rename
-fails, the earlier ones are undone. Text encoding is handled elsewhere.
+New content is written to temporary files in the same folders and synced; they are put in place, mostly by
+a rename, only if all of that succeeded. A crash, a full disk or a denial leaves each file either old or
+new; only a file that a rename would damage is written in place, with the temporary file as a copy until
+then. If a later change fails, the earlier ones are undone. Text encoding is handled elsewhere.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -14,10 +16,14 @@ from contextlib import suppress
 
 import msgspec
 
+from whet.beneath import open_to_overwrite, overwrite, put_in_place
 from whet.contract.errors import BadInput, ToolError
 from whet.tools.paths import ConfinedPath, folder_of, kind, system_error
 
 Fingerprint = tuple[int, int, int]
+_IN_PLACE = "/"  # in place of a temporary file's name
+_NO_NEW_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
+_MAX_FOLDERS = 20_000  # searched for a file's other names
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -25,30 +31,33 @@ class PendingWrite(msgspec.Struct, frozen=True):
     """A pending change of one file: write `data`, or delete the file if it is None.
 
     `fingerprint` is the file's when the change was computed, or None if the file must not exist. `old` is
-    its content then, needed to restore it if another change fails.
+    its content then, needed to restore it if another change fails. `text` is `data` before it was encoded.
     """
 
     place: ConfinedPath
     data: bytes | None
     seen: Fingerprint | None
     old: bytes | None = None
+    text: str | None = None
 
 
-def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -> None:
-    """Make all changes or none. They are durable on return. Folders are created, modes and owners kept.
+def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -> list[str]:
+    """Make all changes or none. They are durable on return. Folders are created; modes, owners, attributes
+    and hard links within the workspace are kept. Return a note for each change, mostly empty.
 
     Raises ToolError if a file changed meanwhile, the disk is full, a permission is missing or `is_stopped`
     returns true before the first rename; BadInput for a folder, a device or a read-only file.
     """
     temporary: list[str] = []
     done: list[PendingWrite] = []
+    notes: list[str] = []
     try:
         for change in changes:
             temporary.append("" if change.data is None else _prepare(change.place, change.data))
         if is_stopped():
             raise ToolError("stopped")
         for change, name in zip(changes, temporary, strict=True):
-            _commit(change, name)
+            notes.append(_commit(change, name))
             done.append(change)
     except ToolError:
         for change, name in zip(changes, temporary, strict=False):
@@ -56,6 +65,7 @@ def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -
         for change in done:
             _restore(change)
         raise
+    return notes
 
 
 def fingerprint(target: ConfinedPath) -> Fingerprint | None:
@@ -80,7 +90,10 @@ def refuse_read_only(target: ConfinedPath, mode: int) -> None:
 
 
 def _prepare(target: ConfinedPath, data: bytes) -> str:
-    """Write `data` to a temporary file next to the target, sync it, and return its name."""
+    """Write `data` to a temporary file next to the target, sync it, and return its name.
+
+    If nothing may be created in the folder, but the file may be written, return `_IN_PLACE`.
+    """
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
     # A process that a command left running may have created the link after the gate's check.
@@ -89,7 +102,14 @@ def _prepare(target: ConfinedPath, data: bytes) -> str:
     temporary = f".whet-{os.urandom(8).hex()}.tmp"
     try:
         with folder_of(target, make=True) as folder:
-            _fill(folder, temporary, data, _old_state(target, folder))
+            old = _old_state(target, folder)
+            try:
+                _fill(folder, temporary, data, old)
+            except OSError as error:
+                if old is None or error.errno not in _NO_NEW_FILES:
+                    raise
+                os.close(open_to_overwrite(folder, target.name))
+                return _IN_PLACE
     except OSError as error:
         raise system_error("write", target, error) from error
     return temporary
@@ -101,19 +121,46 @@ def _starts_programs(target: ConfinedPath) -> bool:
     return starts_programs(target.path, target.root)
 
 
-def _commit(change: PendingWrite, temporary: str) -> None:
+def _commit(change: PendingWrite, temporary: str) -> str:
+    """Make one change and return a note on what the file lost."""
     target = change.place
+    lost = ""
     if fingerprint(target) != change.seen:
         raise ToolError(f"{target.shown} changed meanwhile", hint="read it again")
     try:
         with folder_of(target) as folder:
-            if temporary:
-                os.rename(temporary, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+            if temporary == _IN_PLACE:
+                overwrite(open_to_overwrite(folder, target.name), change.data or b"")
+            elif temporary:
+                keeps_links = _has_all_links(target, folder)
+                lost = put_in_place(folder, temporary, target.name, keeps_links=keeps_links)
             else:
                 os.unlink(target.name, dir_fd=folder)
             _sync_folder(folder)
     except OSError as error:
         raise system_error("write" if temporary else "delete", target, error) from error
+    return f"the file lost {lost}, which only its owner can keep" if lost else ""
+
+
+def _has_all_links(target: ConfinedPath, folder: int) -> bool:
+    """Whether a file has other names, and all of them are below the folder that it was resolved in.
+
+    Files that a package cache or a folder elsewhere shares get a copy instead: it must not change there.
+    """
+    with suppress(OSError):
+        state = os.stat(target.name, dir_fd=folder, follow_symlinks=False)
+        missing = state.st_nlink if state.st_nlink > 1 else 0
+        entries = os.walk(target.root) if missing else ()
+        for count, (path, _, names) in enumerate(entries):
+            for name in names:
+                with suppress(OSError):
+                    other = os.stat(os.path.join(path, name), follow_symlinks=False)
+                    missing -= (other.st_ino, other.st_dev) == (state.st_ino, state.st_dev)
+            if missing == 0:
+                return True
+            if count > _MAX_FOLDERS:
+                break
+    return False
 
 
 def _restore(change: PendingWrite) -> None:
@@ -127,7 +174,7 @@ def _restore(change: PendingWrite) -> None:
 
 
 def _discard(target: ConfinedPath, temporary: str) -> None:
-    if temporary:
+    if temporary not in ("", _IN_PLACE):
         with suppress(OSError), folder_of(target) as folder:
             os.unlink(temporary, dir_fd=folder)
 

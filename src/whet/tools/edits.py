@@ -17,7 +17,7 @@ from itertools import accumulate
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.tools.encoding import line_ending
+from whet.tools.encoding import fit_lines, line_ending
 from whet.tools.output import clean
 
 Fold = Callable[[str], str]
@@ -192,11 +192,14 @@ def _apply(text: str, spans: Sequence[_Span]) -> str:
     def real(offset: int) -> int:
         return offset + bisect_left(returns, offset)
 
+    is_mixed = 0 < len(returns) < text.count("\n")
     pieces: list[str] = []
     position = 0
     for span in spans:
-        pieces += (text[position : real(span.start)], span.new.replace("\n", ending))
-        position = real(span.end)
+        start, end = real(span.start), real(span.end)
+        new = fit_lines(span.new, text[start:end], ending) if is_mixed else span.new.replace("\n", ending)
+        pieces += (text[position:start], new)
+        position = end
     return "".join([*pieces, text[position:]])
 
 

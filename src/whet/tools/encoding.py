@@ -1,12 +1,13 @@
 """Decode a file's bytes to text and encode it back with the same encoding, byte order mark and line endings.
 
-UTF-8 is assumed unless a mark says otherwise; if the bytes are not valid UTF-8, Latin-1 is used, which can
-decode anything. A NUL without a mark means binary. No I/O.
+UTF-8 is assumed unless a mark says otherwise; other bytes are decoded by the character set that `charsets.py`
+recognises, if they come back unchanged. A NUL means binary, except in UTF-16. No I/O.
 """
 
 from __future__ import annotations
 
 import codecs
+import re
 
 import msgspec
 
@@ -17,6 +18,20 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_MAX_FITTED_LINES = 40_000
+_ENDING = re.compile(r"\r?\n")
+_TITLES = {
+    "latin-1": "Latin-1",
+    "cp1252": "Windows-1252",
+    "cp1251": "Windows-1251",
+    "cp1253": "Windows-1253",
+    "cp932": "Shift-JIS",
+    "cp949": "EUC-KR",
+    "gb18030": "GBK",
+    "big5": "Big5",
+    "euc_jp": "EUC-JP",
+    "koi8_r": "KOI8-R",
+}
 
 
 class Encoding(msgspec.Struct, frozen=True):
@@ -28,9 +43,11 @@ class Encoding(msgspec.Struct, frozen=True):
     @property
     def note(self) -> str:
         """A note about the encoding for a reader, empty for plain UTF-8."""
-        if self.name == "latin-1":
-            return "not UTF-8, read as Latin-1"
-        return f"{self.name.upper()} with byte order mark" if self.mark else ""
+        if self.mark:
+            return f"{self.name.upper()} with byte order mark"
+        if self.name == "utf-8":
+            return ""
+        return f"not UTF-8, read as {_TITLES.get(self.name, self.name.upper())}"
 
 
 def sniff(head: bytes, *, is_whole: bool) -> Encoding | None:
@@ -39,11 +56,16 @@ def sniff(head: bytes, *, is_whole: bool) -> Encoding | None:
         if head.startswith(mark):
             return Encoding(name, mark)
     if b"\0" in head:
-        return None
+        from whet.tools.charsets import guess_utf16  # noqa: PLC0415  few files are not UTF-8
+
+        name = guess_utf16(head, is_whole=is_whole)
+        return Encoding(name) if name else None
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, is_whole)
     except UnicodeDecodeError:
-        return Encoding("latin-1")
+        from whet.tools.charsets import guess_charset  # noqa: PLC0415  as above
+
+        return Encoding(guess_charset(head, is_whole=is_whole))
     return Encoding()
 
 
@@ -67,3 +89,59 @@ def line_ending(text: str) -> str:
     """Return the ending of most lines in `text`."""
     crlf = text.count("\r\n")
     return "\r\n" if crlf and crlf * 2 >= text.count("\n") else "\n"
+
+
+def fit_form(text: str, old: str) -> str:
+    """Return a file's new text with the line endings and the last newline of its old text.
+
+    Models see and write plain newlines. A text that has CRLF itself is kept as it is unless the old text
+    has nothing else. In a file with both endings each line that was there keeps its own.
+    """
+    endings, plain = _ENDING.findall(old), text.replace("\r\n", "\n")
+    if "\r\n" in endings:
+        if "\n" not in endings:
+            text = plain.replace("\n", "\r\n")
+        elif plain == text:
+            text = fit_lines(text, old)
+    ending = next((end for end in ("\r\n", "\n") if old.endswith(end)), "")
+    return text + ending if text and ending and not text.endswith("\n") else text
+
+
+def describe_form_changes(text: str, old: str, encoding: Encoding) -> str:
+    """Return a note on the form that a rewritten file keeps, and on the one that it does not."""
+    before, after = set(_ENDING.findall(old)), set(_ENDING.findall(text))
+    kept = [encoding.note.removeprefix("not UTF-8, read as ")] if encoding.note else []
+    kept += ["CRLF line ends"] if "\r\n" in before & after else []
+    notes = [f"kept: {', '.join(kept)}"] if kept else []
+    if before and after - before:
+        notes.append(f"line ends were {_name_endings(before)}, now {_name_endings(after)}")
+    if old and text and not old.endswith("\n") and text.endswith("\n"):
+        notes.append("the file had no newline at its end, now it has")
+    return "; ".join(notes)
+
+
+def fit_lines(text: str, old: str, usual: str = "") -> str:
+    """Give each line of `text`, which has plain newlines, the ending that it had in `old`.
+
+    New lines get the ending of the line before, at the beginning `usual` or that of the first old line.
+    """
+    old_lines, lines = old.split("\n"), text.split("\n")
+    if len(lines) + len(old_lines) > _MAX_FITTED_LINES:
+        return text.replace("\n", line_ending(old))
+    stripped = [line.removesuffix("\r") for line in old_lines]
+    import difflib  # noqa: PLC0415  few files have both endings
+
+    had_return: dict[int, bool] = {}
+    for _, old_start, old_end, start, end in difflib.SequenceMatcher(None, stripped, lines).get_opcodes():
+        pairs = zip(range(start, end), range(old_start, min(old_end, len(old_lines) - 1)), strict=False)
+        had_return |= {number: old_lines[old_number].endswith("\r") for number, old_number in pairs}
+    is_crlf = old_lines[0].endswith("\r") if len(old_lines) > 1 else usual == "\r\n"
+    fitted: list[str] = []
+    for number, line in enumerate(lines[:-1]):
+        is_crlf = had_return.get(number, is_crlf)
+        fitted.append(line + ("\r" if is_crlf else ""))
+    return "\n".join([*fitted, lines[-1]])
+
+
+def _name_endings(endings: set[str]) -> str:
+    return " and ".join(sorted("CRLF" if ending == "\r\n" else "LF" for ending in endings))

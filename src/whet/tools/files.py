@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.images import image_fault
@@ -21,7 +23,7 @@ from whet.contract.messages import ImagePart, image_type
 from whet.contract.texts import plural
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools import atomic, held
-from whet.tools.encoding import Encoding, sniff
+from whet.tools.encoding import Encoding, decode, describe_form_changes, encode, fit_form, sniff
 from whet.tools.output import clean, size
 from whet.tools.pages import LinePage, format_numbered, read_page
 from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, printable, resolve, system_error
@@ -30,7 +32,7 @@ from whet.tools.seen import READ_VERSIONS, state_of
 
 IMAGE_BYTES = 5_000_000
 _DOCUMENT_CHARS = 4_000_000
-_SNIFF_BYTES = 1 << 16
+_SNIFF_BYTES = 4 << 20
 _MAGIC = (
     (b"%PDF-", "a PDF document"),
     (b"PK\x03\x04", "a ZIP archive or a document in one"),
@@ -71,39 +73,74 @@ def read(
     return ToolOutput(_page_text(page, target, encoding))
 
 
+class _Rewrite(msgspec.Struct, frozen=True):
+    """A whole file about to be written: its text in the form of the old file, and that as bytes."""
+
+    target: ConfinedPath
+    change: TextChange
+    data: bytes
+    note: str
+
+
 def plan_replacement(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> TextChange:
     """Return the change that writing a whole file would make. Raises ToolError if it can't be written."""
+    return _plan_rewrite(ctx, path, content, allowed).change
+
+
+def _plan_rewrite(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> _Rewrite:
+    """Plan to write `content` in the encoding and with the line endings of the file that it replaces."""
     target = resolve(path, ctx.workspace, allowed)
-    _encode_content(content)
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
     unsaved = held.read_unsaved(ctx.buffers, target)
-    return change_of(target, read_current(target) if unsaved is None else unsaved, content)
+    before = read_current(target) if unsaved is None else unsaved
+    decoded = decode(before or b"")
+    old, encoding = decoded or ("", Encoding())
+    text = fit_form(content, old)
+    note = (
+        describe_form_changes(text, old, encoding) if decoded else "it was not text before, and is UTF-8 now"
+    )
+    return _Rewrite(
+        target,
+        change_of(target, before, text),
+        _encode_content(target, text, encoding),
+        note,
+    )
 
 
-def _encode_content(content: str) -> bytes:
+def _encode_content(target: ConfinedPath, text: str, encoding: Encoding) -> bytes:
     try:
-        return content.encode()
+        return encode(text, encoding)
     except UnicodeEncodeError as error:
-        raise BadInput(f"content holds a broken character at {error.start}") from error
+        if "\ud800" <= text[error.start] <= "\udfff":
+            raise BadInput(f"content holds a broken character at {error.start}") from error
+        raise BadInput(
+            f"{target.shown} is {encoding.name}, which can't hold {text[error.start]!r}",
+            hint="convert the file to UTF-8 in the terminal first (iconv), if that is right",
+        ) from error
 
 
 def replace(
     ctx: ToolContext, path: str, content: str, allowed: Sequence[Path], stop: threading.Event
 ) -> ToolOutput:
-    """Create or replace a whole file and report it. Durable on return. Raises ToolError."""
+    """Create or replace a whole file and report it. Durable on return. Raises ToolError.
+
+    The encoding, mark, line endings and last newline of the file that it replaces are kept.
+    """
     target = resolve(path, ctx.workspace, allowed)
-    data = _encode_content(content)
     READ_VERSIONS.check(ctx, target)
     fingerprint = atomic.fingerprint(target)
-    change = plan_replacement(ctx, path, content, allowed)
+    rewrite = _plan_rewrite(ctx, path, content, allowed)
+    change, data, text = rewrite.change, rewrite.data, rewrite.change.new or ""
     require_approved([change], ctx)
-    [note] = held.write_all([atomic.PendingWrite(target, data, fingerprint)], ctx.buffers, stop.is_set)
+    write = atomic.PendingWrite(target, data, fingerprint, text=text)
+    notes = held.write_all([write], ctx.buffers, stop.is_set)
     READ_VERSIONS.note(ctx, target)
     verb = "overwrote" if fingerprint else "created"
-    lines = content.count("\n") + (not content.endswith("\n") and content != "")
+    lines = text.count("\n") + (not text.endswith("\n") and text != "")
     summary = f"{verb} {target.shown}: {plural(lines, 'line')}, {size(len(data))}"
-    return ToolOutput(f"{summary}\n[{note}]" if note else summary, changes=(change,))
+    shown_notes = "".join(f"\n[{note}]" for note in (rewrite.note, *notes) if note)
+    return ToolOutput(f"{summary}{shown_notes}", changes=(change,))
 
 
 def _unsaved_text(data: bytes, target: ConfinedPath, lines: tuple[int, int], stop: threading.Event) -> str:
@@ -125,6 +162,8 @@ def _page_text(page: LinePage, target: ConfinedPath, encoding: Encoding) -> str:
         notes.append("lines end with CRLF")
     if len(cleaned) != len(body):
         notes.append(f"{len(body) - len(cleaned)} control characters not shown")
+    if "\ufffd" in body:
+        notes.append("unreadable bytes are shown as \ufffd")
     last = page.next_line - 1
     if page.ends_open and last == page.total:
         notes.append("no newline at the end")

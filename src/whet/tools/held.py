@@ -60,8 +60,7 @@ def write_all(
     Returns one note per change, usually empty. Raises the same errors as `atomic.write_all`.
     """
     if buffers is None:
-        atomic.write_all(changes, is_stopped)
-        return [""] * len(changes)
+        return atomic.write_all(changes, is_stopped)
     return _Writing(buffers, is_stopped).run(changes)
 
 
@@ -75,15 +74,16 @@ class _Writing:
 
     def run(self, changes: Sequence[PendingWrite]) -> list[str]:
         notes: list[str] = []
-        disk_changes: list[PendingWrite] = []
+        disk_changes: dict[int, PendingWrite] = {}
         try:
-            for change in changes:
+            for number, change in enumerate(changes):
                 note = self._through_editor(change)
                 notes.append(note or "")
                 if note is None:
-                    disk_changes.append(change)
-            if disk_changes:
-                atomic.write_all(disk_changes, self._is_stopped)
+                    disk_changes[number] = change
+            disk_notes = atomic.write_all([*disk_changes.values()], self._is_stopped) if disk_changes else []
+            for number, note in zip(disk_changes, disk_notes, strict=True):
+                notes[number] = note
         except ToolError:
             self._restore()
             raise
@@ -125,7 +125,7 @@ class _Writing:
         target = change.place
         disk = _read_disk(target)
         decoded = decode(disk) if disk is not None else None
-        if decoded is not None and _is_same_text(decoded[0], text):
+        if disk == change.data or (decoded is not None and _is_same_text(decoded[0], text)):
             _sync(target)
             return ""
         editor_text = self._buffers.read(target.path)
@@ -148,6 +148,8 @@ def _change_text(change: PendingWrite) -> str | None:
     """Return a change as text, or None if it is not made through an editor."""
     if change.data is None or len(change.data) > LARGEST_BYTES:
         return None
+    if change.text is not None:
+        return change.text
     decoded = decode(change.data)
     return None if decoded is None else decoded[0]
 

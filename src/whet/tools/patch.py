@@ -160,7 +160,7 @@ def _change(file: _File) -> atomic.PendingWrite:
             raise BadInput(
                 f"{file.place.shown} is {file.encoding.name}, which can't hold {file.text[error.start]!r}"
             ) from error
-    return atomic.PendingWrite(file.place, data, file.seen, file.old)
+    return atomic.PendingWrite(file.place, data, file.seen, file.old, file.text)
 
 
 def _describe_lines(lines: tuple[int, ...]) -> str:

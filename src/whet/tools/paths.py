@@ -20,6 +20,8 @@ import msgspec
 from whet.beneath import open_folder
 from whet.contract.errors import BadInput, ToolDenied, ToolError
 from whet.late import late_pattern
+from whet.lookalike import find_by_eye
+from whet.sandbox.path_rules import PathRules
 
 _SYSTEM = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
 _KINDS = {
@@ -31,6 +33,7 @@ _KINDS = {
     stat.S_IFLNK: "a symlink that changed while it was opened",
 }
 _HEX = late_pattern(r"\\x([89a-fA-F][0-9a-fA-F])")
+_CODE = late_pattern(r"\\u([0-9a-fA-F]{4})")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -52,7 +55,8 @@ class ConfinedPath(msgspec.Struct, frozen=True):
 def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> ConfinedPath:
     """Resolve a path from the model. Relative paths start at the workspace; ~ is the home folder.
 
-    The file need not exist. Raises BadInput if it can't be a path, ToolDenied if it leads outside.
+    The file need not exist. One whose name only looks the same is meant if there is no other. Raises BadInput
+    if it can't be a path or two files look like that, ToolDenied if it leads outside.
     """
     name = _check_name(text)
     base = Path(os.path.realpath(workspace))
@@ -71,6 +75,18 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Confine
         f"{printable(text)} is outside the workspace {base}",
         hint="name a file in the workspace, or use the terminal",
     )
+
+
+def refuse_protected(
+    text: str, workspace: Path, allowed: Sequence[Path], rules: PathRules, *, writes: bool = False
+) -> None:
+    """Raise ToolDenied if a deny rule forbids to read, or with `writes` to change, the path that a text
+    names."""
+    if not rules.rules:
+        return
+    target = resolve(text or ".", workspace, allowed)
+    if rule := rules.find(target.path, workspace, writes=writes):
+        raise ToolDenied(f"the rule deny: {rule} protects {target.shown}")
 
 
 def printable(name: str) -> str:
@@ -174,15 +190,29 @@ def _refuse_system(root: Path, path: Path) -> None:
 
 
 def _exact_name(base: Path, name: str) -> str:
-    """Return the name as the system has it: \\xNN from a listing is converted back to that byte."""
+    """Return the name as the system has it: \\xNN and \\uNNNN from a listing are converted back."""
     full_name = os.path.join(base, name)
-    if "\\" not in name or os.path.lexists(full_name):
+    if os.path.lexists(full_name):
         return full_name
+    if "\\" not in name:
+        return _seen_name(base, name) or full_name
     raw = _HEX.sub(lambda match: chr(0xDC00 + int(match[1], 16)), name)
+    raw = _CODE.sub(lambda match: chr(int(match[1], 16)), raw)
     for char, escape in _ESCAPES.items():
         raw = raw.replace(escape, char)
     unescaped_name = os.path.join(base, raw)
     return unescaped_name if os.path.lexists(unescaped_name) else full_name
+
+
+def _seen_name(base: Path, name: str) -> str:
+    """Return the existing path that looks like the name, or an empty string. Raises BadInput for two."""
+    paths = find_by_eye(base, name)
+    if len(paths) > 1:
+        shown = ", ".join(ascii(path.name) for path in paths[:3])
+        raise BadInput(
+            f"{printable(name)} could be any of {len(paths)} files: {shown}", hint="list the folder"
+        )
+    return os.fspath(paths[0]) if paths else ""
 
 
 def _escape_char(char: str) -> str:

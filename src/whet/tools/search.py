@@ -1,8 +1,9 @@
 """The `search_files` tool: find matching lines, or files by name, below a folder of the workspace.
 
 Ripgrep is used if it is installed. `walk.py` is used otherwise, or if the pattern needs a feature that
-only Python's expressions have. Both run as processes with the same output format and are killed when the
-call is cancelled.
+only Python's expressions have; `walk.py` also searches the files that are not UTF-8, since it knows their
+character sets. Both run as processes with the same output format and are killed when the call is
+cancelled. A result names the files that match but can't be shown, and those that could not be read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 import warnings
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,7 +35,6 @@ _PARTIAL_S = 45.0
 _CHUNK_BYTES = 1 << 16
 _RIPGREP = (
     "--no-config",
-    "--no-messages",
     "--no-mmap",
     "--null",
     "--color=never",
@@ -41,7 +42,6 @@ _RIPGREP = (
     "--no-ignore-global",
     "--no-ignore-dot",
     "--no-ignore-exclude",
-    "--max-filesize=100M",
 )
 _LINES = (
     "--line-number",
@@ -49,7 +49,17 @@ _LINES = (
     "--with-filename",
     "--max-columns=2000",
     "--max-columns-preview",
+    "--binary",
 )
+_OTHER_ENCODINGS = (
+    "--files-with-matches",
+    "--text",
+    r"-e(?-u)\x00|[\xc0\xc1\xf5-\xff]|[\xc2-\xf4](?:[^\x80-\xbf]|$)|(?:^|[\x00-\x7f])[\x80-\xbf]",
+)
+"""Lists the files with bytes that are not UTF-8, or with NULs as in UTF-16."""
+_MAX_DECODED = 400  # files in other encodings, whose names go on one command line
+_UNREAD = re.compile(r"(?:rg|walk): (?:\./)?(.+): ([^:]+) \(os error \d+\)")
+_SHOWN_NAMES = 5
 _SIMPLE_GLOB = re.compile(r"[\w.*?{},-]+")
 _NOT_ONE_LINE = re.compile("[\n\0\ud800-\udfff]")
 _WILD = re.compile(r"[*?\[{]")
@@ -64,11 +74,27 @@ _Rows = dict[str, list[tuple[int, str]]]
 
 
 class _SearchResult(msgspec.Struct):
-    """The result of a search: rows (line number, text) by path. Names have no rows."""
+    """The result of a search: rows (line number, text) by path. Names have no rows.
+
+    `undecoded` have rows that are not UTF-8. `binary` files match but have no rows. `unread` could not be
+    read or are too large: the names with their reasons.
+    """
 
     rows: _Rows
     count: int = 0
     note: str = ""
+    undecoded: set[str] = msgspec.field(default_factory=set[str])
+    binary: set[str] = msgspec.field(default_factory=set[str])
+    unread: list[str] = []
+
+    def notes(self) -> str:
+        """Return what a reader must know besides the rows."""
+        notes = [self.note] if self.note else []
+        if self.binary:
+            notes.append(f"binary files match too: {_join_names(sorted(self.binary))}")
+        if self.unread:
+            notes.append(f"not searched: {_join_names(self.unread)}")
+        return "".join(f"; {note}" for note in notes)
 
 
 class _Command(msgspec.Struct, frozen=True):
@@ -79,13 +105,14 @@ class _Command(msgspec.Struct, frozen=True):
 
 class Query(msgspec.Struct, frozen=True):
     """A search: a regular expression for the lines of files, or a glob for file names if `names`; and which
-    hits to show."""
+    hits to show. Lines of files for which `is_closed` is true are not shown."""
 
     pattern: str
     names: bool
     glob: str
     limit: int
     offset: int
+    is_closed: Callable[[str], bool] | None = None
 
 
 async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str:
@@ -99,6 +126,7 @@ async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str
         result = await _names(target, query.pattern, program)
     else:
         result = await _content(target, query.pattern, query.glob, program)
+        _drop_closed(result, target, query.is_closed)
     return _report(await _filter_by_glob(result, query.glob), target, query.offset, query.limit)
 
 
@@ -110,7 +138,7 @@ async def _names(target: ConfinedPath, pattern: str, program: str | None) -> _Se
     if errors and not result.count:
         raise ToolError(f"the search failed: {errors}")
     rows = await _matching(result.rows, name_pattern)
-    return _SearchResult(rows, len(rows), result.note)
+    return msgspec.structs.replace(result, rows=rows, count=len(rows))
 
 
 async def _content(target: ConfinedPath, pattern: str, glob: str, program: str | None) -> _SearchResult:
@@ -119,7 +147,7 @@ async def _content(target: ConfinedPath, pattern: str, glob: str, program: str |
         arguments = (program, *_RIPGREP, *_LINES, *_type_options(glob), "-e", pattern, "--", _target(target))
         result, errors = await _run(_Command(arguments, True, _folder(target)), target)
         if result.count or not errors:
-            return result
+            return await _add_decoded(result, target, pattern, program)
     mode = "regex" if _compiles(pattern) else "plain"
     result, errors = await _run(_Command(_walk_command(mode, target, pattern), True, _folder(target)), target)
     if errors and not result.count:
@@ -130,9 +158,40 @@ async def _content(target: ConfinedPath, pattern: str, glob: str, program: str |
     return result
 
 
-def _walk_command(mode: str, target: ConfinedPath, pattern: str) -> tuple[str, ...]:
+async def _add_decoded(
+    result: _SearchResult, target: ConfinedPath, pattern: str, program: str
+) -> _SearchResult:
+    """Search the files that are not UTF-8 again, as text, and put their rows in the place of ripgrep's.
+
+    Ripgrep finds ASCII in most of them. It is asked for the others if they could hold all that is missing.
+    """
+    names = result.undecoded | result.binary
+    if not result.count or not pattern.isascii() or kind(target) == "file":
+        arguments = (program, *_RIPGREP, *_OTHER_ENCODINGS, "--", _target(target))
+        listed, _ = await _run(_Command(arguments, False, _folder(target)), target)
+        names |= listed.rows.keys()
+    if not names or not _compiles(pattern):
+        return result
+    searched = sorted(names)[:_MAX_DECODED]
+    if len(names) > len(searched):
+        result.unread.append(f"{len(names) - len(searched):,} files that are not UTF-8")
+    arguments = _walk_command("regex", target, pattern, [os.path.join(".", name) for name in searched])
+    decoded, _ = await _run(_Command(arguments, True, _folder(target)), target)
+    for name in searched:
+        result.count -= len(result.rows.pop(name, ()))
+    result.rows |= decoded.rows
+    result.count += decoded.count
+    result.binary = (result.binary - set(searched)) | decoded.binary
+    result.note = result.note or decoded.note
+    result.unread += decoded.unread
+    return result
+
+
+def _walk_command(
+    mode: str, target: ConfinedPath, pattern: str, paths: Sequence[str] = ()
+) -> tuple[str, ...]:
     python = (sys.executable or "python3", "-I", "-S", "-W", "ignore", "-c", _WALK, _PACKAGES)
-    return (*python, mode, _target(target), pattern)
+    return (*python, mode, pattern, *(paths or (_target(target),)))
 
 
 def _type_options(glob: str) -> tuple[str, ...]:
@@ -160,12 +219,27 @@ async def _matching(rows: _Rows, wanted: Glob) -> _Rows:
     return matching
 
 
+def _drop_closed(
+    result: _SearchResult, target: ConfinedPath, is_closed: Callable[[str], bool] | None
+) -> None:
+    """Drop the files that a deny rule closes to readers, and say so whether they match or not."""
+    if is_closed is None:
+        return
+    folder = _folder(target)
+    for name in [name for name in result.rows if is_closed(os.path.join(folder, name))]:
+        result.count -= len(result.rows.pop(name))
+    result.binary = {name for name in result.binary if not is_closed(os.path.join(folder, name))}
+    result.unread.append("files that a deny rule closes")
+
+
 async def _filter_by_glob(result: _SearchResult, glob: str) -> _SearchResult:
     if not glob:
         return result
     matching = await _matching(result.rows, _glob(glob))
     rows = {name: rows for name, rows in matching.items() if not name.rsplit("/", 1)[-1].startswith(".")}
-    return _SearchResult(rows, sum(max(1, len(lines)) for lines in rows.values()), result.note)
+    count, wanted = sum(max(1, len(lines)) for lines in rows.values()), _glob(glob)
+    binary = {name for name in result.binary if wanted.matches(name)}
+    return msgspec.structs.replace(result, rows=rows, count=count, binary=binary)
 
 
 async def _run(command: _Command, target: ConfinedPath) -> tuple[_SearchResult, str]:
@@ -190,7 +264,19 @@ async def _run(command: _Command, target: ConfinedPath) -> tuple[_SearchResult, 
     finally:
         _end(process)
         await process.communicate()  # not `wait`, which never ends if asyncio had stopped reading a full pipe
-    return result, clean(errors.decode("utf-8", "replace")).strip()[:500]
+    return result, _take_unread(clean(errors.decode("utf-8", "replace")), result)
+
+
+def _take_unread(errors: str, result: _SearchResult) -> str:
+    """Record the files that a search could not read, and return the other errors."""
+    others: list[str] = []
+    for line in errors.splitlines():
+        match = _UNREAD.fullmatch(line)
+        if match is None:
+            others.append(line)
+        else:
+            result.unread.append(f"{match[1]} ({match[2].lower()})")
+    return "\n".join(others).strip()[:500]
 
 
 def _end(process: Process) -> None:
@@ -234,6 +320,8 @@ def _take_records(buffer: bytes, result: _SearchResult, has_lines: bool) -> byte
             break
         name = _name(_drop_binary(buffer[start:middle], result))
         number, _, line = buffer[middle + 1 : end].partition(b":")
+        if not _is_utf8(line):
+            result.undecoded.add(name)
         result.rows.setdefault(name, []).append((int(number), _shorten_line(line)))
         result.count += 1
         start = end + 1
@@ -246,8 +334,22 @@ def _drop_binary(path: bytes, result: _SearchResult) -> bytes:
     while notice := _BINARY.match(path):
         dropped = result.rows.pop(_name(notice[1]), [])
         result.count -= len(dropped)
+        result.binary.add(_name(notice[1]))
         path = path[notice.end() :]
     return path
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _join_names(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(name) for name in names[:_SHOWN_NAMES])
+    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES:,} more"
 
 
 def _name(path: bytes) -> str:
@@ -264,7 +366,7 @@ def _shorten_line(line: bytes) -> str:
 def _report(result: _SearchResult, target: ConfinedPath, offset: int, limit: int) -> str:
     prefix = "" if _folder(target) == target.root else f"{_display_folder(target)}/"
     if not result.count:
-        return f"[no matches{'; ' + result.note if result.note else ''}]"
+        return f"[no matches{result.notes()}]"
     names = sorted(result.rows)
     rows: list[str] = []
     position = 0
@@ -286,7 +388,7 @@ def _report(result: _SearchResult, target: ConfinedPath, offset: int, limit: int
         note = f"{offset + 1}-{last} of {note}"
     if last < result.count:
         note += f"; go on with offset={last}"
-    return "\n".join([*rows, f"[{note}{'; ' + result.note if result.note else ''}]"])
+    return "\n".join([*rows, f"[{note}{result.notes()}]"])
 
 
 def _display_folder(target: ConfinedPath) -> str:

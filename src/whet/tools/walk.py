@@ -1,18 +1,21 @@
 """Search files where ripgrep is not installed: the same rules, the same output, as a program of its own.
 
 It runs in its own process so that a pattern that never ends can be killed; Python's matcher holds the
-interpreter's lock. Hidden, ignored (.gitignore) and binary files are left out, symlinks are not followed.
-Standard library only, since it starts without the installed packages. Rules: gitignore(5).
+interpreter's lock. Hidden and ignored (.gitignore) files are left out, symlinks are not followed. Binary
+files with matches are named, and so are files that can't be searched. Standard library only, since it
+starts without the installed packages. Rules: gitignore(5).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
+from whet.tools.charsets import guess_charset, guess_utf16
 from whet.tools.globs import Glob, GlobError
 
 FILE_BYTES = 100_000_000
@@ -43,37 +46,65 @@ def files(target: str) -> Iterator[str]:
     yield from _below(target, _layers_above(os.path.abspath(target)))
 
 
+class BinaryMatch(Exception):
+    """A file that is not text holds a match."""
+
+
 def matches(path: str, pattern: re.Pattern[str]) -> list[tuple[int, bytes]]:
-    """Return number and text of each matching line. Binary, huge and unreadable files have none."""
-    try:
-        if os.path.getsize(path) > FILE_BYTES:
-            return []
-        with open(path, "rb") as stream:
-            data = stream.read()
-    except OSError:
+    """Return number and text, as UTF-8, of each matching line.
+
+    Raises BinaryMatch for a match in a file that is not text, OSError for one that is huge or unreadable.
+    """
+    with open(path, "rb") as stream:
+        if os.fstat(stream.fileno()).st_size > FILE_BYTES:
+            raise OSError(errno.EFBIG, f"larger than {FILE_BYTES // 1_000_000} MB")
+        data = stream.read()
+    text = _decode(data)
+    if text is None:
+        if pattern.search(data.decode("utf-8", "surrogateescape")):
+            raise BinaryMatch
         return []
-    if encoding := _UTF16.get(data[:2]):
-        data = data[2:].decode(encoding, "replace").encode()
-    if b"\0" in data:
-        return []
-    text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     lines = text.removesuffix("\n").split("\n") if text else []
     numbered_lines = ((number, line) for number, line in enumerate(lines, 1) if pattern.search(line))
     return [(number, line.encode("utf-8", "surrogateescape")) for number, line in numbered_lines]
 
 
+def _decode(data: bytes) -> str | None:
+    """Return a file's text without its mark, or None if it is binary."""
+    if encoding := _UTF16.get(data[:2]):
+        return data[2:].decode(encoding, "replace")
+    if b"\0" in data:
+        encoding = guess_utf16(data, is_whole=True)
+        return data.decode(encoding) if encoding else None
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode(guess_charset(data, is_whole=True))
+
+
 def main(arguments: list[str]) -> None:
-    """Write `path NUL` for each file (mode files) or `path NUL number:line` for each match."""
-    mode, target, source = arguments
+    """Write `path NUL` for each file (mode files) or `path NUL number:line` for each match.
+
+    Binary files with matches and, on standard error, unreadable ones are named as ripgrep does.
+    """
+    mode, source, *targets = arguments
     out = sys.stdout.buffer
     if mode == "files":
-        for path in files(target):
+        for path in files(targets[0]):
             out.write(os.fsencode(path) + b"\0")
         return
     pattern = re.compile(re.escape(source) if mode == "plain" else source)
-    for path in files(target):
-        for number, line in matches(path, pattern):
-            out.write(b"%b\0%d:%b\n" % (os.fsencode(path), number, line))
+    for path in (path for target in targets for path in files(target)):
+        try:
+            for number, line in matches(path, pattern):
+                out.write(b"%b\0%d:%b\n" % (os.fsencode(path), number, line))
+        except BinaryMatch:
+            out.write(b"%b: binary file matches\n" % os.fsencode(path))
+        except FileNotFoundError:
+            continue  # it was deleted since it was listed
+        except OSError as error:
+            sys.stderr.write(f"walk: {path}: {error.strerror} (os error {error.errno})\n")
 
 
 def _below(folder: str, layers: list[Layer]) -> Generator[str]:

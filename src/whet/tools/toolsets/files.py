@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,6 +14,7 @@ import msgspec
 from whet.contract.changes import TextChange
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.lanes import ToolPool
+from whet.sandbox.path_rules import PathRules
 from whet.tools.signature import Toolset, tool_method
 
 
@@ -21,24 +22,35 @@ class FileTools(Toolset, frozen=True):
     """Tools that stay in the call's workspace and the `allowed` folders.
 
     `ripgrep` is the program's name. If it is None or the program is not installed, the built-in search is
-    used.
+    used. No tool reads or changes what the `rules` protect.
     """
 
     toolset: ClassVar[str] = "file"
     pool: ToolPool
     allowed: Sequence[Path] = ()
     ripgrep: str | None = "rg"
+    rules: PathRules = PathRules()
+
+    def _check_rules(self, ctx: ToolContext, given: Mapping[str, Any]) -> None:
+        """Raise ToolDenied if a deny rule protects a file that an edit would change."""
+        from whet.tools.diffs import find_named_files
+        from whet.tools.paths import refuse_protected
+
+        for path in find_named_files(given) if self.rules.rules else ():
+            refuse_protected(path, ctx.workspace, self.allowed, self.rules, writes=True)
 
     def plan_write(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
         """Return the change that a call of `write_file` would make."""
         from whet.tools.files import plan_replacement
 
+        self._check_rules(ctx, given)
         return (plan_replacement(ctx, given["path"], given["content"], self.allowed),)
 
     def plan_patch(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
         """Return the changes that a call of `patch` would make."""
         from whet.tools.patch import Replacement, plan_changes
 
+        self._check_rules(ctx, given)
         strings = Replacement(
             given.get("old_string", ""), given.get("new_string"), given.get("replace_all", False)
         )
@@ -56,7 +68,9 @@ class FileTools(Toolset, frozen=True):
     ) -> ToolOutput:
         """Read limit lines of a text file from line offset, as number|text; view an image; list a folder."""
         from whet.tools.files import read
+        from whet.tools.paths import refuse_protected
 
+        refuse_protected(path, ctx.workspace, self.allowed, self.rules)
         return read(ctx, path, (offset, limit), self.allowed, stop)
 
     @tool_method(effects={"write"}, timeout_s=30, plan=plan_write)
@@ -64,6 +78,7 @@ class FileTools(Toolset, frozen=True):
         """Create or replace a file and its folders; patch changes a part."""
         from whet.tools.files import replace
 
+        self._check_rules(ctx, {"path": path})
         return replace(ctx, path, content, self.allowed, stop)
 
     @tool_method(effects={"write"}, timeout_s=30, plan=plan_patch)
@@ -81,6 +96,7 @@ class FileTools(Toolset, frozen=True):
         """Replace old_string, unique in path, by new_string; or apply a unified diff of files."""
         from whet.tools.patch import Replacement, edit
 
+        self._check_rules(ctx, {"path": path, "diff": diff})
         strings = Replacement(old_string, new_string, replace_all)
         return edit(ctx, path, strings, diff, self.allowed, stop)
 
@@ -99,5 +115,10 @@ class FileTools(Toolset, frozen=True):
         from whet.tools.paths import resolve
         from whet.tools.search import Query, search
 
-        query = Query(pattern, target == "names", glob, limit, offset)
+        def is_closed(found: str) -> bool:
+            return self.rules.find(found, ctx.workspace, writes=False) != ""
+
+        query = Query(
+            pattern, target == "names", glob, limit, offset, is_closed if self.rules.rules else None
+        )
         return await search(resolve(path, ctx.workspace, self.allowed), query, self.ripgrep)

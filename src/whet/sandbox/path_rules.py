@@ -1,0 +1,143 @@
+"""The files that deny rules protect, for every reader and writer: tools, commands, sandboxes.
+
+`read_file(secrets/*)` means the files, not the tool: nothing reads or changes them. `write_file(*.lock)`
+means that nothing changes them. The names of all file tools are understood, and `read(...)` and
+`write(...)` say the same. This module decides nothing about other calls.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from whet.contract.forms import RULE
+from whet.contract.tags import BUILT_IN
+from whet.contract.wildcards import has_wildcard, matches
+
+_MAX_ENTRIES = 200_000
+_READ, _WRITE = "read", "write"
+
+
+class PathRule(msgspec.Struct, frozen=True):
+    """One deny rule for files. `closes`: they may not be read either, only changed otherwise."""
+
+    pattern: str
+    closes: bool
+    source: str
+
+    def covers(self, path: str, workspace: str) -> bool:
+        """Whether the rule is about an absolute path, or about a folder that holds it."""
+        pattern, top = _fold(_clean(self.pattern)), _fold(workspace.rstrip("/"))
+        while path not in ("", "/"):
+            folded = _fold(path)
+            inside = folded.removeprefix(f"{top}/")
+            if matches(pattern, folded) or (inside != folded and matches(pattern, inside)):
+                return True
+            path = os.path.dirname(path)
+        return False
+
+    def describe(self) -> str:
+        """Return what the rule means, for a person."""
+        verb = "reads or changes" if self.closes else "changes"
+        return f"no tool and no command {verb} {self.pattern}"
+
+
+class PathRules(msgspec.Struct, frozen=True):
+    """The deny rules for files of one configuration."""
+
+    rules: tuple[PathRule, ...] = ()
+
+    def find(self, path: str | Path, workspace: str | Path, *, writes: bool) -> str:
+        """Return the rule that forbids to read, or with `writes` to change, a path; or an empty string.
+
+        Links are followed: the path as named and its target are both checked.
+        """
+        top = os.fspath(workspace)
+        full = os.path.normpath(os.path.join(top, os.path.expanduser(path)))
+        if not self.rules or "\0" in full:
+            return ""
+        tops = {top, os.path.realpath(top)}
+        paths = {full, os.path.realpath(full)}
+        for rule in self.rules:
+            if (writes or rule.closes) and any(rule.covers(path, top) for path in paths for top in tops):
+                return rule.source
+        return ""
+
+    def find_folder(self, path: str | Path, workspace: str | Path) -> str:
+        """Return the rule that forbids to read everything in a folder, or an empty string."""
+        return self.find(os.path.join(path, "\x01"), workspace, writes=False)
+
+    def list_files(self, workspace: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """Return the files and folders below a workspace that may not be read, and those that may not be
+        changed."""
+        closed: dict[Path, None] = {}
+        fixed: dict[Path, None] = {}
+        for rule in self.rules:
+            (closed if rule.closes else fixed).update(dict.fromkeys(_list_covered(rule, workspace)))
+        return tuple(closed), tuple(path for path in fixed if path not in closed)
+
+
+def read_path_rules(texts: Iterable[str]) -> PathRules:
+    """Return the rules among the texts of deny rules that are about files. Others are ignored."""
+    return PathRules(tuple(rule for text in texts if (rule := _read_rule(text)) is not None))
+
+
+def _read_rule(text: str) -> PathRule | None:
+    match = RULE.fullmatch(text)
+    if match is None or not match["pattern"]:
+        return None
+    tags = [tags for name, tags in BUILT_IN.items() if matches(match["tool"], name) and "path" in tags]
+    closes = match["tool"] == _READ or any("edits" not in names for names in tags)
+    if not tags and match["tool"] not in (_READ, _WRITE):
+        return None
+    return PathRule(match["pattern"].strip(), closes, text)
+
+
+def _clean(pattern: str) -> str:
+    """Return a pattern without the parts that name no other file: `./` and a final slash."""
+    pattern = os.path.expanduser(pattern).removeprefix("./")
+    return pattern.rstrip("/") or "/"
+
+
+def _fold(text: str) -> str:
+    """Return a path as the system compares it: one form of accents, and no case on macOS and Windows."""
+    folded = text if text.isascii() else unicodedata.normalize("NFC", text)
+    return folded.casefold() if sys.platform in ("darwin", "win32") else folded
+
+
+def _list_covered(rule: PathRule, workspace: Path) -> Iterator[Path]:
+    pattern = _clean(rule.pattern)
+    folder = pattern.removesuffix("/*").removesuffix("/**")
+    if not has_wildcard(folder):
+        path = Path(os.path.realpath(workspace / folder.replace("\\", "")))
+        if path != workspace and path.exists():
+            yield path
+        return
+    before = [part for part in Path(pattern).parts if not has_wildcard(part)]
+    start = workspace
+    for number, part in enumerate(Path(pattern).parts):
+        if number >= len(before) or part != before[number]:
+            break
+        start = start / part
+    yield from _walk(rule, start, workspace)
+
+
+def _walk(rule: PathRule, start: Path, workspace: Path) -> Iterator[Path]:
+    count = 0
+    for folder, folders, names in os.walk(start):
+        count += len(folders) + len(names)
+        if count > _MAX_ENTRIES:
+            return
+        for name in (*folders, *names):
+            full = os.path.join(folder, name)
+            if not os.path.islink(full) and rule.covers(full, str(workspace)):
+                yield Path(full)
+                if name in folders:
+                    folders.remove(name)
+        if ".git" in folders:
+            folders.remove(".git")

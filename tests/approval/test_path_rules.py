@@ -1,0 +1,301 @@
+"""Deny rules for files hold for every reader and writer, and the table in the manual says how."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.approval.test_gate import Bench, Kept, Someone
+from tests.sandbox.engines import ENGINES, EngineCase
+from tests.tools.calls import context
+from whet.approval.confined import JailGate
+from whet.approval.gate import GateParts, PolicyGate
+from whet.config.schema import ApprovalSettings
+from whet.contract.errors import BadInput, ToolDenied, ToolError
+from whet.contract.messages import ToolCall
+from whet.contract.protocols import GateCall
+from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
+from whet.lanes import ToolPool
+from whet.sandbox import engine
+from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.path_rules import read_path_rules
+from whet.sandbox.policy import Opening
+from whet.tools.registry import Registry
+from whet.tools.toolsets.files import FileTools
+from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
+
+_MANUAL = Path(__file__).parents[2] / "docs" / "approval.md"
+_RULES = ("read_file(secrets/*)", "write_file(*.lock)")
+_FILES = {_RULES[0]: "secrets/db.yml", _RULES[1]: "app.lock"}
+_SECRET = "password: HUNTER2\n"
+
+# What a call does to FILE, which the rule protects; FOLDER is where it lies.
+_READERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "`read_file`": ("read_file", {"path": "FILE"}),
+    "`read_file` through a link": ("read_file", {"path": "link"}),
+    "`search_files` for it by name": ("search_files", {"pattern": "pass", "path": "FILE"}),
+    "`search_files` from above": ("search_files", {"pattern": "pass"}),
+    "`cat FILE`": ("terminal", {"command": "cat FILE"}),
+    "`tr a b < FILE`": ("terminal", {"command": "tr a a < FILE"}),
+    "`cp FILE copy; cat copy`": ("terminal", {"command": "cp FILE copy; cat copy"}),
+    "`grep -r . .`": ("terminal", {"command": "grep -rh . ."}),
+    "a glob": ("terminal", {"command": "cat */*.yml *.l*"}),
+    "a program that makes up the name": (
+        "terminal",
+        {"command": "python3 -c \"print(open('ELIF'[::-1]).read())\""},
+    ),
+    "an MCP server's or a plugin's reader": ("fetch_file", {"source": {"file": "FILE"}}),
+}
+_WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "`write_file`": ("write_file", {"path": "FILE", "content": "x\n"}),
+    "`write_file` through a link": ("write_file", {"path": "link", "content": "x\n"}),
+    "`patch`": ("patch", {"path": "FILE", "old_string": "password", "new_string": "x"}),
+    "`patch` that does not fit": ("patch", {"path": "FILE", "old_string": "passwurd: x", "new_string": "x"}),
+    "a diff": ("patch", {"diff": "--- a/FILE\n+++ b/FILE\n@@ -1 +1 @@\n-password: HUNTER2\n+x\n"}),
+    "`echo x > FILE`": ("terminal", {"command": "echo x > FILE"}),
+    "`sed -i s/a/b/ FILE`": ("terminal", {"command": "sed -i s/a/b/ FILE"}),
+    "`mv other FILE`": ("terminal", {"command": "mv other FILE"}),
+    "`rm FILE`": ("terminal", {"command": "rm -f FILE"}),
+    "a program that writes it": ("terminal", {"command": "./write.py"}),
+    "an MCP server's or a plugin's writer": ("store_file", {"target": "FILE"}),
+}
+
+
+class _World:
+    """A workspace with a protected file, and the gate, tools and sandbox of a program."""
+
+    def __init__(self, folder: Path, rule: str, *, confined: bool) -> None:
+        self.file = _FILES[rule]
+        self.workspace = folder / "ws"
+        path = self.workspace / self.file
+        path.parent.mkdir(parents=True)
+        path.write_text(_SECRET)
+        (self.workspace / "link").symlink_to(self.file)
+        (self.workspace / "other").write_text("x\n")
+        script = self.workspace / "write.py"
+        script.write_text(f"#!/usr/bin/env python3\nopen({self.file!r}, 'w').write('x')\n")
+        script.chmod(0o755)
+        rules = read_path_rules([rule])
+        mode = "auto" if confined else "off"
+        self.confinement = Confinement(ConfinementSettings(mode, folder / "home", rules=rules))
+        jails = JailGate(lambda: self.confinement)
+        settings = ApprovalSettings(mode="auto", deny=(rule,))
+        parts = GateParts(jails=lambda: jails)
+        self.gate = PolicyGate(settings, Someone("once"), Kept(), folder / "home", parts)
+        self._shared = SharedProcesses(confine=lambda: self.confinement)
+        tools = (*FileTools(ToolPool(1), rules=rules), *ShellTools(self._shared))
+        self._tools = {tool.name: tool for tool in tools}
+
+    def close(self) -> None:
+        self._shared.close()
+        self.confinement.close()
+
+    def try_call(self, name: str, arguments: dict[str, Any], *, writes: bool) -> str:
+        """Make a call as the agent does and return what became of it."""
+        encoded = msgspec.json.encode(arguments).replace(b"FILE", self.file.encode())
+        filled = msgspec.json.decode(encoded.replace(b"ELIF", self.file[::-1].encode()))
+        tool = self._tools.get(name) or self._foreign(name, writes=writes)
+        return asyncio.run(self._run(tool, filled, writes=writes))
+
+    async def _run(self, tool: Tool, arguments: dict[str, Any], *, writes: bool) -> str:
+        call = GateCall("s1", ToolCall("c1", tool.name, "{}"), tool, arguments, str(self.workspace))
+        decision = await self.gate.decide(call, lambda _event: None)
+        if decision.verdict == "deny":
+            assert "the rule deny: " in decision.reason
+            return "refused"
+        try:
+            text = (await tool.run(context(self.workspace), arguments)).text
+        except ToolError as error:
+            text = f"{error.message} {error.hint}"
+        kept = (self.workspace / self.file).read_text() == _SECRET
+        if not kept or (not writes and "HUNTER2" in text):
+            return "allowed"
+        return "held by the sandbox" if tool.name == "terminal" else "left out"
+
+    def _foreign(self, name: str, *, writes: bool) -> Tool:
+        """Return a tool that another program brings and that uses the file without asking anyone."""
+
+        async def use(_ctx: ToolContext, _arguments: dict[str, object]) -> ToolOutput:
+            path = self.workspace / self.file
+            return ToolOutput(str(path.write_text("x")) if writes else path.read_text())
+
+        effects: frozenset[Effect] = frozenset(("write",) if writes else ("read",))
+        return Tool(ToolSpec(name, "", {}), "t", effects, use)
+
+
+def _make_table(folder: Path) -> str:
+    rows = [f"| way | `{_RULES[0]}` | `{_RULES[1]}` |", "|---|---|---|"]
+    for ways, writes in ((_READERS, False), (_WRITERS, True)):
+        for way, (name, arguments) in ways.items():
+            cells: list[str] = []
+            for rule in _RULES:
+                world = _World(folder / str(len(rows)) / str(len(cells)), rule, confined=True)
+                try:
+                    cells.append(world.try_call(name, arguments, writes=writes))
+                finally:
+                    world.close()
+            rows.append(f"| {way} | {cells[0]} | {cells[1]} |")
+    return "\n".join(rows)
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[Callable[[str], _World]]:
+    worlds: list[_World] = []
+
+    def make(rule: str) -> _World:
+        worlds.append(_World(tmp_path, rule, confined=False))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+@pytest.fixture(params=ENGINES, ids=str)
+def an_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    case: EngineCase = request.param
+    monkeypatch.setitem(engine._statuses, None, case.status())
+    yield
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("an_engine")
+def test_the_table_in_the_manual_is_what_happens(tmp_path: Path) -> None:
+    assert _make_table(tmp_path) in _MANUAL.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "writes"),
+    [
+        (*way, writes)
+        for ways, writes in ((_READERS, False), (_WRITERS, True))
+        for way in ways.values()
+        if way[0] != "terminal"
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("rule", _RULES)
+def test_no_tool_reads_or_changes_a_protected_file(
+    make_world: Callable[[str], _World], rule: str, name: str, arguments: dict[str, Any], writes: bool
+) -> None:
+    world = make_world(rule)
+    outcome = world.try_call(name, arguments, writes=writes)
+    if rule == _RULES[0] or writes:
+        assert outcome in ("refused", "left out")
+        assert (world.workspace / world.file).read_text() == _SECRET
+    else:
+        assert outcome == "allowed"
+
+
+@pytest.mark.parametrize(
+    ("command", "is_refused"),
+    [
+        ("cat secrets/db.yml", True),
+        ("cat ./secrets/../secrets/db.yml", True),
+        ("cd secrets && cat db.yml", True),
+        ("cp -r secrets copy", True),
+        ("python3 -c \"open('secrets/db.yml')\"", True),
+        ("ls", False),
+        ("cat app.py", False),
+    ],
+)
+def test_a_command_outside_a_sandbox_is_refused_by_the_names_in_it(
+    make_world: Callable[[str], _World], command: str, is_refused: bool
+) -> None:
+    world = make_world(_RULES[0])
+    assert (world.try_call("terminal", {"command": command}, writes=True) == "refused") is is_refused
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "reads", "writes"),
+    [
+        ("read_file(secrets/*)", "secrets/a/b", True, True),
+        ("search_files(secrets/*)", "secrets/a", True, True),
+        ("read(secrets)", "secrets/a", True, True),
+        ("read(./secrets/)", "secrets/a", True, True),
+        ("read(*.pem)", "a/b/c.pem", True, True),
+        ("*_file(x)", "x", True, True),
+        ("write_file(*.lock)", "a.lock", False, True),
+        ("patch(*.lock)", "a/b.lock", False, True),
+        ("write(docs)", "docs/a.md", False, True),
+        ("read(caf\u00e9.txt)", "cafe\u0301.txt", True, True),
+        ("write_file(*.lock)", "a.py", False, False),
+        ("read_file", "a.py", False, False),
+        ("terminal(cat secrets/*)", "secrets/a", False, False),
+        ("mcp__files__read(x)", "x", False, False),
+    ],
+)
+def test_a_rule_by_a_tools_name_is_read_as_what_it_plainly_means(
+    tmp_path: Path, rule: str, path: str, reads: bool, writes: bool
+) -> None:
+    rules = read_path_rules([rule])
+    for named in (path, f"./{path}", str(tmp_path / path)):
+        assert (rules.find(named, tmp_path, writes=False) != "") is reads
+        assert (rules.find(named, tmp_path, writes=True) != "") is writes
+
+
+def test_files_created_later_are_protected_too(make_world: Callable[[str], _World]) -> None:
+    world = make_world(_RULES[1])
+    assert world.confinement.policy(world.workspace).fixed == (world.workspace / "app.lock",)
+    (world.workspace / "sub").mkdir()
+    (world.workspace / "sub/new.lock").write_text("")
+    assert set(world.confinement.policy(world.workspace).fixed) == {
+        world.workspace / "app.lock",
+        world.workspace / "sub/new.lock",
+    }
+
+
+@pytest.mark.parametrize(("rule", "kind"), [(_RULES[0], "read"), (_RULES[0], "write"), (_RULES[1], "write")])
+def test_no_opening_reaches_a_protected_file(
+    make_world: Callable[[str], _World], rule: str, kind: Any
+) -> None:
+    world = make_world(rule)
+    policy = world.confinement.policy(world.workspace)
+    with pytest.raises(ToolDenied, match="a deny rule protects"):
+        policy.with_openings([Opening(kind, str(world.workspace / world.file))])
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": "secrets/a"}),
+        ("patch", {"path": "secrets/a", "old_string": "x", "new_string": "y"}),
+        ("terminal", {"command": "cat secrets/a"}),
+    ],
+)
+def test_an_ask_rule_for_files_asks_for_every_tool(
+    tmp_path: Path, tool: str, arguments: dict[str, Any]
+) -> None:
+    bench = Bench(tmp_path, Someone("no"), mode="auto", ask=["read_file(secrets/*)"])
+    (bench.workspace / "secrets").mkdir()
+    (bench.workspace / "secrets/a").write_text("x")
+    assert bench.decide(tool, **arguments).verdict == "deny"
+    assert len(bench.person.asked) == 1
+
+
+def test_the_file_tools_check_by_themselves(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/a").write_text(_SECRET)
+    os.symlink("secrets", tmp_path / "door")
+    tools = Registry(FileTools(ToolPool(1), rules=read_path_rules([_RULES[0]])))
+    for name, arguments in (
+        ("read_file", {"path": "door/a"}),
+        ("write_file", {"path": "door/a", "content": "x"}),
+        ("patch", {"path": "door/a", "old_string": "x", "new_string": "y"}),
+    ):
+        with pytest.raises((ToolDenied, BadInput), match=r"the rule deny: read_file\(secrets/\*\) protects"):
+            asyncio.run(tools.get(name).run(context(tmp_path), arguments))
+
+
+if __name__ == "__main__":  # prints the table for the manual
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        print(_make_table(Path(os.path.realpath(folder))))

@@ -1,0 +1,143 @@
+"""A file keeps its encoding, mark, line endings and bytes through every tool that reads or writes it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.tools.calls import Desk
+
+_TEXTS = {
+    "utf-8": "# Größe, 数, имя\n",
+    "utf-16-le": "# Größe, 数, имя\n",
+    "utf-16-be": "# Größe, 数, имя\n",
+    "gb18030": "# 标题文字说明, 返回结果\n",
+    "big5": "# 這個程式用來讀取資料\n",
+    "cp932": "# 日本語のコメントです\n",
+    "euc_jp": "# 関数はファイルを読み込んで\n",
+    "cp949": "# 한국어 주석입니다\n",
+    "cp1251": "# Эта функция читает файл\n",
+    "koi8_r": "# Эта функция читает файл\n",
+    "cp1252": "# “prix” – 5 € à payer\n",
+    "latin-1": "# à la carte, déjà vu\n",
+}
+_MARKS = {"utf-8": b"\xef\xbb\xbf", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
+_FORMS = list(
+    itertools.product(_TEXTS, ("LF", "CRLF", "mixed"), ("mark", "plain"), (1, 20, 60), (True, False))
+)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return Desk(folder)
+
+
+def _make_bytes(encoding: str, ends: str, mark: str, size: int, has_last_newline: bool) -> bytes:
+    lines = [_TEXTS[encoding], "x = 1\n", "y = 2\n", _TEXTS[encoding]] * size
+    if ends != "LF":
+        lines = [
+            line.replace("\n", "\r\n") if ends == "CRLF" or number % 3 else line
+            for number, line in enumerate(lines)
+        ]
+    text = "".join(lines)
+    text = text if has_last_newline else text.removesuffix("\n").removesuffix("\r")
+    return (_MARKS.get(encoding, b"") if mark == "mark" else b"") + text.encode(encoding)
+
+
+def _check_round_trip(desk: Desk, name: str, form: tuple[str, str, str, int, bool]) -> None:
+    encoding = form[0]
+    path, data = desk.workspace / name, _make_bytes(*form)
+    path.write_bytes(data)
+    assert _TEXTS[encoding].strip() in desk.text("read_file", path=name, limit=4), form
+    old, new = "x = 1\ny = 2\n", "x = 7\ny = 2\n"
+    desk.call("patch", path=name, old_string=old, new_string=new, replace_all=form[3] > 1)
+    before, after = "x = 1".encode(encoding), "x = 7".encode(encoding)
+    patched = path.read_bytes()
+    assert patched == data.replace(before, after), form
+    text = patched.removeprefix(_MARKS.get(encoding, b"") if form[2] == "mark" else b"").decode(encoding)
+    desk.call("write_file", path=name, content=text.replace("\r\n", "\n").replace("x = 7", "x = 1"))
+    assert path.read_bytes() == data, form
+    desk.call("patch", diff=f"--- a/{name}\n+++ b/{name}\n@@ -2,2 +2,2 @@\n-x = 1\n+x = 7\n y = 2\n")
+    assert path.read_bytes() == data.replace(before, after, 1), form
+    path.write_bytes(data)
+
+
+def _check_search(desk: Desk, forms: Sequence[tuple[str, str, str, int, bool]]) -> None:
+    """Check that the first line of each file is found, as its characters, and no file is changed."""
+    names = [f"{number}.txt" for number, _ in enumerate(forms)]
+    kept = [(desk.workspace / name).read_bytes() for name in names]
+    text = desk.text("search_files", pattern="^# |数", limit=100_000)
+    for name, form in zip(names, forms, strict=True):
+        assert f"{name}\n1|{_TEXTS[form[0]].strip()}\n" in text, form
+    assert kept == [(desk.workspace / name).read_bytes() for name in names]
+
+
+@pytest.mark.parametrize("number", range(0, len(_FORMS), 29))
+def test_a_file_keeps_its_form(desk: Desk, number: int) -> None:
+    _check_round_trip(desk, "0.txt", _FORMS[number])
+    _check_search(desk, [_FORMS[number]])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_all_generated_files_keep_their_form(desk: Desk) -> None:
+    assert len(_FORMS) >= 400
+    for form in _FORMS:
+        _check_round_trip(desk, "0.txt", form)
+    small = [form for form in _FORMS if form[3] == 1]
+    for number, form in enumerate(small):
+        (desk.workspace / f"{number}.txt").write_bytes(_make_bytes(*form))
+    _check_search(desk, small)
+
+
+@pytest.mark.parametrize("encoding", _TEXTS)
+def test_characters_are_added_in_the_encoding_of_the_file(desk: Desk, encoding: str) -> None:
+    path = desk.workspace / "a.txt"
+    text = f"{_TEXTS[encoding]}x\n"
+    path.write_bytes(_MARKS.get(encoding, b"") + text.encode(encoding))
+    desk.call("patch", path="a.txt", old_string="x\n", new_string=_TEXTS[encoding])
+    desk.call("write_file", path="a.txt", content=_TEXTS[encoding] * 3)
+    assert path.read_bytes() == _MARKS.get(encoding, b"") + (_TEXTS[encoding] * 3).encode(encoding)
+
+
+def test_a_rewrite_that_the_encoding_can_not_hold_is_refused(desk: Desk) -> None:
+    path = desk.workspace / "a.txt"
+    path.write_bytes("déjà vu\n".encode("latin-1"))
+    error = desk.error("write_file", path="a.txt", content="déjà vu 数\n")
+    assert "latin-1, which can't hold '数'" in error.message and "iconv" in error.hint
+    assert path.read_bytes() == "déjà vu\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "note"),
+    [
+        (b"one\r\n", "two\n", "kept: CRLF line ends"),
+        (b"\xef\xbb\xbfone\r\n", "two\n", "kept: UTF-8 with byte order mark, CRLF line ends"),
+        (b"one\n", "one\r\ntwo\r\n", "line ends were LF, now CRLF"),
+        (b"one", "two\n", "the file had no newline at its end, now it has"),
+        (b"\0\1\2", "two\n", "it was not text before, and is UTF-8 now"),
+        ("été\n".encode("latin-1"), "été\n", "kept: Latin-1"),
+    ],
+)
+def test_a_rewrite_says_which_form_it_keeps_or_changes(
+    desk: Desk, before: bytes, content: str, note: str
+) -> None:
+    (desk.workspace / "a.txt").write_bytes(before)
+    assert f"\n[{note}]" in desk.text("write_file", path="a.txt", content=content)
+
+
+def test_a_rewrite_of_a_file_with_both_line_ends_keeps_those_of_its_lines(desk: Desk) -> None:
+    path = desk.workspace / "a.txt"
+    path.write_bytes(b"one\r\ntwo\nthree\r\nfour\n")
+    desk.call("write_file", path="a.txt", content="one\ntwo\nnew\nthree\nfour\n")
+    assert path.read_bytes() == b"one\r\ntwo\nnew\nthree\r\nfour\n"
+
+
+def test_a_plain_rewrite_says_nothing_of_its_form(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_text("one\n")
+    assert desk.text("write_file", path="a.txt", content="two\n") == "overwrote a.txt: 1 line, 4 bytes"
