@@ -65,8 +65,7 @@ _WORDS = re.compile(r"[\w./~+@-]*\w")
 
 RoleSplit = tuple[Mapping[str, Difference], frozenset[str]]
 """The changed files that judge, with how they changed, and the changed files of the program."""
-Verdict = tuple[bool, str]
-"""Whether a goal is proven, and the text that explains it."""
+Verdict = tuple[bool, str]  # whether a goal is proven, and the text that explains it
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +249,7 @@ class GoalJudge:
         for proof in proofs:
             call = proof
             if command := call.alone if is_stale(call, session_calls) else call.rerun_command:
-                tests, text = await self._run_again(goal, session, command)
+                tests, text = await _run_again(self.services, goal, session, command)
                 if tests is None:
                     return False, text
                 call = with_tests(call, tests)
@@ -295,21 +294,6 @@ class GoalJudge:
         why = await self._verify_in_copy(goal, session.workspace, base, split) if split[0] else ""
         return await self._ask_to_accept(goal, session, split[0], why) if why else (True, "")
 
-    async def _run_again(
-        self, goal: GoalRow, session: Session, command: str
-    ) -> tuple[TestCounts | None, str]:
-        """Run the part of a command that runs tests. Return the counts if they pass, else None and the
-        output."""
-        try:
-            output = await goal_verifier.run_verifier(self.services, session.workspace, command, goal.id)
-        except ToolError as error:
-            return None, error.message
-        tests = test_counts(command, output.text)
-        if not output.error_kind and tests is not None and tests.passed and not tests.failed:
-            return tests, ""
-        text = goal_verifier.output_end(output)
-        return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{text}"
-
     async def _check_verifier_files(self, goal: GoalRow, session: Session) -> str:
         """Return a message if the verifier's files changed and the person does not accept that, else an empty
         string."""
@@ -327,6 +311,22 @@ class GoalJudge:
 
     def _base_folder(self, goal: GoalRow) -> Path:
         return self.services.home.root / "goals" / goal.id
+
+
+async def _run_again(
+    services: Services, goal: GoalRow, session: Session, command: str
+) -> tuple[TestCounts | None, str]:
+    """Run the part of a command that runs tests. Return the counts if they pass, else None and the
+    output."""
+    try:
+        output = await goal_verifier.run_verifier(services, session.workspace, command, goal.id)
+    except ToolError as error:
+        return None, error.message
+    tests = test_counts(command, output.text)
+    if not output.error_kind and tests is not None and tests.passed and not tests.failed:
+        return tests, ""
+    text = goal_verifier.output_end(output)
+    return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{text}"
 
 
 class _Finish(msgspec.Struct, frozen=True):
@@ -356,9 +356,9 @@ def _claims(finish: GoalCall) -> list[GoalClaim]:
 
 def accepted_claims(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ...]:
     """Return the claims that ended a goal without a verifier."""
-    if goal.verify or goal.state not in ("achieved", "unproven"):
-        return ()
-    finished = [call for call in goal_calls(connection, goal.session) if call.name == FINISH]
+    is_claimed = not goal.verify and goal.state in ("achieved", "unproven")
+    session_calls = goal_calls(connection, goal.session) if is_claimed else []
+    finished = [call for call in session_calls if call.name == FINISH]
     return tuple(_claims(finished[-1])) if finished else ()
 
 

@@ -28,6 +28,7 @@ from whet.contract.errors import (
     ProviderError,
     QuotaExhausted,
     RateLimited,
+    Unavailable,
     WireError,
 )
 from whet.contract.events import ReasoningDelta, Retry, TextDelta
@@ -64,6 +65,7 @@ _MAX_BEFORE_BYTES = 1024 * 1024
 _MAX_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _FEW_DELTAS = 4
+_CONTENT_TIMES = 5  # a model that thinks unseen sends events without content for some minutes
 _GREW_CHARS = 4_096
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
@@ -191,6 +193,33 @@ class _Attempt:
     def answer_size(self) -> TextSize:
         """How much of the answer came."""
         return size_of("".join(self.texts)) + TextSize(self.decoder.call_chars)
+
+
+class _Progress:
+    """When an answer last made progress: comments and blank lines are none, and events without content count
+    only for some time."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._http, self._monotonic_s = wiring.http, wiring.backoff.monotonic_s
+        self._event_s = self._content_s = self._monotonic_s()
+        self._call_chars = 0
+
+    def note(self, info: ModelInfo, *, has_events: bool, delta_count: int, call_chars: int) -> None:
+        """Note received bytes. Raises Unavailable if there was no progress for too long."""
+        now_s, limit_s = self._monotonic_s(), self._http.timeout_s
+        if has_events:
+            self._event_s = now_s
+        if delta_count or call_chars > self._call_chars:
+            self._content_s, self._call_chars = now_s, call_chars
+        if now_s - self._event_s <= limit_s and now_s - self._content_s <= _CONTENT_TIMES * limit_s:
+            return
+        idle_s = now_s - self._content_s
+        raise Unavailable(
+            f"{info.provider}: {self._http.where} sent nothing of an answer for {idle_s:.0f} s",
+            hint="model.timeout_s sets the limit",
+            provider=info.provider,
+            model=info.model,
+        )
 
 
 class ServerLink:
@@ -340,6 +369,7 @@ class ServerLink:
         parser = SseParser()
         kind = content_type or "no content type"
         first, size, pending_bytes = b"", 0, 0
+        progress = _Progress(self._wiring)
         # Closed here, because a generator left to the event loop costs an extra task and wake-up.
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
@@ -350,11 +380,15 @@ class ServerLink:
                     raise _early_end_error(info, first, kind)
                 if pending_bytes > _MAX_IN_EVENT_BYTES or size > _MAX_ANSWER_BYTES:
                     raise WireError("the answer has no end", provider=info.provider, model=info.model)
-                for item in (*_decode(info, events, attempt), *attempt.grown()):
+                deltas = _decode(info, events, attempt)
+                for item in (*deltas, *attempt.grown()):
                     yield item
                 if decoder.is_ended:
                     await _drain(answer, chunks)
                     return
+                progress.note(
+                    info, has_events=bool(events), delta_count=len(deltas), call_chars=decoder.call_chars
+                )
         for delta in _decode(info, parser.finish(), attempt):
             yield delta
         if not decoder.is_done:
