@@ -13,6 +13,7 @@ import pytest
 
 from tests.listening import listening, self_signed
 from tests.providers.server import SSE, Script, Server, running, sse
+from tests.support import let_pass
 from whet.config.schema import ModelSettings
 from whet.contract.errors import (
     AuthRejected,
@@ -206,6 +207,38 @@ def test_a_long_retry_after_fails_at_once():
 def test_a_silent_server_is_given_up_after_the_time_limit():
     error = failure_of(Script([sse(FIRST)], stall=True), timeout_s=0.2)
     assert type(error) is Unavailable and "silent for 0.2 s" in error.message and "127.0.0.1" in error.message
+
+
+@pytest.mark.parametrize(
+    ("sent", "most"),
+    [(b": keepalive\n\n", 40), (b"\n", 40), (b"event: ping\ndata: {}\n\n", 180), (sse(FIRST), 0)],
+    ids=["comments", "blank lines", "events without content", "content"],
+)
+def test_only_what_carries_an_answer_keeps_a_request_alive(sent: bytes, most: int):
+    count = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+        while count < 300 and not writer.is_closing():
+            writer.write(sent)
+            count += 1
+            for _ in range(20):  # until it is read
+                await asyncio.sleep(0)
+            let_pass(1)
+        writer.close()
+
+    async def test() -> ProviderError:
+        server = Server()
+        async with listening(serve) as server.port:
+            with pytest.raises(ProviderError) as caught:
+                await items_of(provider(server, max_retries=0, timeout_s=30))
+            return caught.value
+
+    error = asyncio.run(test())
+    is_given_up = "sent nothing of an answer" in error.message
+    assert is_given_up == bool(most) and (count <= most if most else count == 300), (error.message, count)
 
 
 @pytest.mark.slow

@@ -199,14 +199,14 @@ class _Progress:
     """When an answer last made progress: comments and blank lines are none, and events without content count
     only for some time."""
 
-    def __init__(self, wiring: Wiring) -> None:
-        self._http, self._monotonic_s = wiring.http, wiring.backoff.monotonic_s
-        self._event_s = self._content_s = self._monotonic_s()
+    def __init__(self, http: Http) -> None:
+        self._http = http
+        self._event_s = self._content_s = asyncio.get_running_loop().time()
         self._call_chars = 0
 
     def note(self, info: ModelInfo, *, has_events: bool, delta_count: int, call_chars: int) -> None:
         """Note received bytes. Raises Unavailable if there was no progress for too long."""
-        now_s, limit_s = self._monotonic_s(), self._http.timeout_s
+        now_s, limit_s = asyncio.get_running_loop().time(), self._http.timeout_s
         if has_events:
             self._event_s = now_s
         if delta_count or call_chars > self._call_chars:
@@ -369,7 +369,7 @@ class ServerLink:
         parser = SseParser()
         kind = content_type or "no content type"
         first, size, pending_bytes = b"", 0, 0
-        progress = _Progress(self._wiring)
+        progress = _Progress(self._wiring.http)
         # Closed here, because a generator left to the event loop costs an extra task and wake-up.
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
