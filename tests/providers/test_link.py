@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.listening import listening, self_signed
+from tests.providers.machine import Machine
 from tests.providers.server import SSE, Script, Server, running, sse
 from tests.support import let_pass
 from whet.config.schema import ModelSettings
@@ -313,6 +314,27 @@ def test_a_server_that_is_not_there():
 
     error = run(test)
     assert "can't connect to 127.0.0.1:" in error.message and "running" in error.hint
+
+
+@pytest.mark.parametrize(("answers", "least", "most"), [([], 50, 70), ([GOOD], 850, 960)])
+def test_an_address_that_never_answered_is_given_up_after_a_minute(
+    answers: list[Script], least: int, most: int
+):
+    machine = Machine()
+
+    async def test() -> None:
+        async with running(*answers) as server:
+            settings = ModelSettings(provider="practice", base_url=server.url, model="m")
+            source = connect_one(settings, {}, backoff=machine.backoff(900.0))
+            link = source.open("sys", [], "s-1")
+            for _ in answers:
+                assert [item async for item in link.stream(HI)]
+        with pytest.raises(Unavailable):
+            assert [item async for item in link.stream(HI)]
+        await source.aclose()
+
+    run(test)
+    assert least <= machine.now_s <= most
 
 
 def test_a_name_that_does_not_resolve():

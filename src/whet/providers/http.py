@@ -43,6 +43,7 @@ class Http:
         self.where: str = parts.netloc.rpartition("@")[2]
         self._scheme, self._host = parts.scheme, parts.hostname or ""
         self.timeout_s: float = timeout_s
+        self.has_answered: bool = False  # with any status
         self._client = HttpClient(Limits(connect_s=CONNECT_TIMEOUT_S, silence_s=timeout_s))
 
     @property
@@ -74,6 +75,7 @@ class Http:
     ) -> AsyncGenerator[Answer, None]:
         try:
             async with self._client.exchange(Request(method, url, {**_SENT, **headers}, body)) as answer:
+                self.has_answered = True
                 if not 200 <= answer.status < 300:
                     from whet.providers import failures  # noqa: PLC0415 read only where something failed
 

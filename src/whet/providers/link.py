@@ -67,6 +67,7 @@ _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _FEW_DELTAS = 4
 _CONTENT_TIMES = 5  # a model that thinks unseen sends events without content for some minutes
 _GREW_CHARS = 4_096
+_UNKNOWN_PATIENCE_S = 60.0
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
 _LIMITED_REST_S = 30.0
@@ -302,7 +303,11 @@ class ServerLink:
     def _outage(self) -> Outage:
         from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
 
-        return Outage(self._wiring.backoff, self._wiring.keys)
+        backoff = self._wiring.backoff
+        if not self._wiring.http.has_answered:  # a wrong address or port more often than an outage
+            patience_s = min(backoff.patience_s, _UNKNOWN_PATIENCE_S)
+            backoff = msgspec.structs.replace(backoff, patience_s=patience_s)
+        return Outage(backoff, self._wiring.keys)
 
     async def _finish_outage(self, outage: Outage, reply: ModelReply) -> ModelReply:
         """Return the reply that came after failures, with notices for the person."""
