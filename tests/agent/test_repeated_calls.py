@@ -1,4 +1,4 @@
-"""Calls that repeat with the same result: the model is told, then the turn ends. Progress is no repetition."""
+"""Calls that repeat with the same result are noted for the model, and then end the turn; progress is none."""
 
 from __future__ import annotations
 

@@ -28,7 +28,6 @@ from whet.contract.errors import (
     ProviderError,
     QuotaExhausted,
     RateLimited,
-    Unavailable,
     WireError,
 )
 from whet.contract.events import ReasoningDelta, Retry, TextDelta
@@ -44,6 +43,7 @@ from whet.contract.protocols import (
 from whet.http1.client import Answer
 from whet.providers.backoff import Backoff
 from whet.providers.http import Http
+from whet.providers.progress import AnswerProgress
 from whet.providers.sse import SseEvent, SseParser
 from whet.providers.token_count import (
     PromptSizes,
@@ -65,7 +65,6 @@ _MAX_BEFORE_BYTES = 1024 * 1024
 _MAX_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _FEW_DELTAS = 4
-_CONTENT_TIMES = 5  # a model that thinks unseen sends events without content for some minutes
 _GREW_CHARS = 4_096
 _UNKNOWN_PATIENCE_S = 60.0
 _REJECTED_REST_S = 3600.0
@@ -194,33 +193,6 @@ class _Attempt:
     def answer_size(self) -> TextSize:
         """How much of the answer came."""
         return size_of("".join(self.texts)) + TextSize(self.decoder.call_chars)
-
-
-class _Progress:
-    """When an answer last made progress: comments and blank lines are none, and events without content count
-    only for some time."""
-
-    def __init__(self, http: Http) -> None:
-        self._http = http
-        self._event_s = self._content_s = asyncio.get_running_loop().time()
-        self._call_chars = 0
-
-    def note(self, info: ModelInfo, *, has_events: bool, delta_count: int, call_chars: int) -> None:
-        """Note received bytes. Raises Unavailable if there was no progress for too long."""
-        now_s, limit_s = asyncio.get_running_loop().time(), self._http.timeout_s
-        if has_events:
-            self._event_s = now_s
-        if delta_count or call_chars > self._call_chars:
-            self._content_s, self._call_chars = now_s, call_chars
-        if now_s - self._event_s <= limit_s and now_s - self._content_s <= _CONTENT_TIMES * limit_s:
-            return
-        idle_s = now_s - self._content_s
-        raise Unavailable(
-            f"{info.provider}: {self._http.where} sent nothing of an answer for {idle_s:.0f} s",
-            hint="model.timeout_s sets the limit",
-            provider=info.provider,
-            model=info.model,
-        )
 
 
 class ServerLink:
@@ -374,7 +346,7 @@ class ServerLink:
         parser = SseParser()
         kind = content_type or "no content type"
         first, size, pending_bytes = b"", 0, 0
-        progress = _Progress(self._wiring.http)
+        progress = AnswerProgress(self._wiring.http)
         # Closed here, because a generator left to the event loop costs an extra task and wake-up.
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
