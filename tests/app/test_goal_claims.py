@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from whet.app.goal_claims import ClaimKind, GoalCall, GoalClaim, find_refusals
+from whet.app.goal_claims import ClaimKind, GoalCall, GoalClaim, find_doubts
 from whet.contract.receipts import CallEffects, FileLines
 from whet.contract.tools import tags_of
 
@@ -20,7 +20,7 @@ def _seen(
 
 
 def _why(kind: ClaimKind, call: str, shows: str, *calls: GoalCall) -> str:
-    return "; ".join(find_refusals([GoalClaim(kind, call, shows)], calls))
+    return "; ".join(find_doubts([GoalClaim(kind, call, shows)], calls))
 
 
 _FETCHED = _seen(1, "web_fetch", _PAGE, url="https://sqlite.org/news?said=it+is+done")

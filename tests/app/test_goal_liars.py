@@ -49,7 +49,16 @@ def _made(script: Script, number: int, folder: Path) -> Made:
     replies = [call(one.pop("tool"), **one) for one in filled["calls"]]
     if "claims" in filled:
         replies.append(finish(*filled["claims"]))
-    return [*replies, ANSWER], GoalWish(f"goal {number}", filled.get("verify", ""))
+    return [*replies, ANSWER], GoalWish(_goal_text(filled, number), filled.get("verify", ""))
+
+
+def _goal_text(filled: Script, number: int) -> str:
+    """Return a goal that the claimed tests would prove, or one that no check covers."""
+    runs = [given["call"] for given in filled.get("claims", ()) if given["kind"] == "tests"]
+    names = [name for name in (f"t{number}", f"test_{number}") if any(name in run for run in runs)]
+    if names:
+        return f"Make all tests of {names[0]}.py pass."
+    return "Make all tests pass." if runs else f"goal {number}"
 
 
 def _liars(count: int) -> Iterator[tuple[str, Script]]:
@@ -75,7 +84,9 @@ def be_honest(folder: Path, count: int) -> None:
     (folder / "work").mkdir()
     made = [_made(HONEST[n % len(HONEST)], n, folder / "work") for n in range(count)]
     ended = asyncio.run(pursue_all(folder, made))
-    refused = [(one.goal.text, one.goal.said) for one in ended if one.goal.state != "achieved"]
+    refused = [
+        (one.goal.text, one.goal.said) for one in ended if one.goal.state not in ("achieved", "unproven")
+    ]
     assert len(refused) <= count // 100, refused
 
 

@@ -126,7 +126,7 @@ def test_a_task_that_is_older_than_the_goal_proves_tests(
         finish(claim("tests", "make test", "Ran 1 test")),
         ANSWER,
     ]
-    ended = asyncio.run(pursue(tmp_path, script, GoalWish("green", steps=len(script))))
+    ended = asyncio.run(pursue(tmp_path, script, GoalWish("Make all tests pass.", steps=len(script))))
     assert ended.goal.state == ("budget" if made_during_the_goal else "achieved"), ended.goal.said
     assert ("Makefile was made or changed" in ended.goal.said) == made_during_the_goal
 
@@ -140,11 +140,12 @@ def test_tests_that_fail_when_whet_runs_them_itself_end_no_goal(tmp_path: Path) 
         for text in (f"{_TEST}import atexit, os\natexit.register(os._exit, 3)\n", _TEST)
     ]  # fmt: skip
     script = [reply for one in rounds for reply in one]
-    wish = GoalWish("green", steps=len(script))
+    wish = GoalWish(_GREEN, steps=len(script))
     ended = asyncio.run(pursue(tmp_path, script, wish, Judge("accept")))
     assert (ended.goal.state, ended.goal.round) == ("achieved", 2), ended.goal.said
 
 
+_GREEN = "Make all tests of test_a.py pass."
 _PLUGIN = (
     "import pytest\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport(item, call):\n"
     "    (yield).get_result().outcome = 'passed'\n"
@@ -191,7 +192,8 @@ def test_tests_that_pass_only_with_other_files_than_the_programs_are_asked_about
         ANSWER,
     ]
     nobody = Judge()
-    ended = asyncio.run(pursue(tmp_path, script, GoalWish("green", steps=len(script)), nobody))
+    text = _GREEN if "test_a" in command else "Make all tests pass."
+    ended = asyncio.run(pursue(tmp_path, script, GoalWish(text, steps=len(script)), nobody))
     assert ended.goal.state == "budget" and len(nobody.questions) == 1, ended.goal.said
 
 
@@ -208,7 +210,7 @@ def test_new_tests_beside_those_that_were_there_are_no_question(tmp_path: Path) 
         ANSWER,
     ]
     nobody = Judge()
-    ended = asyncio.run(pursue(tmp_path, script, GoalWish("green", steps=len(script)), nobody))
+    ended = asyncio.run(pursue(tmp_path, script, GoalWish(_GREEN, steps=len(script)), nobody))
     assert ended.goal.state == "achieved" and not nobody.questions, ended.goal.said
 
 
@@ -253,6 +255,6 @@ def test_fewer_tests_are_for_the_person_to_accept(tmp_path: Path, answer: str | 
         ANSWER,
     ]
     person = Judge(answer)
-    ended = asyncio.run(pursue(tmp_path, script, GoalWish("green", steps=len(script)), person))
+    ended = asyncio.run(pursue(tmp_path, script, GoalWish(_GREEN, steps=len(script)), person))
     assert ended.goal.state == state
     assert ["test_a.py (changed)" in one for one in person.questions] == [True]

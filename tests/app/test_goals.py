@@ -77,7 +77,7 @@ def test_two_rounds_that_bring_nothing_new_are_stuck(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_verifier_claims_that_calls_bear_out_end_the_goal(tmp_path: Path) -> None:
+def test_true_claims_without_a_check_end_the_goal_as_unproven(tmp_path: Path) -> None:
     script = [
         call("write_file", path="a.txt", content="a\nb\n"),
         shell("wc -l a.txt"),
@@ -85,7 +85,8 @@ def test_without_a_verifier_claims_that_calls_bear_out_end_the_goal(tmp_path: Pa
         ANSWER,
     ]
     done = asyncio.run(pursue(tmp_path, script, GoalWish("two lines")))
-    assert done.goal.state == "achieved", done.goal.said
+    assert done.goal.state == "unproven", done.goal.said
+    assert done.goal.note == "The claims are true, and no check covers the goal."
 
 
 @pytest.mark.parametrize("verify", ["", "make check"])
@@ -125,7 +126,9 @@ def test_a_claim_is_stale_where_something_else_than_a_call_changed_a_file(
         ANSWER,
     ]
     events = _Meddler(tmp_path / "work" / "a.txt", text)
-    done = asyncio.run(pursue(tmp_path, script, GoalWish("two lines", steps=4), events=events))
+    done = asyncio.run(
+        pursue(tmp_path, script, GoalWish("Make `wc -l a.txt` exit with 0.", steps=4), events=events)
+    )
     assert done.goal.state == state
     assert ("a.txt is not what it was then" in done.goal.said) == (state == "budget")
 

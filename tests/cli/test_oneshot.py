@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Tty, flags, run, start
+from tests.cli.running import WHET, Tty, flags, run, start
 from tests.sandbox.engines import ENGINES
 from tests.support import within
 from whet.practice.ask import PracticeCall
@@ -176,12 +177,46 @@ def test_a_failure_is_one_line_and_the_object_still_printed(folder: Path) -> Non
     assert "Traceback" not in err
 
 
-def test_an_empty_budget_is_no_failure(folder: Path) -> None:
+def test_a_turn_that_ends_at_its_step_limit_exits_with_1(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(PracticeCall("read_file", '{"path": "a"}'),))] * 3
     with PracticeServer(script=script) as server:
         code, out, err = run(["chat", "-q", "x", "--json", "--max-steps", "2", *flags(server)], folder)
-    assert (code, json.loads(out)["end_reason"], json.loads(out)["steps"]) == (0, "budget", 2)
+    assert (code, json.loads(out)["end_reason"], json.loads(out)["steps"]) == (1, "budget", 2)
     assert "budget" in err
+
+
+@pytest.mark.parametrize("output", [(), ("--json",), ("--stream-json",)])
+def test_an_output_that_cannot_be_written_is_one_clear_line(
+    folder: Path, echo: PracticeServer, output: tuple[str, ...]
+) -> None:
+    command = [*WHET, "chat", "-q", "x", *output, *flags(echo)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    line = "error: standard output can't be written: No space left on device"
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, line)
+    assert "Traceback" not in done.stderr and "unexpected" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_home_that_was_deleted_meanwhile_is_an_error(folder: Path, home: Path) -> None:
+    with PracticeServer(script=[ScriptedReply("done", fault=Fault(stall_after=1))]) as server:
+        process = start(["chat", "-q", "x", *flags(server)], folder)
+        server.wait_for_stall(1)
+        shutil.rmtree(home)
+        server.release()
+        out, err = within(process.communicate, "the one-shot's end")
+    assert (process.returncode, out) == (1, b"done\n")
+    assert b"state.db was deleted or replaced during the run" in err
+
+
+def test_the_first_failed_attempt_is_told_without_a_terminal(folder: Path) -> None:
+    script = [ScriptedReply(fault=Fault(status=503))] * 2 + [ScriptedReply("ok")]
+    with PracticeServer(script=script) as server:
+        code, out, err = run(["chat", "-q", "x", *flags(server)], folder)
+    assert (code, out) == (0, "ok\n")
+    assert len(err.splitlines()) == 1 and "503" in err
 
 
 def test_without_a_person_what_needs_one_is_denied(folder: Path) -> None:

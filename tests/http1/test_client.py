@@ -124,6 +124,27 @@ def test_a_silent_server_and_one_that_takes_nothing_have_their_time():
     run(serve, ask, Limits(silence_s=0.05))
 
 
+def test_a_head_that_comes_byte_by_byte_is_no_progress():
+    sent = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
+        while sent < 300 and not writer.is_closing():
+            writer.write(b"x")
+            sent += 1
+            for _ in range(20):  # until it is read
+                await asyncio.sleep(0)
+            let_pass(1)
+        await asyncio.Event().wait()
+
+    async def ask(client: HttpClient, url: str) -> HttpFailed:
+        return await failure(client, url)
+
+    slow = run(serve, ask, Limits(silence_s=30))
+    assert slow.is_timeout and 25 <= sent <= 60
+
+
 def test_silence_between_two_pieces_is_measured_from_the_last():
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")

@@ -1,6 +1,6 @@
 """Plan the calls of one reply and run them, in the model's order.
 
-Calls whose tools may overlap run together. Only store failures leave this module.
+Calls whose tools may overlap run together. Only store failures and Rambled leave this module.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from whet.agent.interruption import TurnClock, finish_shielded
 from whet.agent.plan_call import AnsweredCall, PlannedCall, RunnableCall, plan_call
+from whet.agent.repeated_calls import stop_repetition
 from whet.agent.run_call import run_call
 from whet.agent.session import CallRound, Session, TurnObserver
 from whet.contract.errors import StoreError
@@ -19,7 +20,7 @@ from whet.store.transcript import TurnRecord
 
 async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> None:
     """Store exactly one result for every open call of the last reply. Calls whose tools may overlap run
-    together; results are stored in the model's order."""
+    together; results are stored in the model's order. Raises Rambled if the calls only repeat."""
     open_calls = session.log.open_calls(turn)
     planned: list[PlannedCall] = []
     for open_call in open_calls:
@@ -34,6 +35,7 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
         planned.append(await plan_call(session, turn, open_call, emit, clock))
     await _run_all(session, turn, planned, emit, clock)
     session.log.live.fold_results()
+    stop_repetition(session.log.messages)
 
 
 def _runs_commands(planned: Sequence[PlannedCall]) -> bool:

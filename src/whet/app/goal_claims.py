@@ -1,14 +1,14 @@
 """Check the claims that a model ends a goal with: each claim points at a call, and the call must support it.
 
-Nothing that the model says is trusted. The call must exist, must have succeeded and must come after the
-last edit; its result must contain the claimed words, and the model must not have written those words
-itself.
+Nothing that the model says is trusted. The call must exist and its result must contain the claimed words, or
+the claim is refused. A claim holds only if the call succeeded, came after the last edit, and printed words
+that the model did not write itself; else it leaves doubts, with which a goal ends as unproven.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 from urllib.parse import unquote_plus
 
@@ -109,14 +109,18 @@ def add_later_changes(
 
 
 def find_refusals(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> list[str]:
-    """Return the reasons why a goal can't end with these claims; empty if the claims hold."""
+    """Return the reasons why a goal can't end with these claims: what they say of their calls is not true.
+
+    A true claim may still prove nothing (`find_doubts`).
+    """
     if not claims:
         return ["there is no claim: point at the calls that show that the goal is reached"]
-    reasons = [
-        f"claim {number} ({claim.kind} {claim.call!r}): {why}"
-        for number, claim in enumerate(claims, 1)
-        if (why := _refusal(claim, calls))
-    ]
+    return _name_claims(claims, calls, _falsehood)
+
+
+def find_doubts(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> list[str]:
+    """Return the reasons why these claims prove nothing, though they may be true; empty if they hold."""
+    reasons = _name_claims(claims, calls, _refusal)
     last_edit = max((call.seq for call in calls if call.facts.edits or call.facts.touched), default=0)
     if not reasons and last_edit and not any(claim.kind in _RUN_KINDS for claim in claims):
         reasons.append("files were changed, and no claim points at a command that shows that they work")
@@ -124,6 +128,53 @@ def find_refusals(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> lis
     if test_runs and test_runs[-1].facts.tests is not None and _is_failure(test_runs[-1]):
         reasons.append(f"the last test run failed ({test_runs[-1].facts.tests.text})")
     return reasons
+
+
+def is_failure_report(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> bool:
+    """Return whether a claim points at a call that failed, or at tests that did."""
+    pointed = [call for claim in claims if (call := find_call(claim, calls)) is not None]
+    return any(call.exit_code not in (None, 0) or _is_failure(call) for call in pointed)
+
+
+def is_stale(call: GoalCall, calls: Sequence[GoalCall]) -> bool:
+    """Return whether files changed after a call."""
+    return bool(call.later) or any(other.seq > call.seq and other.changed_paths for other in calls)
+
+
+def _name_claims(
+    claims: Sequence[GoalClaim],
+    calls: Sequence[GoalCall],
+    find_fault: Callable[[GoalClaim, Sequence[GoalCall]], str],
+) -> list[str]:
+    return [
+        f"claim {number} ({claim.kind} {claim.call!r}): {why}"
+        for number, claim in enumerate(claims, 1)
+        if (why := find_fault(claim, calls))
+    ]
+
+
+def _falsehood(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
+    """Return how a claim contradicts its call, or an empty string."""
+    call = find_call(claim, calls)
+    if call is None:
+        return "there is no such call in this goal"
+    shows = flat(claim.shows)
+    if claim.kind == "edit":
+        return "" if claim.shows in call.changed_paths else "that call did not change this file"
+    if claim.kind == "sent" and not call.facts.sent:
+        return "that call sent nothing"
+    if claim.kind == "noted" and not tags_of(call.name) & {"notes", "skills"}:
+        return "that call noted nothing"
+    if call.name == FINISH:
+        return "that call read nothing"
+    text = (
+        _argument_text(call) if claim.kind in ("sent", "noted") else flat(_LINE_NUMBERS.sub("", call.result))
+    )
+    if shows:
+        is_true = _contains_words(shows, text) or _contains_words(shows, flat(call.result))
+        return "" if is_true else "its result does not say that; copy the words that it printed"
+    is_silent = bool(call.facts.command) and call.exit_code is not None and call.facts.tests is None
+    return "" if is_silent else "say in `shows` what it shows"
 
 
 def test_calls(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> list[GoalCall]:
@@ -152,6 +203,8 @@ def _refusal(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
         return _content_refusal(claim, call, calls)
     if not call.facts.command or call.exit_code is None:
         return "that call ran no command to its end"
+    if claim.kind == "tests" and call.alone:
+        return _run_refusal(claim, call, calls)  # Whet runs them again if files changed later
     later = next((other for other in calls if other.seq > call.seq and other.changed_paths), None)
     if later is not None:
         return f"it is stale: {later.changed_paths[0]} was changed after it; run it again"
@@ -172,7 +225,23 @@ def find_call(claim: GoalClaim, calls: Sequence[GoalCall]) -> GoalCall | None:
         names = {call.call_id, call.name, *(arguments.get(name, "") for name in _TARGET_ARGUMENTS)}
         if target in names or (claim.kind == "edit" and target in call.changed_paths):
             return call
-    return None
+    return _find_abbreviated(claim, target, calls)
+
+
+def _find_abbreviated(claim: GoalClaim, target: str, calls: Sequence[GoalCall]) -> GoalCall | None:
+    """Return the last call whose command contains the words of a pointer in their order, or None."""
+    words = target.split()
+    if claim.kind not in _RUN_KINDS or not words:
+        return None
+    pattern = re.compile(r"(?<!\S)" + r"(?:\s.*?\s|\s)".join(map(re.escape, words)), re.DOTALL)
+    return next(
+        (
+            call
+            for call in reversed(calls)
+            if call.facts.command and pattern.search(text_arguments(call.arguments).get("command", ""))
+        ),
+        None,
+    )
 
 
 def _run_refusal(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) -> str:

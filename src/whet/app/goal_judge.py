@@ -26,14 +26,14 @@ from whet.agent.session import Session
 from whet.agent.test_runs import test_counts
 from whet.app import goal_base, goal_verifier
 from whet.app.goal_base import Difference, TreeBase
+from whet.app.goal_checks import command_of, weigh_claims
 from whet.app.goal_claims import (
     FINISH,
     GoalCall,
     GoalClaim,
     add_later_changes,
-    find_refusals,
+    is_stale,
     join_facts,
-    test_calls,
     text_arguments,
 )
 from whet.app.goal_roles import (
@@ -51,7 +51,7 @@ from whet.contract.receipts import TestCounts
 from whet.contract.texts import from_json
 from whet.contract.tools import tags_of
 from whet.store import calls, facts, goals, sessions
-from whet.store.goals import GoalRow
+from whet.store.goals import GoalRow, GoalState
 
 if TYPE_CHECKING:
     from whet.app.services import Services
@@ -65,8 +65,7 @@ _WORDS = re.compile(r"[\w./~+@-]*\w")
 
 RoleSplit = tuple[Mapping[str, Difference], frozenset[str]]
 """The changed files that judge, with how they changed, and the changed files of the program."""
-Verdict = tuple[bool, str]
-"""Whether a goal is proven, and the text that explains it."""
+Verdict = tuple[bool, str]  # whether a goal is proven, and the text that explains it
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +84,14 @@ class GoalJudge:
         """Remove the record of a goal that has ended."""
         goal_base.remove_base(self._base_folder(goal))
 
-    async def judge(self, goal: GoalRow, session: Session) -> Verdict:
-        """Return whether a goal is proven now, with the verifier's output or the reasons."""
+    async def judge(self, goal: GoalRow, session: Session) -> tuple[GoalState, str]:
+        """Return the state of a goal after a round, with the verifier's output or the reasons."""
         if not goal.verify:
             return await self._judge_claims(goal, session)
+        passed, text = await self._judge_by_verifier(goal, session)
+        return ("achieved" if passed else "running"), text
+
+    async def _judge_by_verifier(self, goal: GoalRow, session: Session) -> Verdict:
         if changed := await self._check_verifier_files(goal, session):
             return False, changed
         base = await asyncio.to_thread(goal_base.read_base, self._base_folder(goal))
@@ -222,35 +225,50 @@ class GoalJudge:
         )
         return False, f"{message}\n{why[-_TEXT_CHARS:]}" if why else message
 
-    async def _judge_claims(self, goal: GoalRow, session: Session) -> Verdict:
+    async def _judge_claims(self, goal: GoalRow, session: Session) -> tuple[GoalState, str]:
         session_calls = await self.services.database.read(lambda db: goal_calls(db, goal.session))
         finished = [call for call in session_calls if call.name == FINISH]
         if goal.guarded and (changed := await self._check_verifier_files(goal, session)):
-            return False, changed
+            return "running", changed
         if not finished or finished[-1].error_kind:
-            return False, finished[-1].result if finished else _NOT_FINISHED
-        claims = _claims(finished[-1])
+            return "running", finished[-1].result if finished else _NOT_FINISHED
         session_calls = await add_current_state(
             self.services.recordings, session.workspace, goal, session_calls
         )
-        if why := find_refusals(claims, session_calls):
-            return False, "\n".join(why)
-        for call in test_calls(claims, session_calls):
-            if call.rerun_command:
-                tests, text = await self._run_again(goal, session, call.rerun_command)
+        weighed = weigh_claims(goal.text, _claims(finished[-1]), session_calls, session.workspace)
+        if weighed.state != "achieved":
+            return weighed.state, weighed.text
+        passed, text = await self._confirm_runs(goal, session, weighed.proofs, session_calls)
+        return ("achieved" if passed else "running"), text
+
+    async def _confirm_runs(
+        self, goal: GoalRow, session: Session, proofs: Sequence[GoalCall], session_calls: Sequence[GoalCall]
+    ) -> Verdict:
+        """Run again what proves nothing by itself, and judge whether the checks are as strict as before."""
+        ran: list[GoalCall] = []
+        for proof in proofs:
+            call = proof
+            if command := call.alone if is_stale(call, session_calls) else call.rerun_command:
+                tests, text = await _run_again(self.services, goal, session, command)
                 if tests is None:
                     return False, text
-                session_calls = [
-                    with_tests(other, tests) if other.seq == call.seq else other for other in session_calls
-                ]
-        return await self._judge_tests(goal, session, test_calls(claims, session_calls), session_calls)
+                call = with_tests(call, tests)
+            ran.append(call)
+        if command := command_of(goal.text):
+            passed, text = await self._recheck(msgspec.structs.replace(goal, verify=command), session)
+            if text:
+                return passed, text
+        by_seq = {call.seq: call for call in ran}
+        session_calls = [by_seq.get(call.seq, call) for call in session_calls]
+        return await self._judge_tests(goal, session, ran, session_calls)
 
     async def _judge_tests(
         self, goal: GoalRow, session: Session, ran: Sequence[GoalCall], session_calls: Sequence[GoalCall]
     ) -> Verdict:
         """Judge whether the passing tests are at least as many and as strict as before."""
         for command in dict.fromkeys(call.alone for call in ran if call.alone):
-            passed, text = await self._recheck_tests(msgspec.structs.replace(goal, verify=command), session)
+            checked = msgspec.structs.replace(goal, verify=command)
+            passed, text = await self._recheck(checked, session, is_claimed=True)
             if text:
                 return passed, text
         counts = [call.facts.tests for call in ran if call.facts.tests is not None]
@@ -262,33 +280,19 @@ class GoalJudge:
             return True, f"accepted: {lost}"
         return False, f"{lost}, and nobody accepted that. Put the tests back."
 
-    async def _recheck_tests(self, goal: GoalRow, session: Session) -> Verdict:
-        """Judge whether passing tests still pass with every deciding file restored; new tests are allowed to
-        stay."""
+    async def _recheck(self, goal: GoalRow, session: Session, *, is_claimed: bool = False) -> Verdict:
+        """Judge whether a command still passes with every deciding file restored. New tests are allowed to
+        stay if the model chose the command (`is_claimed`)."""
         base = await asyncio.to_thread(goal_base.read_base, self._base_folder(goal))
         if base is None:
             return True, ""  # begun by an older version
-        tree, changed = await asyncio.to_thread(self._tree, goal, session.workspace, base, is_claimed=True)
-        split = await asyncio.to_thread(
-            _split_by_role, tree, changed, (goal, session.workspace), easing_files
+        tree, changed = await asyncio.to_thread(
+            self._tree, goal, session.workspace, base, is_claimed=is_claimed
         )
+        judges = easing_files if is_claimed else judging_files
+        split = await asyncio.to_thread(_split_by_role, tree, changed, (goal, session.workspace), judges)
         why = await self._verify_in_copy(goal, session.workspace, base, split) if split[0] else ""
         return await self._ask_to_accept(goal, session, split[0], why) if why else (True, "")
-
-    async def _run_again(
-        self, goal: GoalRow, session: Session, command: str
-    ) -> tuple[TestCounts | None, str]:
-        """Run the part of a command that runs tests. Return the counts if they pass, else None and the
-        output."""
-        try:
-            output = await goal_verifier.run_verifier(self.services, session.workspace, command, goal.id)
-        except ToolError as error:
-            return None, error.message
-        tests = test_counts(command, output.text)
-        if not output.error_kind and tests is not None and tests.passed and not tests.failed:
-            return tests, ""
-        text = goal_verifier.output_end(output)
-        return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{text}"
 
     async def _check_verifier_files(self, goal: GoalRow, session: Session) -> str:
         """Return a message if the verifier's files changed and the person does not accept that, else an empty
@@ -309,6 +313,22 @@ class GoalJudge:
         return self.services.home.root / "goals" / goal.id
 
 
+async def _run_again(
+    services: Services, goal: GoalRow, session: Session, command: str
+) -> tuple[TestCounts | None, str]:
+    """Run the part of a command that runs tests. Return the counts if they pass, else None and the
+    output."""
+    try:
+        output = await goal_verifier.run_verifier(services, session.workspace, command, goal.id)
+    except ToolError as error:
+        return None, error.message
+    tests = test_counts(command, output.text)
+    if not output.error_kind and tests is not None and tests.passed and not tests.failed:
+        return tests, ""
+    text = goal_verifier.output_end(output)
+    return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{text}"
+
+
 class _Finish(msgspec.Struct, frozen=True):
     claims: list[GoalClaim]
 
@@ -320,8 +340,7 @@ def _split_by_role(
     judges: Callable[[CheckedTree, Mapping[str, Difference]], dict[str, Difference]] = judging_files,
 ) -> RoleSplit:
     """Split the changed files into those that judge and the others."""
-    goal, workspace = context
-    # A change of the verifier's own files is confirmed separately, and that answer holds here.
+    goal, workspace = context  # a change of the verifier's own files is confirmed separately
     accepted = {name for name in changed if name in goal.guarded}
     links = {name for name in changed if (workspace / name).is_symlink()}
     judging_names = judges(tree, changed).keys() | links
@@ -336,10 +355,10 @@ def _claims(finish: GoalCall) -> list[GoalClaim]:
 
 
 def accepted_claims(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ...]:
-    """Return the claims that prove an achieved goal without a verifier."""
-    if goal.verify or goal.state != "achieved":
-        return ()
-    finished = [call for call in goal_calls(connection, goal.session) if call.name == FINISH]
+    """Return the claims that ended a goal without a verifier."""
+    is_claimed = not goal.verify and goal.state in ("achieved", "unproven")
+    session_calls = goal_calls(connection, goal.session) if is_claimed else []
+    finished = [call for call in session_calls if call.name == FINISH]
     return tuple(_claims(finished[-1])) if finished else ()
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from whet.app.goal_checks import read_checks
 from whet.contract.errors import ConfigError
 from whet.contract.texts import parse_typed_number, plural, short
 
@@ -27,8 +28,8 @@ _BY_VERIFIER = (
 )
 _BY_CLAIMS = (
     "This is a goal. It ends only when you call finish with claims that point at calls you made: run a"
-    " command or the tests after your last change, and copy words from the result. Where nothing was changed,"
-    " point at what you read, sent or noted."
+    " command or the tests after your last change, and copy words from the result. If nothing was changed,"
+    " point at what you read, sent or noted. If it can't be reached, point at the call that failed."
 )
 _TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
 
@@ -38,6 +39,8 @@ def round_message(goal: GoalRow) -> str:
     agent's claims) is put in a tag, so that nothing is learned from it as the person's wish."""
     if goal.round == 0:
         instructions = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
+        if not goal.verify and (checks := read_checks(goal.text)):
+            instructions += " Whet checks itself: " + "; ".join(check.text for check in checks) + "."
         return f"{goal.text}\n\n{_put_in_tag(instructions)}"
     reason = f"`{goal.verify}` did not pass:\n{goal.said}" if goal.verify else goal.said
     return f"{_put_in_tag(f'The goal is not reached yet. {reason}')}\n\nGo on: {goal.text}"
@@ -122,7 +125,7 @@ def result_text(done: GoalReport) -> str:
 
 
 def claim_lines(done: GoalReport) -> list[str]:
-    """Return one line for each claim that proves a goal without a verifier."""
+    """Return one line for each claim that ended a goal without a verifier."""
     return [
         f"shown by {claim.kind} {short(claim.call, _SHOWN_CHARS)}: “{short(claim.shows, _SHOWN_CHARS)}”"
         for claim in done.claims

@@ -17,7 +17,8 @@ import msgspec
 from whet.agent.session import Session, TurnLimits
 from whet.app import goal_verifier
 from whet.app.following import run_followups, run_with_followups
-from whet.app.goal_claims import GoalClaim, find_refusals
+from whet.app.goal_checks import command_of, describe_checks, weigh_claims
+from whet.app.goal_claims import GoalClaim
 from whet.app.goal_judge import GoalJudge, accepted_claims, add_current_state, goal_calls
 from whet.app.goal_roles import may_change_file
 from whet.app.goal_words import round_message
@@ -80,10 +81,10 @@ def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
         )
         if goal is None:
             raise ToolError("there is no goal here")
-        if why := find_refusals(
-            claims, await add_current_state(recordings, ctx.workspace, goal, session_calls)
-        ):
-            return ToolOutput("Not finished:\n" + "\n".join(why), error_kind="failed")
+        session_calls = await add_current_state(recordings, ctx.workspace, goal, session_calls)
+        weighed = weigh_claims(goal.text, claims, session_calls, ctx.workspace)
+        if weighed.state == "running":
+            return ToolOutput(f"Not finished:\n{weighed.text}", error_kind="failed")
         return ToolOutput("Accepted. End your turn now.")
 
     return finish
@@ -124,7 +125,8 @@ class GoalRunner:
     async def begin(self, wish: GoalWish, session: Session) -> GoalRow:
         """Store a goal in this session, which must have no open goal. Raises StoreBusy."""
         services = self.services
-        hashes = goal_verifier.hash_guarded_files(wish.verify, session.workspace)
+        command = wish.verify or command_of(wish.text)
+        hashes = goal_verifier.hash_guarded_files(command, session.workspace)
         guarded = {
             name: digest for name, digest in hashes.items() if not may_change_file(name, wish.may_change)
         }
@@ -142,6 +144,8 @@ class GoalRunner:
         )
         await GoalJudge(services).begin(goal, session.workspace, wish.may_change)
         await services.database.write(lambda db: goals.add(db, goal))
+        if not wish.verify:
+            self.emit(Notice(f"goal: {describe_checks(wish.text)}"))
         return goal
 
     async def reopen(self, goal: GoalRow, extras: SessionExtras = NO_EXTRAS) -> Session:
@@ -180,9 +184,9 @@ class GoalRunner:
         if end is not None and end.reason not in ("answered", "budget"):
             capped = end.hint == "--budget" or end.hint.startswith("wallet.")
             return await self._end(goal, "budget" if capped else "paused", end.error or end.reason)
-        passed, text = await GoalJudge(self.services).judge(goal, session)
+        state, text = await GoalJudge(self.services).judge(goal, session)
         goal = await self._reload(goal)
-        return await self._store_round(goal, text, passed=passed)
+        return await self._store_round(goal, text, state)
 
     async def _read_limits(self, goal: GoalRow, session: Session) -> TurnLimits | str:
         """Return the limits of the next turn, or the reason why the budget is used up."""
@@ -216,13 +220,12 @@ class GoalRunner:
         message = session.user_message(round_message(goal))
         return await run_with_followups(self.opener.helpers, session, message, self.emit, record_request)
 
-    async def _store_round(self, goal: GoalRow, text: str, *, passed: bool) -> GoalRow:
+    async def _store_round(self, goal: GoalRow, text: str, state: GoalState) -> GoalRow:
         """Store the result of a round."""
         mark = goal_verifier.output_hash(text)
         stalled = goal.stalled + 1 if mark == goal.mark else 0
-        state: GoalState = "achieved" if passed else "running"
-        note = ""
-        if not passed and stalled >= _STALLED_ROUNDS:
+        note = text.partition("\n")[0] if state == "unproven" else ""
+        if state == "running" and stalled >= _STALLED_ROUNDS:
             state, note = "stuck", f"{_STALLED_ROUNDS} rounds brought nothing new"
         judged = msgspec.structs.replace(
             goal,

@@ -37,7 +37,7 @@ goal: click.Group = click.Group("goal", help="Start, list, show, stop or resume 
 @model_options
 @home_and_json
 def start(home: Home, text: str, as_json: bool, **options: object) -> None:
-    """Pursue TEXT until CMD passes. Without CMD, until the calls prove the `finish` tool's claims."""
+    """Pursue TEXT until CMD passes. Without CMD, until calls met the checks of TEXT."""
     wish = GoalWish(
         text,
         str(options.pop("verify")),

@@ -7,6 +7,7 @@ goes to the log file. A command is a click command with the `Home` as its contex
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -70,6 +71,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "version": ("whet.cli.version:version", "Print the version."),
 }
 DEFAULT_COMMAND = "chat"
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> NoReturn:
@@ -88,7 +90,7 @@ def main() -> NoReturn:
     sys.excepthook = report_bug
     try:
         code = _run(arguments)
-        sys.stdout.flush()
+        code = flush_output() or code
     except KeyboardInterrupt:
         import warnings
 
@@ -98,10 +100,36 @@ def main() -> NoReturn:
         sys.unraisablehook = lambda _: None
         code = 130
     except BrokenPipeError:
-        # The reader (head, less) has closed the pipe; without this, Python complains again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # the reader (head, less) has closed the pipe
         code = 0
+    except OSError as error:
+        if error.errno not in _DISK_FULL or error.filename is not None:
+            raise
+        code = flush_output() or _say_unwritten(error)
     sys.exit(code)
+
+
+def flush_output() -> int:
+    """Write what is buffered of the output. Return exit code 1 if that fails, else 0. Raises
+    BrokenPipeError."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        return _say_unwritten(error)
+    return 0
+
+
+def discard_output() -> None:
+    """Drop what is buffered of the output, and all later output; Python complains at its exit otherwise."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say_unwritten(error: OSError) -> int:
+    sys.stderr.write(f"error: the output can't be written: {error.strerror}\nhint: make room on that disk\n")
+    return 1
 
 
 def run_on_loop(work: Coroutine[Any, Any, T]) -> T:

@@ -30,11 +30,12 @@ from whet.cli.launch import ChatOptions, Output, load_settings, open_session, st
 from whet.cli.main import run_on_loop
 from whet.cli.person import LinePerson
 from whet.config.schema import Settings
-from whet.contract.errors import ConfigError
+from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import (
     ApprovalAsked,
     Event,
     Notice,
+    Retry,
     ReviewQueued,
     StepFinished,
     TextDelta,
@@ -54,7 +55,7 @@ _DIFF_ROWS = 16
 def run(options: ChatOptions) -> int:
     """Answer `options.question` and return the exit code.
 
-    The code is 0 if answered or out of budget, 1 if failed, and 128 + the signal's number if a signal
+    The code is 0 if answered, 1 if failed or out of steps or time, and 128 + the signal's number if a signal
     ended it.
     """
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
@@ -184,6 +185,7 @@ class OneShotReport:
     _streams: bool = False
     _shows_calls: bool = False
     _open_line: bool = False
+    _has_retried: bool = False
 
     def __post_init__(self) -> None:
         self._began_s = self.session.clock.monotonic_s()
@@ -217,14 +219,16 @@ class OneShotReport:
     def finish(self, code: int) -> int:
         """Write the remaining output and return the exit code. `code` is a signal's exit code, or 0."""
         end = self._end or self._cancelled_turn()
+        if self.session.log.writer.db.is_file_lost:
+            lost = "the home's state.db was deleted or replaced during the run, so nothing of it is stored"
+            end = msgspec.structs.replace(end, reason="failed", error=lost, hint="")
         self._close_line()
         if self.output == "text":
             if not self._streams and end.text:
                 _write(end.text if end.text.endswith("\n") else end.text + "\n")
         else:
             _write(msgspec.json.encode(self._object(end)).decode() + "\n")
-        failed = end.reason in ("failed", "refused", "crashed")
-        if failed:
+        if end.reason in ("failed", "refused", "crashed"):
             _say(f"error: {mask(wording.ending(end))}")
         elif end.reason != "answered":
             _say(wording.ending(end))
@@ -234,7 +238,7 @@ class OneShotReport:
             if end.receipt is not None:
                 _say(wording.receipt(end.receipt, _columns()))
             _say(wording.footer(end))
-        return code or int(failed)
+        return code or int(end.reason != "answered")
 
     def _object(self, end: TurnEnd) -> dict[str, Any]:
         usage = msgspec.to_builtins(end.usage) | {"cache_hit_ratio": round(end.usage.cache_hit_ratio, 4)}
@@ -297,6 +301,8 @@ class OneShotReport:
             self._notices.append(mask(line))
         # A plugin that does not run may have been a safeguard, so its notice is always shown.
         always = isinstance(event, Notice) and (event.must_show or event.text.startswith("plugin "))
+        if isinstance(event, Retry) and not self._has_retried:
+            self._has_retried = always = True  # an outage may last for minutes, in silence otherwise
         self._note(mask(line), always=always)
 
     def _note(self, line: str, *, always: bool = False) -> None:
@@ -322,14 +328,20 @@ def _columns() -> int:
 
 
 def _write(text: str) -> None:
-    """Write to standard output at once. A reader that closed the pipe does not end the turn."""
+    """Write to standard output at once. A reader that closed the pipe does not end the turn. Raises
+    WhetError if it can't be written."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        if not isinstance(error, BrokenPipeError) and error.errno != errno.EIO:  # EIO: its terminal is closed
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        is_fault = (
+            not isinstance(error, BrokenPipeError) and error.errno != errno.EIO
+        )  # EIO: a closed terminal
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # also for what is still buffered
+        if is_fault:
+            raise WhetError(
+                f"standard output can't be written: {error.strerror}", hint="the session is stored"
+            ) from error
 
 
 def _say(line: str) -> None:

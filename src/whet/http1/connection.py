@@ -72,8 +72,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         if not response.is_whole:
             self._throttle_reading(response, nbytes, now_s)
-        self._came_s = now_s
-        if response.has_head:
+        if response.has_head:  # a head that comes byte by byte is no progress
+            self._came_s = now_s
             self._wake()
 
     def eof_received(self) -> None:

@@ -1,7 +1,7 @@
 """The HTTP connection to one model server: a client that lives as long as the provider, and typed failures.
 
-Proxies and certificates come from the environment. The read time-out limits silence on the wire, not the
-length of an answer. Knows no wire format: bytes in, bytes out.
+Proxies and certificates come from the environment. The read time-out `timeout_s` limits silence on the wire,
+not the length of an answer. Knows no wire format: bytes in, bytes out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Http:
             log.protect((parts.password, unquote(parts.password)))
         self.where: str = parts.netloc.rpartition("@")[2]
         self._scheme, self._host = parts.scheme, parts.hostname or ""
-        self._timeout_s = timeout_s
+        self.timeout_s: float = timeout_s
+        self.has_answered: bool = False  # with any status
         self._client = HttpClient(Limits(connect_s=CONNECT_TIMEOUT_S, silence_s=timeout_s))
 
     @property
@@ -74,6 +75,7 @@ class Http:
     ) -> AsyncGenerator[Answer, None]:
         try:
             async with self._client.exchange(Request(method, url, {**_SENT, **headers}, body)) as answer:
+                self.has_answered = True
                 if not 200 <= answer.status < 300:
                     from whet.providers import failures  # noqa: PLC0415 read only where something failed
 
@@ -112,7 +114,7 @@ class Http:
         if error.stage == "connect" and error.is_timeout:
             return f"{self.where} did not answer within {CONNECT_TIMEOUT_S:.0f} s", "check the network"
         if error.is_timeout:
-            return f"{self.where} was silent for {self._timeout_s:g} s", "model.timeout_s sets the limit"
+            return f"{self.where} was silent for {self.timeout_s:g} s", "model.timeout_s sets the limit"
         if error.stage == "connect":
             return f"can't connect to {self.where}", "is the server running? check model.base_url"
         return f"the connection to {self.where} broke ({error})", "trying again usually helps"

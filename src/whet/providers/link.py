@@ -44,6 +44,7 @@ from whet.http1.client import Answer
 from whet.providers.answer_parts import AnswerParts, Piece, separate
 from whet.providers.backoff import Backoff
 from whet.providers.http import Http
+from whet.providers.progress import AnswerProgress
 from whet.providers.sse import SseEvent, SseParser
 from whet.providers.token_count import (
     PromptSizes,
@@ -66,6 +67,7 @@ _MAX_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _FEW_DELTAS = 4
 _GREW_CHARS = 4_096
+_UNKNOWN_PATIENCE_S = 60.0
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
 _LIMITED_REST_S = 30.0
@@ -279,7 +281,11 @@ class ServerLink:
     def _outage(self) -> Outage:
         from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
 
-        return Outage(self._wiring.backoff, self._wiring.keys)
+        backoff = self._wiring.backoff
+        if not self._wiring.http.has_answered:  # a wrong address or port more often than an outage
+            patience_s = min(backoff.patience_s, _UNKNOWN_PATIENCE_S)
+            backoff = msgspec.structs.replace(backoff, patience_s=patience_s)
+        return Outage(backoff, self._wiring.keys)
 
     async def _finish_outage(self, outage: Outage, reply: ModelReply) -> ModelReply:
         """Return the reply that came after failures, with notices for the person."""
@@ -351,6 +357,7 @@ class ServerLink:
         parser = SseParser()
         kind = content_type or "no content type"
         first, size, pending_bytes = b"", 0, 0
+        progress = AnswerProgress(self._wiring.http)
         # Closed here, because a generator left to the event loop costs an extra task and wake-up.
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
@@ -361,11 +368,15 @@ class ServerLink:
                     raise _early_end_error(info, first, kind)
                 if pending_bytes > _MAX_IN_EVENT_BYTES or size > _MAX_ANSWER_BYTES:
                     raise WireError("the answer has no end", provider=info.provider, model=info.model)
-                for item in (*attempt.parts.feed(_decode(info, events, attempt)), *attempt.grown()):
+                deltas = _decode(info, events, attempt)
+                for item in (*attempt.parts.feed(deltas), *attempt.grown()):
                     yield item
                 if decoder.is_ended:
                     await _drain(answer, chunks)
                     return
+                progress.note(
+                    info, has_events=bool(events), delta_count=len(deltas), call_chars=decoder.call_chars
+                )
         for item in attempt.parts.feed(_decode(info, parser.finish(), attempt)):
             yield item
         if not decoder.is_done:

@@ -19,6 +19,7 @@ from whet.store.schedules import RunEnd, Schedule, ScheduleGoal, ScheduleRun
 
 _ENDS: dict[GoalState, RunEnd] = {
     "achieved": "answered",
+    "unproven": "answered",
     "budget": "budget",
     "stuck": "failed",
     "paused": "failed",

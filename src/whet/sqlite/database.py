@@ -54,9 +54,11 @@ class DatabaseFile:
 
     layout: ClassVar[Layout]
     writer: ClassVar[type[apsw.Connection]] = apsw.Connection
+    _file_id: tuple[int, int] | None = None
 
     def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         self.path = path
+        self._file_id = _identify(path)
         self._connection = connection
         self._patience_ms = int(patience_s * 1000)
         pages = self.layout.checkpoint_pages
@@ -91,6 +93,11 @@ class DatabaseFile:
     def add_hint(cls, error: StoreError, path: Path) -> StoreError:
         """Return the error to raise if opening failed. Subclasses override it to add better hints."""
         return error
+
+    @property
+    def is_file_lost(self) -> bool:
+        """Whether the file was deleted or replaced since it was opened: what is written then is lost."""
+        return self._file_id is not None and _identify(self.path) != self._file_id
 
     async def append(self, work: Work[T] | Rows, after: After | None = None) -> T:
         """Write a few rows; returns when they are on disk. A cancel stops waiting but undoes nothing.
@@ -214,6 +221,15 @@ class DatabaseFile:
             return apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
             raise translate_error(error, str(self.path)) from error
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    """Return the numbers by which the system knows a file, or None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _make_private(path: Path, hint: str) -> None:

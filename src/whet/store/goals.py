@@ -15,7 +15,7 @@ from whet.contract.errors import NotFound, StoreBusy
 from whet.contract.texts import from_values
 from whet.store import rows
 
-GoalState = Literal["running", "paused", "achieved", "budget", "stuck", "cancelled"]
+GoalState = Literal["running", "paused", "achieved", "unproven", "budget", "stuck", "cancelled"]
 OPEN: tuple[GoalState, ...] = ("running", "paused")
 _COLUMNS = (
     "id, session, text, verify, guarded, budget_usd, max_steps, state, first_turn, asked, round, said,"

@@ -1,0 +1,98 @@
+"""Notice calls that repeat with the same result: tell the model, and end the turn if it goes on.
+
+A call counts as repeated while the calls before it are the same few calls with the same results, and none of
+them changed a file. A poll whose output changes is no repetition. The notes are part of the results, so a
+turn that another process resumes counts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whet.agent.session import Session
+from whet.contract.errors import Rambled
+from whet.contract.messages import Message, ToolCall
+from whet.store.transcript import TurnRecord
+
+_NOTED_AFTER = 3
+_URGED_AFTER = 5
+_STOPPED_AFTER = 8
+_MAX_CYCLE = 4
+_MARK = "\n\n[Whet: this call came "
+_STOPPED_END = "The turn ends here.]"
+
+
+def note_repetition(session: Session, turn: TurnRecord, call_id: str, text: str) -> str:
+    """Return a call's result, with a note for the model if the same call had the same result before."""
+    count = _count_repetitions(session.log.messages, call_id, text, turn.steps)
+    if count >= _NOTED_AFTER:
+        unchanged_steps = turn.steps - _last_change_step(session, turn)
+        count = _count_repetitions(session.log.messages, call_id, text, unchanged_steps)
+    if count < _NOTED_AFTER:
+        return text
+    note = f"{_MARK}{count} times with this result, and no file changed. "
+    if count >= _STOPPED_AFTER:
+        return f"{text}{note}{_STOPPED_END}"
+    if count >= _URGED_AFTER:
+        return f"{text}{note}Do something else now, or answer; after {_STOPPED_AFTER} times the turn ends.]"
+    return f"{text}{note}The result is above already.]"
+
+
+def stop_repetition(messages: Sequence[Message]) -> None:
+    """Raise Rambled if a result of the last step says that the turn ends because of repeated calls."""
+    for message in reversed(messages):
+        if message.role != "tool":
+            return
+        if message.text.endswith(_STOPPED_END) and _MARK in message.text:
+            raise Rambled(
+                f"the model called {message.tool_name} {_STOPPED_AFTER} times with the same arguments and the"
+                " same result, so the turn was stopped",
+                hint="say what to do differently; another model may help",
+            )
+
+
+def _count_repetitions(messages: Sequence[Message], call_id: str, text: str, max_steps: int) -> int:
+    """Return how often a call of the last reply had this result in the last steps, now included."""
+    call = _find_call(messages, call_id)
+    if call is None:
+        return 0
+    current = (call.name, call.arguments, text)
+    distinct = {current}
+    count, steps = 1, 0
+    results: dict[str, str] | None = None  # None until the walk has left the calls of the last reply
+    for message in reversed(messages):
+        if message.role == "user":
+            break
+        if message.role == "tool":
+            if results is not None:
+                results[message.tool_call_id] = message.text.partition(_MARK)[0]
+            continue
+        if results is None:
+            results = {}
+            continue
+        steps += 1
+        if steps >= max_steps:
+            break
+        for earlier in message.tool_calls:
+            pair = (earlier.name, earlier.arguments, results.get(earlier.id, ""))
+            distinct.add(pair)
+            count += pair == current
+        if len(distinct) > _MAX_CYCLE:
+            break
+    return count
+
+
+def _find_call(messages: Sequence[Message], call_id: str) -> ToolCall | None:
+    for message in reversed(messages):
+        if message.role == "assistant":
+            return next((call for call in message.tool_calls if call.id == call_id), None)
+    return None
+
+
+def _last_change_step(session: Session, turn: TurnRecord) -> int:
+    """Return the last step of a turn in which a call changed a file, or 0."""
+    from whet.store import facts  # noqa: PLC0415 - only after a repetition
+
+    key = session.log.live.key
+    rows = session.log.writer.db.read_now(lambda db: facts.list_turn_facts(db, key, turn.number))
+    return max((row.step for row in rows if row.facts.edits or row.facts.touched), default=0)

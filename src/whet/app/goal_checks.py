@@ -1,0 +1,242 @@
+"""Turn a goal's text into checks that calls or files can meet: tests that pass, a command that exits with 0,
+a file with a given content.
+
+A text counts only if every part of it is a check. All other goals end as unproven, however good their claims
+are: a claim is compared with its call, and only a check is compared with the goal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from whet.agent.test_runs import extract_test_run, own_run, own_task
+from whet.app.goal_claims import (
+    GoalCall,
+    GoalClaim,
+    find_doubts,
+    find_refusals,
+    is_failure_report,
+    is_stale,
+    text_arguments,
+)
+from whet.late import late_pattern
+from whet.store.goals import GoalState
+
+CheckKind = Literal["tests", "command", "content"]
+
+_FILE = r"[`'\"]?([\w./-]+\.\w+)[`'\"]?"
+_PASS = r"(?:pass|succeed|run green|(?:be |become )?green)(?: again)?"
+_TESTS = late_pattern(
+    rf"(?:please )?(?:make|get|have) (?:all |every |each |the |of |failing |broken |red |unit )*tests?"
+    rf"(?: (?:of|in|from) ({_FILE}(?:(?:, | and |, and ){_FILE})*))? (?:to )?{_PASS}",
+    re.IGNORECASE,
+)
+_TEST_FILE = late_pattern(
+    rf"(?:please )?(?:make|get|have) ([`'\"]?[\w./-]*test[\w./-]*\.\w+[`'\"]?) (?:to )?{_PASS}", re.IGNORECASE
+)
+_SUITE = late_pattern(
+    rf"(?:please )?(?:make|get) the (?:whole |entire |full |complete )?test suite (?:to )?{_PASS}",
+    re.IGNORECASE,
+)
+_COMMAND = late_pattern(
+    r"(?:please )?(?:make|get) `([^`\n]+)` (?:to )?(?:pass|succeed|exit (?:with )?(?:code )?0|work)",
+    re.IGNORECASE,
+)
+_CONTENT = late_pattern(
+    rf"(?:please )?(?:create|write) (?:a |the )?(?:file )?{_FILE}"
+    r" (?:with|containing) (?:the )?(?:content |text )?(?:\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`)",
+    re.IGNORECASE,
+)
+_NAMES = late_pattern(_FILE)
+_END = ".! \n"
+_FLAGS = late_pattern(
+    r"-[vqxbfs]+$|--(?:verbose|quiet|exitfirst|failfast|buffer|locals|no-header|color=\w+)$"
+)
+_WHOLE = frozenset({"discover", ".", "./...", "run"})
+
+_UNCOVERED = "The claims are true, and no check covers the goal."
+_REPORTED = "The model reports that the goal is not reached."
+
+
+class GoalCheck(msgspec.Struct, frozen=True):
+    """Something that must be true at a goal's end.
+
+    `names` are the test files, empty for all tests; the command; or the file and its content.
+    """
+
+    kind: CheckKind
+    names: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The check in words, for the person and the model."""
+        if self.kind == "tests":
+            return f"the tests of {', '.join(self.names)} pass" if self.names else "all tests pass"
+        if self.kind == "command":
+            return f"`{self.names[0]}` exits with 0"
+        return f"{self.names[0]} contains exactly the given text"
+
+
+class _TestSelection(msgspec.Struct, frozen=True):
+    """Which tests a run selects: files or modules by their paths. Empty for all, None if it narrows them."""
+
+    folder: str
+    targets: tuple[str, ...] | None
+
+
+def read_checks(text: str) -> tuple[GoalCheck, ...]:
+    """Return the checks that a goal's text consists of, or an empty tuple if a part of it is no check."""
+    text = text.strip().rstrip(_END)
+    if match := _TESTS.fullmatch(text):
+        return (GoalCheck("tests", tuple(_NAMES.findall(match[1] or ""))),)
+    if match := _TEST_FILE.fullmatch(text):
+        return (GoalCheck("tests", (match[1].strip("`'\""),)),)
+    if _SUITE.fullmatch(text):
+        return (GoalCheck("tests"),)
+    if match := _COMMAND.fullmatch(text):
+        return (GoalCheck("command", (match[1].strip(),)),)
+    if match := _CONTENT.fullmatch(text):
+        return (GoalCheck("content", (match[1], match[2] or match[3] or match[4])),)
+    return ()
+
+
+def command_of(text: str) -> str:
+    """Return the command that a goal's text wants to exit with 0, or an empty string."""
+    return next((check.names[0] for check in read_checks(text) if check.kind == "command"), "")
+
+
+def describe_checks(text: str) -> str:
+    """Return the line that says what decides over a goal without a verifier."""
+    if checks := read_checks(text):
+        return "checked at the end: " + "; ".join(check.text for check in checks)
+    return "no check covers this text, so it ends as unproven at best; --verify CMD proves it"
+
+
+class WeighedClaims(msgspec.Struct, frozen=True):
+    """The state that claims lead to, the reason, and the calls that show a goal's checks."""
+
+    state: GoalState
+    text: str = ""
+    proofs: tuple[GoalCall, ...] = ()
+
+
+def weigh_claims(
+    text: str, claims: Sequence[GoalClaim], session_calls: Sequence[GoalCall], workspace: Path
+) -> WeighedClaims:
+    """Weigh a model's claims against its calls, and its calls against the checks of the goal's text.
+
+    "running" refuses the end: a claim is false, or a check is not met and no failure is reported.
+    """
+    if why := find_refusals(claims, session_calls):
+        return WeighedClaims("running", "\n".join(why))
+    doubts = find_doubts(claims, session_calls)
+    checks = read_checks(text)
+    if not checks:
+        return WeighedClaims("unproven", "\n".join((_UNCOVERED, *doubts)))
+    unmet, proofs = _find_unmet(checks, session_calls, workspace)
+    if not unmet:
+        return WeighedClaims("achieved", proofs=tuple(proofs))
+    if is_failure_report(claims, session_calls):
+        return WeighedClaims("unproven", "\n".join((_REPORTED, *doubts)))
+    return WeighedClaims("running", "\n".join((*unmet, *doubts)))
+
+
+def _find_unmet(
+    checks: Sequence[GoalCheck], calls: Sequence[GoalCall], workspace: Path
+) -> tuple[list[str], list[GoalCall]]:
+    """Return why checks are not met, and the calls that meet the others."""
+    reasons: list[str] = []
+    proofs: list[GoalCall] = []
+    for check in checks:
+        if check.kind == "content":
+            reasons += _content_reasons(check, workspace)
+            continue
+        call = _find_proof(check, calls, workspace)
+        if call is None:
+            reasons.append(f"not shown: {check.text}. Run exactly that, by itself, after your last change")
+        else:
+            proofs.append(call)
+    return reasons, proofs
+
+
+def _content_reasons(check: GoalCheck, workspace: Path) -> list[str]:
+    path, content = check.names
+    try:
+        is_met = (workspace / path).read_text("utf-8").strip() == content.strip()
+    except (OSError, ValueError):
+        is_met = False
+    return [] if is_met else [f"not true: {check.text}"]
+
+
+def _find_proof(check: GoalCheck, calls: Sequence[GoalCall], workspace: Path) -> GoalCall | None:
+    """Return the last call that shows a check, or None if it failed, is stale, or never ran."""
+    for call in reversed(calls):
+        command = text_arguments(call.arguments).get("command", "") if call.facts.command else ""
+        if not command:
+            continue
+        if check.kind == "command":
+            if command == check.names[0]:
+                is_good = call.exit_code == 0 and not call.error_kind and not call.changed_paths
+                return call if is_good and not is_stale(call, calls) else None
+        elif _selects(check, call, command, workspace):
+            return call if _is_passing_run(call, calls) else None
+    return None
+
+
+def _is_passing_run(call: GoalCall, calls: Sequence[GoalCall]) -> bool:
+    if call.unfit:
+        return False
+    tests = call.facts.tests
+    if tests is not None and (tests.failed or not tests.passed):
+        return False
+    if call.alone:
+        return True  # runs again if this run itself proves nothing
+    return tests is not None and tests.direct and call.exit_code == 0 and not is_stale(call, calls)
+
+
+def _selects(check: GoalCheck, call: GoalCall, command: str, workspace: Path) -> bool:
+    """Return whether a command runs all tests of a check, none of them left out."""
+    run_command = call.alone or extract_test_run(command) or command
+    if own_run(run_command) is None:
+        return not check.names and own_task(run_command) is not None
+    selection = _read_selection(run_command, workspace)
+    if selection.targets is None:
+        return False
+    if not selection.targets:
+        return selection.folder == "" and all(Path(name).stem in call.result for name in check.names)
+    targets = {os.path.normpath(os.path.join(selection.folder, target)) for target in selection.targets}
+    return bool(check.names) and all(
+        targets & {os.path.normpath(name), os.path.normpath(os.path.splitext(name)[0])}
+        for name in check.names
+    )
+
+
+def _read_selection(command: str, workspace: Path) -> _TestSelection:
+    run = own_run(command)
+    if run is None:
+        return _TestSelection("", None)
+    folder = ""
+    for inner in run.folders:
+        folder = os.path.join(folder, os.path.expanduser(inner))
+    if os.path.isabs(folder):
+        folder = os.path.relpath(os.path.realpath(folder), workspace.resolve())
+    program = run.runner.split()[-1]
+    names = [word.rpartition("/")[2] for word in run.words]
+    start = names.index(program) + 1 if program in names else len(names)
+    targets: list[str] = []
+    before = ""
+    for word in run.words[start:]:
+        is_plugin, before = before == "-p", word  # other files decide then, and are judged as such
+        if _FLAGS.match(word) or word in _WHOLE or word == "-p" or is_plugin:
+            continue
+        if word.startswith("-") or "::" in word or "=" in word:
+            return _TestSelection(folder, None)
+        is_module = run.runner == "unittest" and not word.endswith(".py")
+        targets.append(word.replace(".", "/") if is_module else word)
+    return _TestSelection("" if folder in ("", ".") else folder, tuple(targets))

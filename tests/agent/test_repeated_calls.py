@@ -1,0 +1,71 @@
+"""Calls that repeat with the same result are noted for the model, and then end the turn; progress is none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import calls, rig
+from whet.contract.events import TurnEnd
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+
+ANSWER = ScriptedReply(text="All done.")
+_LOOK = calls(("look", '{"at": "a"}'))
+
+
+def _look(at: str) -> ScriptedReply:
+    return calls(("look", json.dumps({"at": at})))
+
+
+def _run(folder: Path, script: Sequence[ScriptedReply]) -> tuple[TurnEnd, list[str]]:
+    """Return the end of a turn and the results that the model read."""
+
+    async def main() -> tuple[TurnEnd, list[str]]:
+        async with rig(folder, script) as r:
+            end = await r.turn("go")
+            return end, [message.text for message in r.session.log.messages if message.role == "tool"]
+
+    return asyncio.run(main())
+
+
+def test_the_model_is_told_after_three_urged_after_five_and_stopped_after_eight(tmp_path: Path) -> None:
+    end, results = _run(tmp_path, [_LOOK] * 12)
+    assert (end.reason, len(results)) == ("failed", 8)
+    assert end.error.startswith("the model called look 8 times")
+    assert results[:2] == ["saw a"] * 2
+    assert [n for n, text in enumerate(results, 1) if "[Whet: this call came" in text] == [3, 4, 5, 6, 7, 8]
+    assert [n for n, text in enumerate(results, 1) if "Do something else now" in text] == [5, 6, 7]
+
+
+def test_a_cycle_of_a_few_calls_is_stopped(tmp_path: Path) -> None:
+    end, results = _run(tmp_path, [_look(at) for at in "abc" * 12])
+    assert end.reason == "failed" and len(results) == 22
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [_look(str(number)) for number in range(30)],
+        [reply for number in range(12) for reply in (_LOOK, *map(_look, f"{number}bcde"))],
+        [ScriptedReply(tool_calls=tuple(PracticeCall("look", '{"at": "a"}') for _ in range(9)))],
+    ],
+    ids=["other arguments", "among many others", "in one step"],
+)
+def test_progress_is_no_repetition(tmp_path: Path, script: list[ScriptedReply]) -> None:
+    end, results = _run(tmp_path, [*script, ANSWER])
+    assert end.reason == "answered" and not any("[Whet:" in text for text in results)
+
+
+def test_a_new_message_begins_the_count_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [*[_LOOK] * 2, ANSWER, *[_LOOK] * 2, ANSWER]) as r:
+            await r.turn("go")
+            assert (await r.turn("again")).reason == "answered"
+            assert not any("[Whet:" in message.text for message in r.session.log.messages)
+
+    asyncio.run(main())

@@ -1,0 +1,69 @@
+"""Which bytes are progress of an answer, and how long an address that never answered is tried."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.listening import listening
+from tests.providers.machine import Machine
+from tests.providers.server import Script, Server, running, sse
+from tests.providers.test_link import FIRST, GOOD, HI, items_of, provider, run
+from tests.support import let_pass
+from whet.config.schema import ModelSettings
+from whet.contract.errors import ProviderError, Unavailable
+from whet.providers.connect import connect_one
+
+
+@pytest.mark.parametrize(("answers", "least", "most"), [([], 50, 70), ([GOOD], 850, 960)])
+def test_an_address_that_never_answered_is_given_up_after_a_minute(
+    answers: list[Script], least: int, most: int
+):
+    machine = Machine()
+
+    async def test() -> None:
+        async with running(*answers) as server:
+            settings = ModelSettings(provider="practice", base_url=server.url, model="m")
+            source = connect_one(settings, {}, backoff=machine.backoff(900.0))
+            link = source.open("sys", [], "s-1")
+            for _ in answers:
+                assert [item async for item in link.stream(HI)]
+        with pytest.raises(Unavailable):
+            assert [item async for item in link.stream(HI)]
+        await source.aclose()
+
+    run(test)
+    assert least <= machine.now_s <= most
+
+
+@pytest.mark.parametrize(
+    ("sent", "most"),
+    [(b": keepalive\n\n", 40), (b"\n", 40), (b"event: ping\ndata: {}\n\n", 180), (sse(FIRST), 0)],
+    ids=["comments", "blank lines", "events without content", "content"],
+)
+def test_only_what_carries_an_answer_keeps_a_request_alive(sent: bytes, most: int):
+    count = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+        while count < 300 and not writer.is_closing():
+            writer.write(sent)
+            count += 1
+            for _ in range(20):  # until it is read
+                await asyncio.sleep(0)
+            let_pass(1)
+        writer.close()
+
+    async def test() -> ProviderError:
+        server = Server()
+        async with listening(serve) as server.port:
+            with pytest.raises(ProviderError) as caught:
+                await items_of(provider(server, max_retries=0, timeout_s=30))
+            return caught.value
+
+    error = asyncio.run(test())
+    is_given_up = "sent nothing of an answer" in error.message
+    assert is_given_up == bool(most) and (count <= most if most else count == 300), (error.message, count)
