@@ -34,7 +34,7 @@ def test_a_page_works_where_its_reader_types_it(environment: Path, tmp_path: Pat
     (work / "Makefile").write_text("test:\n\t@echo all is well\n")
     whet = Installed(environment, home, work)
     shell, alone = read_lines(page)
-    if any(OF_SESSIONS.match(line) for line in alone):
+    if any(OF_SESSIONS.match(line) for line in [*shell, *alone]):
         assert type_line(whet, 'whet chat -q "create a file hello.txt with hello" --yes').returncode == 0
     wrong: list[tuple[str, str]] = []
     for line in [*shell, *alone]:
