@@ -1,4 +1,7 @@
-"""Run the benchmarks: `python -m benchmarks [ROW ...] [--runs N] [--full]`; writes RESULTS.md and a chart."""
+"""Run the benchmarks: `python -m benchmarks [ROW ...] [--runs N] [--full]`; writes RESULTS.md and a chart.
+
+A benchmark that does not run the shipped settings, and does not say so in `declared.DIFFERS`, is refused.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +53,11 @@ from benchmarks import (
     waiting,
     warm,
 )
+from benchmarks.declared import COMMANDS, DIFFERS
 from benchmarks.measure import machine
-from benchmarks.table import Row, save
+from benchmarks.provenance import benchmark_of, changes_since, current_commit, measured_paths
+from benchmarks.shipped import SettingsDiffer, check
+from benchmarks.table import Row, Stored, read_stored, save, write_pages
 
 Benchmark = Callable[[int, bool], list[Row]]
 BENCHMARKS: dict[str, Benchmark] = {
@@ -113,10 +119,19 @@ def main() -> int:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each command")
     parser.add_argument("--full", action="store_true", help="peers at 1,000 steps too (minutes of CPU)")
+    parser.add_argument("--page", action="store_true", help="only write RESULTS.md again; measure nothing")
     options = parser.parse_args()
+    if options.page:
+        write_pages(read_stored(), _changes)
+        return 0
     unknown = set(options.rows) - set(BENCHMARKS)
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    try:
+        for name in options.rows or BENCHMARKS:
+            check_settings(name)
+    except SettingsDiffer as error:
+        parser.error(str(error))
     rows: list[Row] = []
     for name in options.rows or BENCHMARKS:
         began = time.perf_counter()
@@ -127,8 +142,22 @@ def main() -> int:
             met = {True: "ok  ", False: "MISS", None: "look"}[row.met]
             print(f"{met} {row.measure}: {row.whet} (goal {row.goal}; peers {row.peers})", flush=True)
         print(f"{name} took {time.perf_counter() - began:.0f} s", file=sys.stderr)
-    save(rows, machine(), datetime.now(UTC).strftime("%Y-%m-%d"))
+    when = datetime.now(UTC).strftime("%Y-%m-%d")
+    save(rows, lambda row: DIFFERS.get(benchmark_of(row.command), ""), machine(), when, current_commit())
+    write_pages(read_stored(), _changes)
     return 1 if any(row.met is False for row in rows) else 0
+
+
+def check_settings(name: str) -> None:
+    """Raise SettingsDiffer if a benchmark changes a setting that its declaration does not name."""
+    check(name, (BENCHMARKS[name].__module__, *COMMANDS.get(name, ())), DIFFERS.get(name, ""))
+
+
+def _changes(stored: Stored) -> int | None:
+    """Return how many commits since changed the code that a row measures, or None if unknown."""
+    name = benchmark_of(stored.row.command)
+    run = BENCHMARKS.get(name)
+    return changes_since(stored.commit, measured_paths(name, run)) if run else None
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """A benchmark's result, the Markdown page that all of them make, and a bar chart in SVG.
 
 The page is rewritten whole for the rows that ran; rows that did not run keep their last figures, which
-live in `benchmarks/results.json`.
+live in `benchmarks/results.json`. Each row carries what it ran with instead of the shipped settings, and the
+day, the commit and the machine that it was measured on.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
@@ -32,39 +34,82 @@ class Row:
     details: list[str] = field(default_factory=list)
 
 
-def save(rows: list[Row], machine: str, when: str) -> None:
-    """Merge `rows` into the stored figures and write RESULTS.md and results.svg."""
+@dataclass
+class Stored:
+    """A row as it is kept: the row, and what it ran with and where."""
+
+    row: Row
+    differs: str
+    machine: str
+    when: str
+    commit: str
+
+
+def save(rows: list[Row], differs: Callable[[Row], str], machine: str, when: str, commit: str) -> None:
+    """Merge the rows into the stored figures; `differs` returns what a row ran with instead of what ships."""
     known = json.loads(FIGURES.read_text("utf-8")) if FIGURES.exists() else {}
     for row in rows:
-        known[row.name] = {**asdict(row), "machine": machine, "when": when}
+        known[row.name] = {
+            **asdict(row),
+            "differs": differs(row),
+            "machine": machine,
+            "when": when,
+            "commit": commit,
+        }
     FIGURES.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    everything = [
-        Row(**{k: v for k, v in row.items() if k not in ("machine", "when")}) for row in known.values()
-    ]
-    (HERE / "RESULTS.md").write_text(_page(everything, machine, when), "utf-8")
-    (HERE / "results.svg").write_text(_chart(everything), "utf-8")
 
 
-def _page(rows: list[Row], machine: str, when: str) -> str:
+def read_stored(figures: Path = FIGURES) -> list[Stored]:
+    """Return the rows that are kept, in their order."""
+    kept: list[Stored] = []
+    for values in json.loads(figures.read_text("utf-8")).values():
+        origin = {name: str(values.pop(name, "")) for name in ("differs", "machine", "when", "commit")}
+        kept.append(Stored(Row(**values), **origin))
+    return kept
+
+
+def write_pages(kept: list[Stored], changes: Callable[[Stored], int | None]) -> None:
+    """Write RESULTS.md and results.svg. `changes` counts the commits since that touched a row's code."""
+    (HERE / "RESULTS.md").write_text(format_page(kept, changes), "utf-8")
+    (HERE / "results.svg").write_text(_chart([stored.row for stored in kept]), "utf-8")
+
+
+def format_page(kept: list[Stored], changes: Callable[[Stored], int | None]) -> str:
+    """Return RESULTS.md."""
+    machines = {name: chr(ord("A") + n) for n, name in enumerate(dict.fromkeys(one.machine for one in kept))}
     lines = [
         "# Benchmarks",
         "",
-        f"Written by `make bench` ({when}; {machine}).",
-        "Machines are noisy: read ratios and CPU time, not wall time. Every model here is the practice",
-        "model, a scripted stand-in: what is measured is the harness.",
+        "Written by `make bench`; `python -m benchmarks --page` writes it again without measuring. Machines",
+        "are noisy: read ratios and CPU time, not wall time. Every model here is the practice model, a",
+        'scripted stand-in: what is measured is the harness. "Runs with" names each setting that is not the',
+        "shipped one. **Older than its code** counts the commits since that changed what the row measures.",
+        "",
+        *(f"- Machine {letter}: {name}" for name, letter in machines.items()),
         "",
         "![overhead per model call](results.svg)",
         "",
-        "| measure | goal | Whet | peers, same run | met | command |",
-        "|---|---|---|---|---|---|",
+        "| measure | goal | Whet | peers, same run | met | runs with | measured | command |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for row in rows:
+    for stored in kept:
+        row = stored.row
         met = {True: "yes", False: "**no**", None: "not judged"}[row.met]
-        lines.append(f"| {row.measure} | {row.goal} | {row.whet} | {row.peers} | {met} | `{row.command}` |")
-    for row in rows:
-        if row.details:
-            lines += ["", f"## {row.measure}", "", *row.details]
+        measured = f"{stored.when}, {stored.commit or 'commit unknown'}, machine {machines[stored.machine]}"
+        lines.append(
+            f"| {row.measure} | {row.goal} | {row.whet} | {row.peers} | {met} | "
+            f"{stored.differs or 'as shipped'} | {measured}{_age(changes(stored))} | `{row.command}` |"
+        )
+    for stored in kept:
+        if stored.row.details:
+            lines += ["", f"## {stored.row.measure}", "", *stored.row.details]
     return "\n".join(lines) + "\n"
+
+
+def _age(changes: int | None) -> str:
+    if changes == 0:
+        return ""
+    return f"; **older than its code** ({changes or 'unknown number of'} commits)"
 
 
 def _chart(rows: list[Row]) -> str:

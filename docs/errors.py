@@ -19,7 +19,7 @@ from pathlib import Path
 PAGE = Path(__file__).with_name("troubleshooting.md")
 SOURCE = Path(__file__).parents[1] / "src" / "whet"
 BEGIN, END = "<!-- written by docs/errors.py -->\n", "<!-- end -->\n"
-MIN_LETTERS = 10
+MIN_LETTERS = 18
 # The folders whose errors for a call of a tool a person reads, too.
 FOR_PEOPLE = ("cli", "app", "sandbox")
 # The page's sections, and the folders of the source whose errors belong there.

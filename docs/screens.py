@@ -1,4 +1,4 @@
-"""Take the captures of docs/screens.md: the program at a terminal of 80 columns, some scenes also at 40.
+"""Take the captures of docs/screens.md: the program at a terminal of 80 columns.
 
     .venv/bin/python docs/screens.py
 
@@ -37,7 +37,6 @@ Captures of a real terminal, 80 columns wide, without colours, taken by `docs/sc
 are those of the [practice model](practice.md): a scripted stand-in, not a language model. [Chat](chat.md)
 explains the signs and keys; the [dashboard](dashboard.md) has pictures of its own.
 """
-FEW_COLUMNS = 40
 REST = r"\d s\n+›"  # the line that ends a turn, and the prompt below it
 
 
@@ -48,8 +47,6 @@ class Scene(NamedTuple):
     title: str
     about: str
     steps: tuple[tuple[str, str], ...]
-    is_narrow: bool = False
-    """Whether the scene is also captured at 40 columns; it must not continue another one."""
 
 
 CHAT = ("=whet chat --model practice", r"Ctrl-D quits|Esc stops")
@@ -59,13 +56,11 @@ SCENES = (
         "First run",
         "No model is set: Whet lists what it found and asks.",
         (("whet", r"Use it\?"), ("<Enter>", r"Ctrl-D quits"), AWAY),
-        is_narrow=True,
     ),
     Scene(
         "A turn",
         "A command fails; the agent reads the page that the error names and tries again.",
         (CHAT, ("run the tests", "FAILED(.*\n)*.*" + REST), AWAY),
-        is_narrow=True,
     ),
     Scene(
         "An edit before it happens",
@@ -96,16 +91,6 @@ SCENES = (
         (CHAT, ("clean up the build output", r"\[N\]o"), ("<n>", REST), AWAY),
     ),
     Scene(
-        "A whole call",
-        "Ctrl-O shows the last call with its whole result.",
-        (CHAT, ("=read docs/testing.md", REST), ("<C-o>", r"of 1\)(.*\n)*.*ORDERS_DB"), AWAY),
-    ),
-    Scene(
-        "Your own command",
-        "`!` runs a command; the model sees it with your next message.",
-        (CHAT, ("!ls docs", r"testing\.md"), AWAY),
-    ),
-    Scene(
         "Plan mode",
         "Shift-Tab cycles through ask, plan and auto. In plan mode you approve a plan first.",
         (
@@ -127,43 +112,6 @@ SCENES = (
             ("=<Escape>", "›"),
             AWAY,
         ),
-    ),
-    Scene(
-        "Forks",
-        "`/fork` copies the session from here; `/tree` shows where each copy began.",
-        (
-            CHAT,
-            ("=read docs/testing.md", REST),
-            ("/fork", "this is a copy now"),
-            ("/tree", "to narrow"),
-            ("=<Escape>", "›"),
-            AWAY,
-        ),
-    ),
-    Scene(
-        "Cost and context window",
-        "`#` is used; at `|` the engine compacts.",
-        (CHAT, ("=read docs/testing.md", REST), ("/cost", "cost"), ("/context", "cache hit"), AWAY),
-    ),
-    Scene(
-        "A one-shot",
-        "The answer goes to standard output, everything else to standard error.",
-        (("whet chat -q 'run the tests'", r"\d s\n(.*\n)*\$$"),),
-    ),
-    Scene(
-        "`sessions list`",
-        "A fork is listed below its origin.",
-        (("whet sessions list -n 6", r"\$$"),),
-    ),
-    Scene(
-        "`sessions search`",
-        "Session, day, speaker and title; below it the match.",
-        (("whet sessions search -n 2 discount", r"\$$"),),
-    ),
-    Scene(
-        "`doctor`",
-        "One line for each check; a problem has a line that fixes it.",
-        (("whet doctor", r"fine|\d problem"),),
     ),
     Scene(
         "Errors",
@@ -248,14 +196,10 @@ def main() -> None:
     """Play the scenes and write the page."""
     if shutil.which("tmux") is None:
         raise SystemExit("error: tmux is not installed\nhint: the captures are of a terminal in tmux")
-    wide = play_scenes(SCENES, 80)
-    narrow = play_scenes([scene for scene in SCENES if scene.is_narrow], FEW_COLUMNS)
+    texts = play_scenes(SCENES, 80)
     parts = [HEAD]
     for scene in SCENES:
-        screens = f"```text\n{wide[scene.title]}```\n"
-        if scene.title in narrow:
-            screens += f"\nAt {FEW_COLUMNS} columns:\n\n```text\n{narrow[scene.title]}```\n"
-        parts.append(f"## {scene.title}\n\n{scene.about}\n\n{screens}")
+        parts.append(f"## {scene.title}\n\n{scene.about}\n\n```text\n{texts[scene.title]}```\n")
     PAGE.write_text("\n".join(parts))
     sys.stdout.write(f"{PAGE}: {len(SCENES)} screens\n")
 

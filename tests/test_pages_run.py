@@ -55,7 +55,7 @@ def typed(page: Path) -> Iterator[tuple[str, str]]:
     lines = "\n".join(blocks + indented)
     for line in re.findall(r"^(?: {4}|\$ )(whet\b.*)$", lines, re.M):
         command, _, comment = re.sub(r" {2,}(?!#)", "  # ", line, count=1).partition("#")
-        for one in command.split(";"):
+        for one in command.split(" > ")[0].split(";"):
             if one.strip().startswith("whet"):
                 yield one.strip(), comment.strip()
 

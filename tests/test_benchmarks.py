@@ -1,0 +1,143 @@
+"""A benchmark runs the shipped settings or says what differs; a figure carries where it was measured."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from benchmarks import table
+from benchmarks.declared import DIFFERS
+from benchmarks.provenance import benchmark_of, changes_since, current_commit, measured_paths
+from benchmarks.shipped import SettingsDiffer, check
+from benchmarks.table import Row, Stored, format_page, read_stored
+
+AGE = re.compile(r"; \*\*older than its code\*\* \([^)]*\)")
+
+
+@pytest.mark.slow
+def test_every_benchmark_runs_the_shipped_settings_or_declares_the_difference() -> None:
+    from benchmarks.__main__ import BENCHMARKS, check_settings
+
+    assert not set(DIFFERS) - set(BENCHMARKS)
+    for name in BENCHMARKS:
+        check_settings(name)
+
+
+@pytest.mark.parametrize(
+    ("source", "setting"),
+    [
+        ("settings = ReviewSettings(share=1)\n", "review.share"),
+        ("settings = ReviewSettings('off')\n", "review.writes"),
+        ("start({'review.free_tokens': '1000000000'})\n", "review.free_tokens"),
+        ("config = {'sandbox': {'mode': 'off'}}\n", "sandbox.mode"),
+        ("env = {'WHET_APPROVAL_MODE': 'auto'}\n", "approval.mode"),
+        ("os.environ.update(WHET_SANDBOX_MODE='off')\n", "sandbox.mode"),
+        ("path.write_text('gateway:\\n  busy: queue\\n')\n", "gateway.busy"),
+        (
+            "text = f'model:\\n  base_url: {url}\\ngateway:\\n  flood_per_minute: {n}\\n'\n",
+            "gateway.flood_per_minute",
+        ),
+        ("gateway = Process(home, flood_per_minute=1_000_000)\n", "gateway.flood_per_minute"),
+        ("limits = MemorySettings(memory_chars=limit)\n", "memory.memory_chars"),
+    ],
+)
+def test_a_changed_setting_that_is_not_declared_is_refused(tmp_path: Path, source: str, setting: str) -> None:
+    write_benchmark(tmp_path, source)
+    with pytest.raises(SettingsDiffer, match=re.escape(setting)):
+        check("planted", ("benchmarks.planted",), "", tmp_path)
+    check("planted", ("benchmarks.planted",), f"`{setting}` changed", tmp_path)
+
+
+def test_a_setting_changed_in_a_module_that_the_benchmark_starts_is_refused(tmp_path: Path) -> None:
+    write_benchmark(tmp_path, "command = [python, '-m', f'benchmarks.loops.{name}', 'slow_loop']\n")
+    (tmp_path / "benchmarks" / "loops").mkdir()
+    (tmp_path / "benchmarks" / "loops" / "slow_loop.py").write_text("AgentSettings(max_steps=10_000)\n")
+    with pytest.raises(SettingsDiffer, match=r"agent\.max_steps"):
+        check("planted", ("benchmarks.planted",), "", tmp_path)
+
+
+def test_the_shipped_values_and_the_model_are_no_difference(tmp_path: Path) -> None:
+    write_benchmark(
+        tmp_path,
+        "model = ModelSettings(provider='practice', base_url=url)\n"
+        "config = {'sandbox.mode': 'auto', 'review': {'on_recovery': 'true'}, 'model.model': 'practice'}\n"
+        "host = Host(idle_after_s=limits.idle_after_s)\n",
+    )
+    check("planted", ("benchmarks.planted",), "four characters a token", tmp_path)
+
+
+def test_a_declaration_of_a_setting_that_is_not_changed_is_refused(tmp_path: Path) -> None:
+    write_benchmark(tmp_path, "settings = Settings()\n")
+    with pytest.raises(SettingsDiffer, match=r"take it out of DIFFERS"):
+        check("planted", ("benchmarks.planted",), "`sandbox.mode` off", tmp_path)
+
+
+def test_a_row_older_than_the_code_it_measures_is_marked(tmp_path: Path) -> None:
+    write_benchmark(tmp_path, "from benchmarks.part import work\n")
+    (tmp_path / "benchmarks" / "part.py").write_text("work = 1\n")
+    (tmp_path / "other.md").write_text("a page\n")
+    git(tmp_path, "init", "-q")
+    commit(tmp_path)
+    measured = current_commit(tmp_path)
+    (tmp_path / "other.md").write_text("changed\n")
+    commit(tmp_path)
+    paths = measured_paths("planted", run_planted, tmp_path)
+    assert changes_since(measured, paths, tmp_path) == 0
+    (tmp_path / "benchmarks" / "part.py").write_text("work = 2\n")
+    assert current_commit(tmp_path).endswith("+")
+    commit(tmp_path)
+    changes_since.cache_clear()
+    assert changes_since(measured, paths, tmp_path) == 1
+    assert changes_since("0" * 40, paths, tmp_path) is None
+
+
+def test_the_page_prints_what_differs_where_and_how_old_beside_each_figure() -> None:
+    row = Row("x", "a thing", "≤ 1 ms", "0.5 ms", "-", True, "python -m benchmarks x")
+    stored = Stored(row, "`sandbox.mode` off", "2 cores of Z", "2026-11-28", "abcd1234")
+    line = next(line for line in format_page([stored], lambda _: 3).splitlines() if "0.5 ms" in line)
+    assert "`sandbox.mode` off" in line
+    assert "2026-11-28, abcd1234, machine A; **older than its code** (3 commits)" in line
+    assert "older than its code" not in format_page([stored], lambda _: 0).split("|---")[1]
+    assert "as shipped" in format_page([Stored(row, "", "m", "d", "c")], lambda _: 0)
+
+
+def test_each_kept_figure_has_commit_machine_day_and_the_declared_difference() -> None:
+    kept = read_stored()
+    assert len(kept) > 100
+    for stored in kept:
+        name = benchmark_of(stored.row.command)
+        assert stored.machine and re.fullmatch(r"\d{4}-\d\d-\d\d", stored.when), stored.row.name
+        assert re.fullmatch(r"[0-9a-f]{8,}\+?", stored.commit), stored.row.name
+        assert stored.differs == DIFFERS.get(name, ""), stored.row.name
+
+
+def test_the_page_of_results_is_made_from_the_kept_figures() -> None:
+    written = (Path(table.__file__).parent / "RESULTS.md").read_text("utf-8")
+    assert AGE.sub("", written) == AGE.sub("", format_page(read_stored(), lambda _: 0))
+
+
+def write_benchmark(root: Path, source: str) -> None:
+    """Write a project that has one benchmark."""
+    (root / "benchmarks").mkdir()
+    (root / "benchmarks" / "planted.py").write_text(source)
+
+
+def run_planted() -> None:
+    """Stand for the benchmark's function, by its module's name."""
+
+
+run_planted.__module__ = "benchmarks.planted"
+
+
+def git(root: Path, *arguments: str) -> None:
+    """Run git in a project."""
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
+
+
+def commit(root: Path) -> None:
+    """Commit everything."""
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "Change it")
