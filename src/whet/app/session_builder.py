@@ -116,6 +116,7 @@ class SessionBuilder:
         """Build a session that can take turns from a stored one: the same prefix, with the tools that exist
         now. `start` is set if it was just stored."""
         services, row = self._services, stored.log.session
+        person = extras.person or services.person
         tools = await self._tools(stored.specs, runner)
         profile = services.database.read_now(lambda db: sessions.profile_of(db, row.id))
         if profile:
@@ -129,14 +130,12 @@ class SessionBuilder:
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         left_host = services.contexts.host(leaving.context) if leaving else None
         host = await self._begin(stored, runner, link, prefix, left_host, is_new=start is not None)
-        for line in start.notices if start is not None else ():
-            host.runner.add_notice(line, must_show=True)
+        _add_notices(host.runner, start)
         if host.runner is not runner:
             tools = await self._tools(stored.specs, host.runner)
         gate, hooks = services.gate, None
         if services.plugins is not None:
             old_id = leaving.id if leaving else ""
-            person = extras.person or services.person
             hooks = await services.plugins.sessions.enter(
                 host, gate, tools, previous_id=old_id, model=lambda: link.info.model, person=person
             )
@@ -148,7 +147,7 @@ class SessionBuilder:
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
-            now = local_time(services.clock.now(), zone_of(extras.person or services.person))
+            now = local_time(services.clock.now(), zone_of(person))
             usual = volatile_note(now, workspace, limits.steps, shell_folder(stored.log))
             return "\n".join(filter(None, (usual, extras.note, _plan_note(services.gate, row.id))))
 
@@ -158,7 +157,7 @@ class SessionBuilder:
             context=host,
             tools={**tools, **{tool.name: tool for tool in extras.tools}},
             gate=gate,
-            person=extras.person or services.person,
+            person=person,
             limits=limits,
             clock=services.clock,
             workspace=workspace,
@@ -310,3 +309,9 @@ def _make_guest_gate(services: Services, gate: Gate) -> Gate:
     from whet.app.guests import GuestGate  # noqa: PLC0415 - only a team has guests on its workers
 
     return GuestGate(gate, lambda: services.confinement.get().command_status())
+
+
+def _add_notices(runner: EngineRunner, start: SessionStart | None) -> None:
+    """Have the person shown what a session's start has to tell them."""
+    for line in start.notices if start is not None else ():
+        runner.add_notice(line, must_show=True)

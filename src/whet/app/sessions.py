@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from whet.store.helper_rows import HelperRow
 
 
+_MAX_ELSEWHERE = 500
+
+
 class SessionOpener:
     """Opens and closes the sessions of one process. `helpers` are the helpers that they have started."""
 
@@ -173,16 +176,15 @@ class SessionOpener:
         """Return a hint that names the latest conversation of a folder that this one may have been before."""
         here = self.services.workspace
 
-        def may_be_same(text: str) -> bool:
-            path = Path(text)
-            return (path.parent == here.parent or path.name == here.name) and not path.exists()
-
-        row = await self.services.database.read(
-            lambda db: sessions.find_latest_elsewhere(db, may_be_same, source=self.services.source)
+        recent = await self.services.database.read(
+            lambda db: sessions.list_sessions(db, _MAX_ELSEWHERE, source=self.services.source)
         )
-        if row is None:
-            return "whet sessions list"
-        return f"whet chat --session {row.id} goes on with that of {row.workspace}, which is no longer there"
+        for row in recent:
+            path = Path(row.workspace)
+            may_be_same = path.parent == here.parent or path.name == here.name
+            if row.workspace and may_be_same and not path.exists():
+                return f"whet chat --session {row.id} goes on with that of {path}, which is no longer there"
+        return "whet sessions list"
 
     async def open_helper(
         self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool

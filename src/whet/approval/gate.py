@@ -263,20 +263,9 @@ class PolicyGate:
         if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._applicable_grants(case.call))
         first = self._contents.recheck(self.root_of(case.call.session_id), case, self._policy, first)
-        jailed = case.jailed
-        if jailed is None or first.verdict == "deny" or self.mode == "deny":
+        if case.jailed is None or first.verdict == "deny" or self.mode == "deny":
             return first
-        if first.verdict == "allow" and not case.action.lasts and _opens_keys(case, jailed):
-            return Ruling("ask", "it would open what holds keys to all of the command", lasting=True)
-        if first.by_rule:
-            return first
-        if first.verdict == "ask":
-            lasts = case.action.lasts
-            inside = not jailed.wanted and not lasts and not jailed.is_lost
-            return Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not lasts)
-        # Only the person lets a read-only command out of its sandbox.
-        leaves = jailed.wanted and (case.action.level == "safe" or jailed.needs_person)
-        return Ruling("ask", lasting=True) if leaves else first
+        return _judge_jailed(case, case.jailed, first)
 
     async def _applicable_grants(self, call: GateCall) -> list[PolicyGrant]:
         """Return the grants that apply to a call: stored ones and those of its session."""
@@ -444,3 +433,18 @@ async def _ask_service(service: ServiceRoute, confirm: ConfirmCase, emit: Emit) 
     changes = await preview_changes(call)
     decision = await service.confirmer.confirm(msgspec.structs.replace(confirm, changes=changes), emit)
     return msgspec.structs.replace(decision, changes=changes, digest=digest_of(call, changes))
+
+
+def _judge_jailed(case: GateCase, jailed: JailedCall, first: Ruling) -> Ruling:
+    """Return the ruling on a command that has a sandbox, from the ruling on the command alone."""
+    if first.verdict == "allow" and not case.action.lasts and _opens_keys(case, jailed):
+        return Ruling("ask", "it would open what holds keys to all of the command", lasting=True)
+    if first.by_rule:
+        return first
+    if first.verdict == "ask":
+        lasts = case.action.lasts
+        inside = not jailed.wanted and not lasts and not jailed.is_lost
+        return Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not lasts)
+    # Only the person lets a read-only command out of its sandbox.
+    leaves = jailed.wanted and (case.action.level == "safe" or jailed.needs_person)
+    return Ruling("ask", lasting=True) if leaves else first

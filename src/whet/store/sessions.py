@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import apsw
@@ -97,7 +97,6 @@ _COLUMNS = (
     f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}, model_chosen"
 )
 _ALL = 1 << 40
-_MAX_ELSEWHERE = 500
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
 
@@ -260,16 +259,6 @@ def find_latest(connection: apsw.Connection, *, source: str = "", workspace: str
     """Return the chat that was active last, or None."""
     matches = list_sessions(connection, 1, source=source, workspace=workspace)
     return matches[0] if matches else None
-
-
-def find_latest_elsewhere(
-    connection: apsw.Connection, is_candidate: Callable[[str], bool], *, source: str = ""
-) -> SessionRow | None:
-    """Return the chat that was active last in one of the folders that `is_candidate` accepts, or None."""
-    for row in list_sessions(connection, _MAX_ELSEWHERE, source=source):
-        if row.workspace and is_candidate(row.workspace):
-            return row
-    return None
 
 
 def resolve_id(connection: apsw.Connection, name: str) -> str:
