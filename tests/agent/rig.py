@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, TurnLimits, TurnObserver
@@ -32,6 +32,8 @@ from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 from whet.tools.signature import tool
+
+E = TypeVar("E")
 
 
 @dataclass
@@ -136,7 +138,7 @@ class Rig:
         message = None if text is None else Message(role="user", content=text)
         return await run_turn(self.session, message, self.events.append)
 
-    def seen(self, kind: type[Event]) -> list[Event]:
+    def seen(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
 
     def trace(self) -> list[str]:

@@ -37,7 +37,7 @@ class Holding(Confinement):
 
 
 def confined(
-    tmp_path: Path, *answers: Answer, kept: Kept | None = None, **settings: object
+    tmp_path: Path, *answers: Answer | None, kept: Kept | None = None, **settings: object
 ) -> tuple[Bench, Holding]:
     jails = Holding(tmp_path / "home")
     return Bench(tmp_path, Someone(*answers), kept, _parts(jails), **settings), jails

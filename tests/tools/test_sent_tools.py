@@ -47,12 +47,18 @@ def test_a_schema_is_sent_without_what_tells_a_model_nothing() -> None:
     listed = {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}}
     assert sent_schema(spec) == {
         "type": "object",
-        "properties": {**named, "list": listed, "free": free, "either": either},
+        "properties": {
+            **named,
+            "list": listed,
+            "free": free,
+            "either": {"anyOf": [listed["items"], {"type": "string"}]},
+        },
         "required": ["list"],
     }
     assert spec.parameters == whole, "what the program itself checks by stays"
     assert sent_schema(ToolSpec("t", "", {"type": "object", "additionalProperties": {"type": "string"}})) == {
         "type": "object",
+        "properties": {},
         "additionalProperties": {"type": "string"},
     }
 

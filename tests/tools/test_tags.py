@@ -28,7 +28,7 @@ from whet.warm import mine
 SOURCE = Path(whet.__file__).parent
 _QUOTED = re.compile(r"[\"'](\w+)[\"']")
 # Folders that script or stage tools, or that map the names of other programs.
-STAGES = ("tools", "practice", "evals", "moving")
+STAGES = ("tools", "practice", "evals", "moving", "warm/foreign_calls.py")
 # Words that also are names of tools, and what they stand for there.
 OTHER_MEANINGS = {
     "memory": "what is remembered: a kind of learned item, its file, a command",

@@ -32,7 +32,7 @@ from whet.config.schema import Settings
 from whet.config.secrets import env_warnings, load_secrets
 from whet.confirm.boundary import is_same_user
 from whet.contract.errors import ConfigError, WhetError
-from whet.contract.texts import plural
+from whet.contract.texts import NOT_JSON, from_json, plural
 from whet.mcp.kept import read_stored
 from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
@@ -405,8 +405,8 @@ def _read_crashes(log: Path) -> list[str]:
         if b'"unexpected ' not in line:
             continue
         try:
-            row = msgspec.json.decode(line, type=_LogRow)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            row = from_json(line, _LogRow)
+        except NOT_JSON:
             continue  # the beginning was cut off, or something else wrote it
         if row.logger == "whet.cli" and row.message.startswith("unexpected ") and row.time >= since:
             crashes.append(f"{row.time} {row.stack.splitlines()[-1] if row.stack else row.message}")

@@ -17,6 +17,8 @@ _OF_RATE = "FROM requests WHERE principal = ? AND action_key = ? AND rate_number
 _NEWEST = f"{_ROW} (SELECT seq {_OF_RATE} IS NOT NULL ORDER BY rate_number DESC LIMIT 1)"
 _NUMBERED = f"{_ROW} (SELECT seq {_OF_RATE} = ? LIMIT 1)"
 _KEPT, _MAX_KEPT = "rate numbers", 1024
+_MAX_LOOKED_AT = 1_000
+"""How many submissions are looked at for a yes; all before them count."""
 
 
 def next_rate(tx: Tx, principal: str, action_key: str, limit: int, window_s: float) -> tuple[int, float]:
@@ -26,15 +28,21 @@ def next_rate(tx: Tx, principal: str, action_key: str, limit: int, window_s: flo
     if newest is None:
         row = _row(tx, _NEWEST, (principal, action_key))
         newest = row[2] if row else 0
-    counted = 0
-    for number in range(newest if newest >= limit else 0, 0, -1):
-        row = _row(tx, _NUMBERED, (principal, action_key, number))
-        if row is None or row[3] <= tx.now_s - window_s:
-            break
-        counted += row[4] != "approved"
-        if counted == limit:
-            return newest + 1, row[3]
-    return newest + 1, 0.0
+
+    def find_time(number: int) -> tuple[float, bool]:
+        """Return when a submission was made, 0.0 if before the window, and whether it counts."""
+        row = _row(tx, _NUMBERED, (principal, action_key, number)) if number > 0 else None
+        return (row[3], row[4] != "approved") if row and row[3] > tx.now_s - window_s else (0.0, False)
+
+    if find_time(newest - limit + 1) == (0.0, False):  # too few even if all counted
+        return newest + 1, 0.0
+    left, number = limit, newest
+    while left > 0 and number > newest - _MAX_LOOKED_AT:
+        made_at, counts = find_time(number)
+        if not made_at:
+            return newest + 1, 0.0
+        left, number = left - counts, number - 1
+    return newest + 1, find_time(number - left + 1)[0]
 
 
 def keep(tx: Tx, principal: str, action_key: str, number: int | None) -> None:

@@ -151,7 +151,7 @@ def default_policy(
         write=tuple(path for path in write if path != root),
         read=read_paths,
         absent=tuple(dict.fromkeys(absent)),
-        protected=(*PROTECTED, *protected, *_home_names(person, root, environment)),
+        protected=(*PROTECTED, *protected, *_home_names(person, root, environment, absent)),
         aliases=tuple(dict.fromkeys([*_links_on(workspace.absolute()), *_links_on(person)])),
         hosts=tuple(host.lower() for host in wishes.hosts),
         limits=wishes.limits,
@@ -321,15 +321,18 @@ def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path
     return [home / name for name in names if name.startswith(".") and home / name not in granted_paths]
 
 
-def _home_names(person: Path, root: Path, environment: Mapping[str, str]) -> list[str]:
+def _home_names(
+    person: Path, root: Path, environment: Mapping[str, str], absent: Sequence[Path]
+) -> list[str]:
     """Return what no command may write in a workspace that holds the home: files that a login reads, and the
-    folders that programs are found in."""
+    folders that programs are found in. What lies in an `absent` folder is out of reach already."""
     home = _resolve(person)
     if not is_below(home, root):
         return []
     folders = [_resolve(entry) for entry in environment.get("PATH", "").split(os.pathsep) if entry]
     programs = [path for path in (*folders, home / "bin") if is_below(path, home) and path != home]
-    return [str(path) for path in dict.fromkeys((*(home / name for name in IN_HOME), *programs))]
+    names = dict.fromkeys((*(home / name for name in IN_HOME), *programs))
+    return [str(path) for path in names if not any(is_below(path, hidden) for hidden in absent)]
 
 
 def _links_on(path: Path) -> list[Path]:
