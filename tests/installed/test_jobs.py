@@ -31,8 +31,18 @@ def test_every_command_has_a_line_for_its_main_job() -> None:
 
 def write_transcript(path: Path) -> None:
     head = {"sessionId": "5a3a1d60-9a7e-4c61-8a39-6f4e0d9b4f11", "cwd": str(path.parent), "version": "2.1.0"}
-    user = {"type": "user", "uuid": "a", "parentUuid": None, "timestamp": "2026-07-01T10:00:00.000Z"}
-    reply = {"type": "assistant", "uuid": "b", "parentUuid": "a", "timestamp": "2026-07-01T10:00:01.000Z"}
+    user: dict[str, object] = {
+        "type": "user",
+        "uuid": "a",
+        "parentUuid": None,
+        "timestamp": "2026-07-01T10:00:00.000Z",
+    }
+    reply: dict[str, object] = {
+        "type": "assistant",
+        "uuid": "b",
+        "parentUuid": "a",
+        "timestamp": "2026-07-01T10:00:01.000Z",
+    }
     user["message"] = {"role": "user", "content": "use tabs here"}
     text = [{"type": "text", "text": "I use tabs."}]
     reply["message"] = {"id": "m", "role": "assistant", "model": "large", "content": text}

@@ -7,12 +7,12 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.providers.server import Script, Server, running, sse
-from whet.config.schema import ModelSettings
+from whet.config.schema import ModelSettings, WireFormat
 from whet.contract.events import ReasoningDelta, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelReply
@@ -32,7 +32,12 @@ async def _no_wait(seconds: float) -> None:
 
 async def _items(server: Server, wire: str, tools: Sequence[ToolSpec] = TOOLS) -> list[Any]:
     settings = ModelSettings(
-        provider="practice", base_url=server.url, model="m", timeout_s=5.0, format=wire, max_retries=2
+        provider="practice",
+        base_url=server.url,
+        model="m",
+        timeout_s=5.0,
+        format=cast("WireFormat", wire),
+        max_retries=2,
     )
     source = connect_one(settings, {}, backoff=Backoff(2, sleep=_no_wait))
     try:
