@@ -105,7 +105,7 @@ async def _run(
 ) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     person = LinePerson() if is_interactive else NobodyPresent()
-    async with aclosing(await start_app(options, settings, person)) as app:
+    async with aclosing(await start_app(options, settings, _called_back(person, settings))) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
             from whet.sandbox.known import read_status  # noqa: PLC0415 - most starts have nothing to say
 
@@ -120,6 +120,14 @@ async def _run(
         code = await _answer(report, session.user_message(question, images), person)
         await app.reviews.leave()
         return code
+
+
+def _called_back(person: Person, settings: Settings) -> Person:
+    if not isinstance(person, LinePerson):
+        return person
+    from whet.cli.bell import ring_for  # noqa: PLC0415 - only a terminal has a bell
+
+    return ring_for(person, settings.notify)
 
 
 def _ask(prompt: str) -> str:
