@@ -231,6 +231,18 @@ def test_colours_that_come_as_keys_are_no_bug(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_ctrl_o_shows_every_line_of_a_call(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(terminal("seq 1 900"),)), ScriptedReply("Done.")]
+    with PracticeServer(script=script) as server, Tty(["chat", "--yes", *flags(server)], folder) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("2 steps")
+        tty.type("\x0f")
+        tty.wait_for("(1 of 1)")
+        assert "\n600\n" in tty.wait_for("\n899\n")
+
+
+@pytest.mark.slow
 def test_what_the_terminal_answers_late_is_not_sent(folder: Path) -> None:
     with (
         PracticeServer(script=[ScriptedReply("Seen.")]) as server,
