@@ -99,4 +99,5 @@ def test_a_diff_that_is_cut_twice_counts_every_line_that_is_not_shown(count: int
     shown = sum(row.kind == "added" for row in rows)
     omitted = count - shown
     assert len(rows) <= 16
-    assert [row.text for row in rows if row.kind == "fold"] == ([f"… {omitted:,} more lines"] if omitted else [])
+    folds = [row.text for row in rows if row.kind == "fold"]
+    assert folds == ([f"… {omitted:,} more lines"] if omitted else [])

@@ -64,6 +64,8 @@ def run(options: ChatOptions) -> int:
     mentioned, missing = attach.find_images(typed_question, folder) if "@" in typed_question else ((), ())
     for name in missing:
         _say(f"there is no image {name}; only its name is sent")
+    for name in attach.find_missing(typed_question, folder) if "@" in typed_question else ():
+        _say(f"there is no file {name}; only its name is sent")
     question, notice = _question(options, folder)
     images = [attach.load_image(path, folder) for path in (*options.images, *mentioned)]
     return run_on_loop(_run(options, settings, question, images, notice))

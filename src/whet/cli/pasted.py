@@ -65,6 +65,11 @@ def fold_pastes(text: str) -> str:
     return _PASTED.sub(lambda paste: Pastes().take(paste[1]), text)
 
 
+def remove_pastes(text: str) -> str:
+    """Return the text of a message that was typed and not pasted."""
+    return _PASTED.sub("", text)
+
+
 def dropped_images(text: str) -> str:
     """Turn dropped or pasted image paths into mentions, which send the images along.
 
