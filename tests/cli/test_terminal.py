@@ -231,53 +231,6 @@ def test_colours_that_come_as_keys_are_no_bug(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_o_shows_every_line_of_a_call(folder: Path) -> None:
-    script = [ScriptedReply("", tool_calls=(terminal("seq 1 900"),)), ScriptedReply("Done.")]
-    with PracticeServer(script=script) as server, Tty(["chat", "--yes", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
-        tty.type("go\r")
-        tty.wait_for("2 steps")
-        tty.type("\x0f")
-        tty.wait_for("(1 of 1)")
-        assert "\n600\n" in tty.wait_for("\n899\n")
-
-
-@pytest.mark.slow
-def test_what_the_terminal_answers_late_is_not_sent(folder: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("Seen.")]) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
-        tty.type("al\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\pha\x1b[I\x1b[O\x1b]10;rgb:ff/ff/ff\x07\x1b[?62;4c")
-        tty.type("\x1b[13;2ubeta\r")
-        tty.wait_for("Seen.")
-        [message] = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
-    assert message["content"].startswith("alpha\nbeta")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("setting", "rings"), [("true", True), ("false", False)])
-def test_the_terminal_rings_at_a_question_and_after_a_long_turn(
-    folder: Path, home: Path, setting: str, rings: bool
-) -> None:
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "config.yaml").write_text(f"notify:\n  questions: {setting}\n  turns_over_s: 0.001\n")
-    script = [ScriptedReply("", tool_calls=(terminal("rm -rf a.txt"),)), ScriptedReply("Done.")]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
-        tty.type("go\r")
-        tty.wait_for("[N]o")
-        assert ("\x1b]9;Whet asks for approval: terminal: rm -rf a.txt\a\a" in tty.drawn) is rings
-        tty.type("\r")
-        tty.wait_for("Done.")
-        tty.wait_for("2 steps")
-        tty.type("\x04")
-        tty.wait_for_end()
-        assert "\x1b]9;Whet: the turn ended (answered): Done.\a\a" in tty.drawn
-
-
-@pytest.mark.slow
 def test_a_session_that_is_opened_shows_its_last_exchange_without_a_colour(folder: Path) -> None:
     script = [ScriptedReply("An **old** answer."), ScriptedReply("The **last** answer.")]
     with PracticeServer(script=script) as server:

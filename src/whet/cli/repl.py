@@ -31,6 +31,7 @@ from whet.cli.learning_commands import run_skill
 from whet.cli.live import Surface, TerminalTurnView, recall
 from whet.cli.main import run_on_loop
 from whet.cli.marks import Marks
+from whet.cli.pasted import fold_pastes
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
@@ -379,7 +380,7 @@ class TerminalChat:
             self.services.database.submit(receipt)
             self._screen.put_back(text)
         elif texts and not self._state.leaving:
-            self._echo(text)
+            self._echo(fold_pastes(text))
             self.send(text, receipt)
         self._view.queued.extend(typed.line for typed in self._waiting)
         if self._waiting or (self.session.inbox and not cancelled):
