@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from whet.cli.deciding import diff_lines
 from whet.contract.changes import TextChange, hash_call, hash_changes
 from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.question import build_question, count_changed_lines, diff_rows, list_edits, parse_row
@@ -89,3 +90,14 @@ def test_the_hash_changes_with_all_that_would_happen() -> None:
 def test_a_line_of_a_diff_knows_its_kind() -> None:
     kinds = [parse_row(line).kind for line in ("+a", "-a", " a", "@@ -1 +1 @@", "… 3 more lines", "")]
     assert kinds == ["added", "removed", "same", "hunk", "fold", "same"]
+
+
+@pytest.mark.parametrize("count", [15, 16, 200, 3_000])
+def test_a_diff_that_is_cut_twice_counts_every_line_that_is_not_shown(count: int) -> None:
+    [edit] = list_edits([change(None, "".join(f"line {number}\n" for number in range(count)))])
+    rows = diff_lines(edit.diff, 16)
+    shown = sum(row.kind == "added" for row in rows)
+    omitted = count - shown
+    assert len(rows) <= 16
+    folds = [row.text for row in rows if row.kind == "fold"]
+    assert folds == ([f"… {omitted:,} more lines"] if omitted else [])

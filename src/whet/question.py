@@ -10,6 +10,7 @@ drawn, nor how an answer is sent.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -26,6 +27,7 @@ _CONTEXT = 3
 _LINE_CHARS = 2_000
 _COMPARED_LINES = 4_000
 _EDIT_CHARS = 6_000
+_FOLD = re.compile(r"… ([\d,]+) more lines?")
 FOLDED_ROWS = 40
 
 
@@ -49,7 +51,7 @@ class QuestionText(msgspec.Struct, frozen=True):
         if len(self.body) <= most:
             return tuple(map(_clip_row, self.body))
         omitted = len(self.body) - most + 1
-        return (*map(_clip_row, self.body[: most - 1]), Row("fold", f"… {omitted:,} more lines"))
+        return (*map(_clip_row, self.body[: most - 1]), fold_row(omitted))
 
     def to_text(self, most: int = 0) -> str:
         """Return body and notes as text, in full or with at most `most` rows of the body."""
@@ -93,7 +95,7 @@ def list_edits(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
         text = "\n".join(_clip_row(row).text for row in rows)
         if len(text) > _EDIT_CHARS:
             head = text[:_EDIT_CHARS].rpartition("\n")[0]
-            text = f"{head}\n… {text.count(chr(10)) - head.count(chr(10)):,} more lines"
+            text = f"{head}\n{fold_row(text.count(chr(10)) - head.count(chr(10))).text}"
         edits.append(FileEdit(visible(change.path), added, removed, text))
     return tuple(edits)
 
@@ -102,6 +104,17 @@ def parse_row(line: str) -> Row:
     """Parse a line of a diff into a row."""
     kinds: dict[str, RowKind] = {"+": "added", "-": "removed", "@": "hunk", "…": "fold", "\\": "note"}
     return Row(kinds.get(line[:1], "same"), line)
+
+
+def fold_row(omitted: int) -> Row:
+    """Return the row that counts lines which are left out."""
+    return Row("fold", f"… {omitted:,} more line{'' if omitted == 1 else 's'}")
+
+
+def count_folded_lines(row: Row) -> int:
+    """Return how many lines a `fold_row` counts; 0 for any other row."""
+    match = _FOLD.fullmatch(row.text) if row.kind == "fold" else None
+    return int(match[1].replace(",", "")) if match else 0
 
 
 def _files(changes: Sequence[TextChange]) -> str:

@@ -140,3 +140,9 @@ def test_images_named_in_the_text_are_found(tmp_path: Path) -> None:
     assert attach.find_images("and @~nobody-of-this-name.png", tmp_path)[0][0].name[0] == "~"
     with pytest.raises(NotFound):
         attach.load_image(Path("~nobody-of-this-name/a.png"), tmp_path)
+
+
+def test_a_mentioned_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.py").touch()
+    text = 'see @a.py, @no.txt, @"no such.md" and @src/x: not a@b.c, @property, @app.get("/") or @a.png'
+    assert attach.find_missing(text, tmp_path) == ["no.txt", "no such.md", "src/x"]

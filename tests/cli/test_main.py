@@ -91,7 +91,12 @@ def test_settings_commands_start_without_the_heavy_ones(home: Path) -> None:
     ("arguments", "code", "parts"),
     [
         (["sesions"], 2, ["no command 'sesions'", "did you mean `whet sessions`?"]),
-        (["qqqqq"], 2, ["no command 'qqqqq'"]),
+        (["qqqqq"], 2, ["no command 'qqqqq'", "whet chat -q"]),
+        (["login"], 2, ["no command 'login'; `whet model login` gets a key"]),
+        (["export"], 2, ["no command 'export'; `whet sessions export`"]),
+        (["chat", "fix"], 2, ['whet chat -q "fix"']),
+        (["chat", "fix", "it"], 2, ['whet chat -q "fix it"']),
+        (["skills", "show", "nope"], 1, ["no skill 'nope'", "hint: `whet skills list` shows"]),
         (["--nope"], 2, ["No such option"]),
         (["config", "set"], 2, ["Missing argument", "hint: whet config set --help"]),
         (
@@ -113,6 +118,13 @@ def test_failures_are_one_line_and_a_hint(
     assert lines[0].startswith("error: ") and lines[1].startswith("hint: ") and len(lines) == 2
     for part in parts:
         assert part in captured.err
+
+
+def test_a_refusal_names_commands_and_not_the_models_tools(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    assert run(["skills", "retire", "nope"]) == 1
+    assert "`whet skills list` shows" in capsys.readouterr().err
 
 
 def test_a_secret_in_a_message_is_masked(capsys: pytest.CaptureFixture[str], home: Path) -> None:

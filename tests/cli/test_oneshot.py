@@ -115,6 +115,15 @@ def test_stream_json_prints_each_event_and_the_object_last(folder: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["fix it"], ["chat", "fix it"], ["直して"]])
+def test_a_quoted_question_alone_is_answered(
+    folder: Path, echo: PracticeServer, arguments: list[str]
+) -> None:
+    code, out, err = run([*arguments, *flags(echo)], folder)
+    assert (code, out.split("\n")[0], err) == (0, arguments[-1], "")
+
+
+@pytest.mark.slow
 def test_piped_text_goes_along_as_context(folder: Path, echo: PracticeServer) -> None:
     code, out, _ = run(["chat", "-q", "why?", *flags(echo)], folder, b"a log line\n")
     assert code == 0

@@ -14,7 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from tests.cli.running import Tty, flags, run
+from tests.cli.running import Tty, bare, flags, run
 from whet.cli.blocks import MarkdownBlock
 from whet.cli.pasted import dropped_images, fold_pastes
 from whet.cli.plan import plan_rows
@@ -69,7 +69,8 @@ def test_a_plan_is_made_by_reading_only_and_carried_out_after_a_yes(folder: Path
         tty.wait_for("Carry this plan out?")
         assert not (folder / "a.txt").exists()
         tty.wait_for("Esc leaves")
-        tty.type("\x1b[B\r")
+        assert "2. Go ahead, ask only before" in bare(tty.drawn)
+        tty.type("2\r")
         tty.wait_for("mode auto")
         tty.wait_for("Written.")
         tty.type("\x04")
@@ -405,6 +406,10 @@ def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Pa
             assert run(["chat", "-q", question, *flags(server)], folder)[0] == 0
         with Tty(["chat", "--resume", *flags(server)], folder, columns=60) as tty:
             tty.wait_for("of 2")
+            tty.type("2")
+            tty.wait_for("1 of 2")
+            tty.type("\x7f")
+            tty.wait_for("2 of 2")
             tty.type("colour")
             tty.wait_for("1 of 2")
             tty.type("\r")

@@ -18,6 +18,7 @@ from whet.cli.sessions import sessions
 from whet.cli.wording import columns
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import wrap_in_tag
 
 LUNCH = Said("Where is the lunch list?", "It is in menu.txt.", "cat menu.txt", "soup\nbread\nfish")
 BROKEN = Said("Run it", "It failed.", "make", "make: *** no rule", "exit")
@@ -49,6 +50,18 @@ def test_an_empty_home_says_how_to_begin_and_stays_empty(home: Path) -> None:
         assert isinstance(error, NotFound), command
         assert error.hint
     assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["show"], ["export", "--format", "md"], ["export", "--format", "html"]]
+)
+def test_a_paste_is_shown_without_its_tag(home: Path, clock: FixedClock, arguments: list[str]) -> None:
+    pasted = wrap_in_tag("pasted", "one two\nthree")
+    session = store(home, clock, "Log", Said(f"see {pasted} please", "Seen."))
+    command, *options = arguments
+    shown = run(home, command, session, *options).output
+    assert "see one two\nthree please" in shown and "pasted" not in shown
+    assert "<pasted>" in run(home, "export", session, "--format", "jsonl").output
 
 
 def test_a_preview_says_how_many_lines_it_leaves_out(home: Path, clock: FixedClock) -> None:

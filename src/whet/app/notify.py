@@ -1,7 +1,8 @@
 """Notify a person who is not watching: a question waits, or a long turn has ended.
 
-The notifiers come from plugins. Notifications are sent in the background and delay nothing; failures are
-logged under the plugin's name. This module does not know how notifiers work.
+The notifiers come from plugins; an interface may have one of its own. Notifications are sent in the
+background and delay nothing; failures are logged under the plugin's name. This module does not know how
+notifiers work.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ class PersonNotifier(Protocol):
 
     async def send(self, title: str, text: str) -> None:
         """Send a notification. Raises PluginError."""
+        ...
+
+
+class QuestionNotifier(Protocol):
+    """Notifies the person of an interface, without waiting."""
+
+    def notify(self, title: str, text: str) -> None:
+        """Notify the person."""
         ...
 
 
@@ -71,7 +80,7 @@ class NotifierGroup(TurnObserver):
 class NotifiedPerson:
     """Asks `person`, and notifies them that a question waits."""
 
-    def __init__(self, person: Person, notifiers: NotifierGroup, settings: NotifySettings) -> None:
+    def __init__(self, person: Person, notifiers: QuestionNotifier, settings: NotifySettings) -> None:
         self.person = person
         self._bell = notifiers
         self._settings = settings

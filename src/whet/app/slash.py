@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from whet.app.peer_words import SLASH_WORDS, find_meaning
 from whet.contract.errors import NotFound, WhetError
 
 if TYPE_CHECKING:
@@ -74,11 +75,16 @@ class Commands(Generic[C]):
         self._names.update(dict.fromkeys(names, command.name))
 
     def get(self, name: str) -> SlashCommand[C]:
-        """Return the command with that name or alias. Raises NotFound, with the closest name."""
+        """Return the command with that name or alias. Raises NotFound, with what does the same
+        here or else the closest name."""
         if owner := self._names.get(name):
             return self._commands[owner]
+        meaning = find_meaning(name, SLASH_WORDS)
+        if meaning and (not meaning.startswith("/") or meaning[1:] in self._names):
+            hint = f"did you mean {meaning}?" if meaning.startswith("/") else meaning
+            raise NotFound(f"there is no command /{name}", hint=hint)
         near = [candidate for candidate in self._names if candidate.startswith(name)][:3]
-        near = near or difflib.get_close_matches(name, self._names, 1, 0.5)
+        near = near or difflib.get_close_matches(name, self._names, 1, 0.6)
         hint = (
             f"did you mean {', '.join(f'/{candidate}' for candidate in near)}?"
             if near

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ _ROW_STYLES: dict[RowKind, str] = {
     "file": "bold",
     "fold": "class:dim",
 }
+_OWN_NUMBER = re.compile(r" *(\d+)  ")
 _GRANTS = {"session": "for this session", "always": "from now on"}
 
 
@@ -96,7 +98,8 @@ class TerminalQuestion:
 
 
 class PickQuestion(TerminalQuestion):
-    """A list to pick from: typing narrows it, Up and Down move, Enter takes, Esc takes none.
+    """A list to pick from: a choice's number picks it, other words narrow the list, Up and Down move, Enter
+    takes, Esc takes none.
 
     `typed_text` gives the text of the input line. Each choice is a line and a preview that is shown for the
     one that is pointed at. If the choice `decides` something, typing does not narrow: the line is the answer.
@@ -117,10 +120,15 @@ class PickQuestion(TerminalQuestion):
         self._decides = decides
         self.line: str = ""
         self._at = 0
+        own = [_OWN_NUMBER.match(line) for line, _ in choices]
+        self._has_own_numbers = bool(own) and all(own)
+        self._numbers = [match[1] if match and all(own) else str(at) for at, match in enumerate(own, 1)]
 
     @property
     def matches(self) -> list[int]:
-        """Return the indexes of the choices that contain every typed word."""
+        """Return the index of the choice whose number is typed, or of those that contain every typed word."""
+        if not self._decides and (typed := self._typed_text().strip()) in self._numbers:
+            return [self._numbers.index(typed)]
         words = [] if self._decides else self._typed_text().lower().split()
         texts = [f"{line} {preview}".lower() for line, preview in self._choices]
         return [at for at, text in enumerate(texts) if all(word in text for word in words)]
@@ -153,13 +161,15 @@ class PickQuestion(TerminalQuestion):
         first = max(0, min(self._at - max_rows // 2, len(matches) - max_rows))
         for at in range(first, min(first + max_rows, len(matches))):
             is_selected = at == self._at
-            line = wording.cut(wording.printable(self._choices[matches[at]][0]), width - 2)
+            label = wording.printable(self._choices[matches[at]][0])
+            number = "" if self._has_own_numbers else f"{self._numbers[matches[at]]}. "
+            line = wording.cut(number + label, width - 2)
             rows.append([("class:sign" if is_selected else "", f"{'>' if is_selected else ' '} {line}")])
             if is_selected:
                 rows += [[("class:dim", f"    {text}")] for text in preview if text.strip()]
         if not matches:
             rows.append([("class:dim", "  nothing fits")])
-        ways = "a number or words" if self._decides else "type to narrow"
+        ways = "a number or words" if self._decides else "a number, or type to narrow"
         hint = f"{len(matches)} of {len(self._choices)} · {ways} · Enter takes · Esc leaves"
         rows.append([("class:dim", wording.clip(hint, width))])
         return rows

@@ -25,6 +25,7 @@ CAP_CHARS = 200_000
 IMAGE_CAP_BYTES = 20_000_000
 _CHUNK_BYTES = 1 << 20
 IMAGE_NAME = r"\.(?:png|jpe?g|gif|webp)"
+_MENTION = re.compile(r'(?:^|\s)@(?:"([^"\n]+)"|([^\s@"]+))')
 _IMAGE_MENTION = re.compile(
     rf"(?:^|\s)@(?:\"([^\"\n]+{IMAGE_NAME})\"|(\S+{IMAGE_NAME}))(?=[.,;:?!)\]'\"]*(?:\s|$))", re.IGNORECASE
 )
@@ -82,6 +83,19 @@ def find_images(text: str, folder: Path) -> tuple[list[Path], list[str]]:
 def _find_seen(folder: Path, name: str) -> Path:
     matches = find_by_eye(folder, name)
     return matches[0] if len(matches) == 1 else folder / name
+
+
+def find_missing(text: str, folder: Path) -> list[str]:
+    """Return the names of files, other than images, that `text` mentions as @path or @"path" and that do not
+    exist. A word without a point and a slash is no file's name."""
+    names = [quoted or bare.rstrip(".,;:!?)]}") for quoted, bare in _MENTION.findall(text)]
+    likely = [name for name in names if ("." in name or "/" in name) and "(" not in name]
+    return [
+        name
+        for name in dict.fromkeys(likely)
+        if not re.search(IMAGE_NAME + "$", name, re.IGNORECASE)
+        and not os.path.lexists(_find_seen(folder, os.path.expanduser(name)))
+    ]
 
 
 def load_image(path: Path, folder: Path, deny: Sequence[str] = ()) -> ImagePart:

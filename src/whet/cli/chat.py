@@ -13,12 +13,14 @@ from typing import Any
 import click
 
 from whet.cli import oneshot
+from whet.cli.group import is_question
 from whet.cli.launch import ChatOptions, Output, model_flags, model_options
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 
 
 @click.command("chat")
+@click.argument("words", nargs=-1, metavar="[QUESTION]")
 @click.option("-q", "--question", help="Ask this and print the answer; - takes it from standard input.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--stream-json", is_flag=True, help="Print each event as a line of JSON, the result last.")
@@ -39,7 +41,12 @@ from whet.contract.errors import ConfigError
 @click.option("--title", default="", help="The new session's title.")
 @click.pass_context
 def chat(context: click.Context, /, **options: Any) -> None:
-    """Chat at the terminal, or ask one question with -q."""
+    """Chat at the terminal, or ask one question with -q, or as one quoted argument."""
+    if words := options.pop("words"):
+        if options["question"] is not None or len(words) > 1 or not is_question(words[0]):
+            text = " ".join(words).replace('"', "'")
+            raise click.UsageError(f'a question is one quoted argument: whet chat -q "{text}"')
+        options["question"] = words[0]
     if options["session_id"] and options["go_on"]:
         raise click.UsageError("--session and --continue exclude each other")
     if options["warm"] and (options["session_id"] or options["go_on"]):

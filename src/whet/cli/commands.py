@@ -19,6 +19,7 @@ from whet.cli.chat_control import ChatControl
 from whet.cli.context_report import OUTCOMES, report_lines
 from whet.cli.forks import tree_line
 from whet.cli.learning_commands import typed_text
+from whet.cli.pasted import fold_pastes
 from whet.cli.rewind_commands import files_line
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, WhetError
@@ -179,7 +180,7 @@ async def request_review(chat: ChatControl, argument: str) -> None:
 async def undo_turn(chat: ChatControl, argument: str) -> None:
     """Take the last turn back."""
     turn, text = await _take_back(chat, argument)
-    chat.say(wording.clip(f"taken back: {typed_text(text)}", chat.width()), "dim")
+    chat.say(wording.clip(f"taken back: {fold_pastes(typed_text(text))}", chat.width()), "dim")
     chat.say(await files_line(chat, turn), "dim")
 
 

@@ -10,7 +10,16 @@ import os
 from collections.abc import Mapping
 
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.question import FOLDED_ROWS, QuestionText, Row, RowKind, build_question, parse_row
+from whet.question import (
+    FOLDED_ROWS,
+    QuestionText,
+    Row,
+    RowKind,
+    build_question,
+    count_folded_lines,
+    fold_row,
+    parse_row,
+)
 from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, AnswerOption
 
 _COLOURS: dict[RowKind, str] = {"added": "32", "removed": "31", "hunk": "36", "file": "1", "fold": "2"}
@@ -88,8 +97,10 @@ def paint_row(row: Row, text: str, *, colour: bool) -> str:
 
 
 def diff_lines(diff: str, max_rows: int) -> list[Row]:
-    """Return a diff as at most `max_rows` rows; if it is longer, the last row counts the rest."""
+    """Return a diff as at most `max_rows` rows; if it is longer, the last row counts the rest, with the lines
+    that a diff which was cut before counts itself."""
     rows = [parse_row(line) for line in diff.split("\n")] if diff else []
     if len(rows) <= max_rows:
         return rows
-    return [*rows[: max_rows - 1], Row("fold", f"… {len(rows) - max_rows + 1:,} more lines")]
+    omitted = len(rows) - max_rows + 1 + max(count_folded_lines(rows[-1]) - 1, 0)
+    return [*rows[: max_rows - 1], fold_row(omitted)]

@@ -11,6 +11,7 @@ import msgspec
 from whet.app.goal_words import claim_lines, parse_usd, progress_text
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.cli import stored, wording
+from whet.cli.bell import ring_for
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
 from whet.cli.main import run_on_loop
 from whet.cli.output import Column, age, cost, emit, emit_json, emit_rows, fit, home_and_json, terminal_width
@@ -122,9 +123,8 @@ def _pursue(options: ChatOptions, target: GoalWish | GoalRow, *, as_json: bool) 
     is_present = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
     async def run() -> GoalReport:
-        async with aclosing(
-            await start_app(options, settings, LinePerson() if is_present else NobodyPresent())
-        ) as app:
+        person = ring_for(LinePerson(), settings.notify) if is_present else NobodyPresent()
+        async with aclosing(await start_app(options, settings, person)) as app:
             runner = GoalRunner(app.sessions, _silent if as_json else _show)
             if isinstance(target, GoalWish):
                 row, session = await runner.start(target)

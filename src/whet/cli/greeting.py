@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from whet.cli import picking
 from whet.cli.mode import mode_of
+from whet.cli.pasted import fold_pastes
 from whet.cli.wording import clip, columns, printable
 from whet.contract.texts import plural
 from whet.sandbox.known import read_status
@@ -55,7 +56,7 @@ async def show_session(chat: ChatControl) -> None:
         unread = f"{plural(len(left), 'message')} not read yet: your next message or /resume sends"
         chat.say(f"{unread} {'it' if len(left) == 1 else 'them'} first.", "yellow")
         for text in left:
-            _recall(chat, text, "bold")
+            _recall(chat, fold_pastes(text), "bold")
     if await is_cut_off(log.writer, log.live):
         chat.say(
             "The last turn was cut off. Enter /resume to go on with it, or say what to do next.", "yellow"

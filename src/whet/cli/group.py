@@ -81,11 +81,18 @@ class CommandTable(LateGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of `args`. Raises UsageError with the nearest name if it is unknown."""
+        """Find the command of `args`; a text that can be no command is a question. Raises UsageError with
+        what does the same here, or the nearest name, if it is unknown."""
         if args[0] in COMMANDS:
             return args[0], self.get_command(ctx, args[0]), args[1:]
-        close = find_nearest(args[0], list(COMMANDS))
-        hint = f"did you mean `whet {close}`?" if close else 'to ask something: whet chat -q "..."'
+        if is_question(args[0]):
+            return DEFAULT_COMMAND, self.get_command(ctx, DEFAULT_COMMAND), args
+        from whet.app.peer_words import SHELL_WORDS, find_meaning  # noqa: PLC0415 - only a wrong word needs them
+
+        hint = find_meaning(args[0], SHELL_WORDS)
+        if not hint:
+            close = find_nearest(args[0], list(COMMANDS))
+            hint = f"did you mean `whet {close}`?" if close else 'to ask something: whet chat -q "..."'
         raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -96,11 +103,16 @@ class CommandTable(LateGroup):
         return [CompletionItem(name, help=text) for name, (_, text) in rows if name.startswith(incomplete)]
 
 
+def is_question(text: str) -> bool:
+    """Whether an argument can be no command's name: it has several words or letters that no name has."""
+    return len(text.split()) > 1 or (not text.isascii() and bool(text.strip()))
+
+
 @click.group(
     cls=CommandTable,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Without a command: chat. `whet COMMAND --help` tells more.",
+    epilog='Without a command: chat; `whet "..."` answers one question. `whet COMMAND --help` tells more.',
 )
 @click.option(
     "-p", "--profile", default="", metavar="NAME", envvar="WHET_PROFILE", help="Use that profile's home."

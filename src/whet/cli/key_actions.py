@@ -16,8 +16,9 @@ from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry
 from whet.app import planning
 from whet.cli import attach, jobs, mode, picking, unfolding
+from whet.cli.learning_commands import typed_text
 from whet.cli.output import size
-from whet.cli.pasted import dropped_images
+from whet.cli.pasted import dropped_images, remove_pastes
 from whet.cli.screen import PromptSignal
 from whet.cli.shell_line import run_here, shell_tool
 from whet.contract.errors import NotFound, WhetError
@@ -96,6 +97,8 @@ class KeyActions:
             self._chat.say(f"  sent with it: {path.name}, {size(path.stat().st_size)}", "dim")
         for name in missing:
             self._chat.say(f"  there is no image {name}; only its name is sent", "yellow")
+        for name in attach.find_missing(remove_pastes(typed_text(text)), self._chat.services.workspace):
+            self._chat.say(f"  there is no file {name}; only its name is sent", "yellow")
         if notice := attach.shortening_notice(text, ""):
             self._chat.say(f"  {notice}", "yellow")
         return loaded

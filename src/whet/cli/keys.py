@@ -26,6 +26,7 @@ from whet.cli.asking import PickQuestion, TerminalQuestion
 from whet.cli.marks import Fragment
 from whet.cli.pasted import Pastes, dropped_images
 from whet.cli.screen import LiveLines, PromptSignal, Typed
+from whet.cli.terminal_input import NEW_LINE
 from whet.cli.typed_keys import TypingGuard
 from whet.typed_answer import grants_alone
 
@@ -39,10 +40,6 @@ def _no_lines(width: int, height: int) -> list[list[Fragment]]:
 
 def _suspend(event: KeyPressEvent) -> None:
     event.app.suspend_to_background()
-
-
-def _ignore(event: KeyPressEvent) -> None:
-    """Ignore mouse events. Mouse reports are off, but the library takes some colour replies for them."""
 
 
 def _accept_match(event: KeyPressEvent) -> None:
@@ -91,7 +88,7 @@ class InputKeys:
 
         keys.add("enter", filter=is_searching)(_accept_match)
 
-        @keys.add("escape", "enter", filter=~one_key)
+        @keys.add(NEW_LINE, filter=~one_key)
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
@@ -106,7 +103,6 @@ class InputKeys:
             self._interrupt(event)
 
         keys.add("c-z", eager=True)(_suspend)
-        keys.add(Keys.Vt100MouseEvent)(_ignore)
 
         @keys.add("c-d", filter=empty & ~has_question)
         def _(event: KeyPressEvent) -> None:

@@ -24,12 +24,22 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import summary
+from whet.memory.requests import Refused, summary
 from whet.store.ledger import LedgerRow
 
 T = TypeVar("T")
 _GROUP = {"memory": "memory", "skill": "skills"}
 _WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
+
+
+_COMMANDS_OF_TOOLS = {"skills_list": "`whet skills list`", "skill_view": "`whet skills show NAME`"}
+
+
+def words_for_person(text: str) -> str:
+    """Return a text with the commands that do what the model's tools do."""
+    for tool, command in _COMMANDS_OF_TOOLS.items():
+        text = text.replace(tool, command)
+    return text
 
 
 def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
@@ -58,7 +68,10 @@ def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -
             async with memories.connect_plugins(memories.load_home_plugins(home, settings), learning):
                 return await work(learning)
 
-        return run_on_loop(run())
+        try:
+            return run_on_loop(run())
+        except Refused as error:  # it is worded for the model, whose tools a person can't call
+            raise Refused(words_for_person(error.message), hint=words_for_person(error.hint)) from error
 
 
 def changes_table(rows: Sequence[LedgerRow]) -> str:

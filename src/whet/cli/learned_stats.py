@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from whet.cli.learned import with_learning
+from whet.cli.learned import with_learning, words_for_person
 from whet.cli.output import Column, emit_json, home_and_json, table, wrap_text
 from whet.cli.wording import printable
 from whet.config.paths import Home
@@ -84,7 +84,7 @@ async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
 
 def _print_outcome(outcome: WriteOutcome, as_json: bool) -> None:
     if not outcome.ok:
-        raise WhetError(outcome.text)
+        raise WhetError(words_for_person(outcome.text))
     if as_json:
         return emit_json({"ledger_id": outcome.ledger_id, "summary": outcome.summary})
     click.echo(f"{outcome.summary}; `whet undo {outcome.ledger_id}` brings it back")

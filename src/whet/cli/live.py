@@ -15,6 +15,7 @@ from whet.cli import wording
 from whet.cli.blocks import Blocks, MarkdownBlock
 from whet.cli.deciding import diff_lines, paint_row
 from whet.cli.marks import Fragment, Marks
+from whet.cli.pasted import fold_pastes
 from whet.cli.plan import count_done, plan_rows
 from whet.cli.render import Painter
 from whet.cli.turn_progress import TAIL_CHARS, RunningCall, TurnProgress
@@ -164,7 +165,7 @@ class TerminalTurnView:
         plain = self.marks.plain
         for text in plan_rows(self.plan(), width, min(_PLAN_ROWS, max(room // 2, 2)), plain=plain):
             rows.append([("", text)])
-        for text in self.queued:
+        for text in map(fold_pastes, self.queued):
             rows.append([("class:dim", wording.clip(f"{self.marks.queued} queued: {text}", width))])
         rows.append([("class:dim", wording.clip(self._status(width), width))])
         return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
@@ -237,7 +238,7 @@ class TerminalTurnView:
         if event.text in self.queued:
             self.queued.remove(event.text)
         self._flush()
-        text = wording.clip(self.marks.prompt + event.text, self.surface.width())
+        text = wording.clip(self.marks.prompt + fold_pastes(event.text), self.surface.width())
         self.surface.write("\n" + self.painter.line(text, "bold") + "\n")
         self._after_call = False
 

@@ -65,6 +65,8 @@ def run(options: ChatOptions) -> int:
     mentioned, missing = attach.find_images(typed_question, folder) if "@" in typed_question else ((), ())
     for name in missing:
         _say(f"there is no image {name}; only its name is sent")
+    for name in attach.find_missing(typed_question, folder) if "@" in typed_question else ():
+        _say(f"there is no file {name}; only its name is sent")
     question, notice = _question(options, folder)
     deny = settings.approval.deny
     images = [attach.load_image(path, folder, deny) for path in (*options.images, *mentioned)]
@@ -107,7 +109,7 @@ async def _run(
 ) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     person = LinePerson() if is_interactive else NobodyPresent()
-    async with aclosing(await start_app(options, settings, person)) as app:
+    async with aclosing(await start_app(options, settings, _called_back(person, settings))) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
             from whet.sandbox.known import read_status  # noqa: PLC0415 - most starts have nothing to say
 
@@ -122,6 +124,14 @@ async def _run(
         code = await _answer(report, session.user_message(question, images), person)
         await app.reviews.leave()
         return code
+
+
+def _called_back(person: Person, settings: Settings) -> Person:
+    if not isinstance(person, LinePerson):
+        return person
+    from whet.cli.bell import ring_for  # noqa: PLC0415 - only a terminal has a bell
+
+    return ring_for(person, settings.notify)
 
 
 def _ask(prompt: str) -> str:

@@ -13,12 +13,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from whet.cli.attach import IMAGE_NAME
-from whet.contract.texts import wrap_in_tag
+from whet.contract.texts import unwrap_pastes, wrap_in_tag
 
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
 _PASTED_WORDS = 4
-_PASTED = re.compile(r"<pasted>(.*?)</pasted>", re.S)
 _DROPPED_CHARS = 4_000
 
 
@@ -44,6 +43,10 @@ class Pastes:
         self._texts[name] = text
         return name
 
+    def take_back(self, text: str) -> str:
+        """Return a message that goes back into the input line; `expand` marks its pasted texts again."""
+        return unwrap_pastes(text, self.take)
+
     def expand(self, line: str) -> tuple[str, str]:
         """Replace the placeholders with their texts, and forget the texts.
 
@@ -62,7 +65,12 @@ class Pastes:
 
 def fold_pastes(text: str) -> str:
     """Return a message in which each paste is replaced as the chat shows it."""
-    return _PASTED.sub(lambda paste: Pastes().take(paste[1]), text)
+    return unwrap_pastes(text, lambda paste: Pastes().take(paste))
+
+
+def remove_pastes(text: str) -> str:
+    """Return the text of a message that was typed and not pasted."""
+    return unwrap_pastes(text, lambda paste: "")
 
 
 def dropped_images(text: str) -> str:

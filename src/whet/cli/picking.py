@@ -83,7 +83,7 @@ def last_exchange(transcript: Sequence[Message]) -> tuple[str, str]:
     """Return the person's last message and the last answer; an empty string for each that is missing."""
     question = next(
         (
-            typed_text(message.text)
+            fold_pastes(typed_text(message.text))
             for message in reversed(transcript)
             if message.role == "user" and message.text
         ),

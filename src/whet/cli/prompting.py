@@ -24,11 +24,11 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
+from whet.cli.terminal_input import NEW_LINE, NEW_LINE_MARK, PASTE_BEGINS, PASTE_ENDS, SequenceFilter
 from whet.tools.walk import files
 
 _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
 _MAX, _FOUND, _FEWEST_LETTERS = 60, 12, 2
-_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _BURST_CHARS = 400
 _MAX_FILES = 50_000
 _FRESH_S = 15.0
@@ -91,13 +91,16 @@ class InputCompleter(Completer):
 
 
 class PasteParser(Vt100Parser):
-    """prompt_toolkit's key parser, with linear instead of quadratic time in a paste's length."""
+    """prompt_toolkit's key parser, without the terminal's own sequences, and with linear instead of quadratic
+    time in a paste's length."""
 
     def __init__(self, feed_key: Callable[[KeyPress], None]) -> None:
         super().__init__(feed_key)
         self._held: list[str] | None = None
         self._edge = ""
         self._burst: list[str] = []
+        self._sequences = SequenceFilter()
+        self._has_escaped = False
 
     def feed(self, data: str) -> None:
         """Parse input that was read. A paste becomes one key press when its end mark arrives.
@@ -105,21 +108,26 @@ class PasteParser(Vt100Parser):
         Input without marks that arrives faster than a person types also becomes one paste, at the next
         `flush`.
         """
-        if self._held is None and "\x1b" not in data and (self._burst or len(data) >= _BURST_CHARS):
+        sequences = self._sequences
+        is_plain = "\x1b" not in data and not (sequences.pending or sequences.in_string)
+        if self._held is None and is_plain and (self._burst or len(data) >= _BURST_CHARS):
             self._burst.append(data)
             return
         self._end_burst()
         if self._held is None:
-            before, mark, data = data.partition(_PASTE_BEGINS)
-            super().feed(before)
+            self._separate_escape(data)
+            data, sequences.pending = sequences.pending + data, ""
+            before, mark, data = data.partition(PASTE_BEGINS)
+            self._press(sequences.feed(before))
             if not mark:
                 return
+            sequences.in_string, sequences.pending = False, ""
             self._held, self._edge = [], ""
         self._held.append(data)
         joined = self._edge + data
-        self._edge = joined[-len(_PASTE_ENDS) :]
-        if _PASTE_ENDS in joined:
-            text, _, remainder = "".join(self._held).partition(_PASTE_ENDS)
+        self._edge = joined[-len(PASTE_ENDS) :]
+        if PASTE_ENDS in joined:
+            text, _, remainder = "".join(self._held).partition(PASTE_ENDS)
             self._held = None
             self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
             self.feed(remainder)
@@ -127,7 +135,28 @@ class PasteParser(Vt100Parser):
     def flush(self) -> None:
         """Handle a pause in the input: held input is complete."""
         self._end_burst()
+        if held := self._sequences.flush():
+            super().feed(held)
+            self._has_escaped = held == "\x1b"
         super().flush()
+
+    def _press(self, keys: str) -> None:
+        first, *others = keys.replace("\x1b\n", NEW_LINE_MARK).split(NEW_LINE_MARK)
+        super().feed(first)
+        for part in others:
+            self.feed_key_callback(KeyPress(NEW_LINE, ""))
+            super().feed(part)
+
+    def _separate_escape(self, data: str) -> None:
+        """Keep an Enter that is read after an Esc a key of its own: both in one read are Alt-Enter."""
+        if data.startswith(("\r", "\n")) and not self._sequences.in_string:
+            if self._sequences.pending == "\x1b":
+                super().feed(self._sequences.flush())
+                super().flush()
+                self._has_escaped = True
+            if self._has_escaped:
+                self.feed_key_callback(KeyPress(Keys.Ignore, ""))
+        self._has_escaped = False
 
     def _end_burst(self) -> None:
         if self._burst:

@@ -21,6 +21,7 @@ from whet.agent.session import Session
 from whet.app.sessions import SessionOpener
 from whet.app.slash import Commands, announce, argument_of, parse, unescape
 from whet.cli import attach, jobs
+from whet.cli.bell import TerminalBell, ring_at_end, ring_for
 from whet.cli.chat_control import ChatControl
 from whet.cli.commands import add_plugin_commands
 from whet.cli.greeting import greet, show_session
@@ -30,6 +31,7 @@ from whet.cli.learning_commands import run_skill
 from whet.cli.live import Surface, TerminalTurnView, recall
 from whet.cli.main import run_on_loop
 from whet.cli.marks import Marks
+from whet.cli.pasted import fold_pastes
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
@@ -39,7 +41,7 @@ from whet.cli.terminal import Terminal
 from whet.cli.wording import printable, review_line
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
-from whet.contract.events import Event, ReviewFinished, ToolFinished
+from whet.contract.events import Event, ReviewFinished, ToolFinished, TurnEnd
 from whet.contract.messages import Message
 from whet.log import mask
 from whet.memory.desk import LearningService
@@ -61,7 +63,7 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
     state = _TerminalState()
     screen = _open_screen(options, settings, commands, state)
     screen.stop_turn = state.stop_turn
-    async with aclosing(await start_app(options, settings, screen.person)) as app:
+    async with aclosing(await start_app(options, settings, ring_for(screen.person, settings.notify))) as app:
         plugin_notes = add_plugin_commands(app.services.plugins, commands)
         session = await open_session(app, options)
         chat = TerminalChat(app.sessions, session, screen, commands, state)
@@ -272,6 +274,8 @@ class TerminalChat:
             self._key_actions.restart_unfolding()
         self._board.record_usage(event)
         self._view.emit(event)
+        if isinstance(event, TurnEnd):
+            ring_at_end(event, self.services.settings.notify)
 
     def _begin(self, doing: str, work: Callable[[], Awaitable[None]]) -> None:
         self._view.begin(doing)
@@ -335,6 +339,8 @@ class TerminalChat:
         end = await run_turn(self.session, message, self._emit, receipt=receipt)
         await self._board.refresh(self.session)
         if end.reason == "answered" and self.services.gate.plans.has(self.session.id):
+            if self.services.settings.notify.questions:
+                TerminalBell().notify("Whet asks", "Carry this plan out?")
             self._screen.wake(PromptSignal.PLAN)
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -374,7 +380,7 @@ class TerminalChat:
             self.services.database.submit(receipt)
             self._screen.put_back(text)
         elif texts and not self._state.leaving:
-            self._echo(text)
+            self._echo(fold_pastes(text))
             self.send(text, receipt)
         self._view.queued.extend(typed.line for typed in self._waiting)
         if self._waiting or (self.session.inbox and not cancelled):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whet.app.rewinding import Outcome, StepChanges
+from whet.cli.pasted import fold_pastes
 from whet.cli.wording import exact, printable
 from whet.contract.texts import plural
 from whet.rewind.differences import FileDiff
@@ -47,7 +48,7 @@ def outcome(result: Outcome, *, is_plan: bool) -> list[str]:
     if result.conversation:
         lines.append(f"the conversation {'would go' if is_plan else 'goes'} on from there")
     if result.said:
-        lines.append(f"you had said: {printable(result.said)}")
+        lines.append(f"you had said: {printable(fold_pastes(result.said))}")
     return lines
 
 

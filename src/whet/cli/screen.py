@@ -17,6 +17,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from whet.cli.marks import Fragment, Marks
+from whet.cli.pasted import fold_pastes
 from whet.cli.person import LinePerson, drop_typed_ahead, raise_interrupt
 from whet.contract.protocols import Person
 from whet.contract.texts import parse_typed_number
@@ -201,7 +202,7 @@ class LineScreen:
 
     def put_back(self, text: str) -> None:
         """Print the unsent text: this terminal's input can't be filled."""
-        self.write(f"not sent: {text}\n")
+        self.write(f"not sent: {fold_pastes(text)}\n")
 
     def wake(self, signal: PromptSignal) -> None:
         """Make `read` return `signal` now."""

@@ -16,7 +16,7 @@ import msgspec
 from whet.cli.learning_commands import typed_text
 from whet.cli.wording import clip, printable, subject
 from whet.contract.messages import ImagePart, Message, ToolCall
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, unwrap_pastes
 from whet.log import mask
 from whet.serve.board.prose import ProseBlock, TextRun, split_blocks
 from whet.store import sessions
@@ -82,7 +82,7 @@ def _safe(text: str) -> str:
 
 def _user_parts(message: Message) -> Iterator[str]:
     text = typed_text(message.text)
-    yield f"<p>{_safe(text)}</p>"
+    yield f"<p>{_safe(unwrap_pastes(text))}</p>"
     if attached := message.text[len(text) :].strip():
         yield f"<details><summary>Sent with it</summary><pre>{_safe(attached)}</pre></details>"
     for part in message.content if not isinstance(message.content, str) else ():

@@ -151,7 +151,7 @@ class Terminal:
 
     def put_back(self, text: str) -> None:
         """Put text back into the input line, before its present text."""
-        buffer = self._prompt.default_buffer
+        buffer, text = self._prompt.default_buffer, self._keys.pastes.take_back(text)
         buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
         buffer.cursor_position = len(buffer.text)
 

@@ -11,7 +11,7 @@ from whet.cli import output
 from whet.cli.output import style_text
 from whet.cli.wording import clip, count, printable, subject
 from whet.contract.messages import ImagePart, Message, ToolCall
-from whet.contract.texts import plural
+from whet.contract.texts import plural, unwrap_pastes
 from whet.store.sessions import SessionRow
 
 
@@ -52,8 +52,8 @@ def _body(messages: Sequence[Message], full: bool) -> Iterator[str]:
 
 
 def _message_lines(message: Message) -> Iterator[str]:
-    text = printable(message.text).strip()
-    if text:
+    shown = unwrap_pastes(message.text) if message.role == "user" else message.text
+    if text := printable(shown).strip():
         yield text
     if not isinstance(message.content, str):
         for part in message.content:

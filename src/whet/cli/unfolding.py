@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from whet.store.database import StateDatabase
 
 _LISTED = 20
-_MAX_LINES = 400
 
 
 class WholeCall(msgspec.Struct, frozen=True):
@@ -39,9 +38,7 @@ class WholeCall(msgspec.Struct, frozen=True):
         """Return the call's arguments and result in full, each under its name."""
         rows = [f"  {key}: {text}" for key, text in _arguments(self.call.arguments)]
         rows += self.result.text.split("\n") if self.result is not None else ["(no result yet)"]
-        lines = [line for row in rows for line in wording.exact(row).split("\n")]
-        remaining = len(lines) - _MAX_LINES
-        return lines if remaining <= 0 else [*lines[:_MAX_LINES], f"… {remaining:,} more lines"]
+        return [line for row in rows for line in wording.exact(row).split("\n")]
 
 
 async def session_calls(database: StateDatabase, session: Session) -> list[WholeCall]:

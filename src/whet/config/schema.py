@@ -381,7 +381,7 @@ class HooksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The events that are sent to plugins' notifiers."""
+    """The events at which the terminal's bell rings and plugins' notifiers are used."""
 
     turns_over_s: Seconds = 60.0
     """The end of a turn is reported if it took longer than this."""

@@ -21,6 +21,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The exceptions of reading untrusted JSON: invalid JSON, bytes that are not text, or nesting that is too
 deep."""
 _DIGITS = 15
+_PASTED = re.compile(r"<pasted>(.*?)</pasted>", re.S)
 _lock = threading.RLock()
 _decoders: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
 
@@ -123,6 +124,11 @@ def wrap_in_tag(tag: str, text: str) -> str:
 def escape_closing_tag(tag: str, text: str) -> str:
     """Escape `text` so that it can't close the tag around it."""
     return re.sub(rf"</(?={tag}\b)", r"<\\/", text, flags=re.IGNORECASE)
+
+
+def unwrap_pastes(text: str, fold: Callable[[str], str] = str) -> str:
+    """Return a message as a person sees it: each pasted text without its tag, and as `fold` shows it."""
+    return _PASTED.sub(lambda match: fold(re.sub(r"<\\/(?=pasted\b)", "</", match[1])), text)
 
 
 def parse_typed_number(text: str) -> int | None:

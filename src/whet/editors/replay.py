@@ -15,7 +15,7 @@ from acp import (
 )
 
 from whet.contract.messages import ImagePart, Message, ToolCall
-from whet.contract.texts import parse_arguments
+from whet.contract.texts import parse_arguments, unwrap_pastes
 from whet.editors import tool_calls
 from whet.editors.outbox import Update
 from whet.tools.todo import TodoLists
@@ -46,7 +46,7 @@ def plan_updates(todo_calls: Iterable[str]) -> Iterator[Update]:
 
 def _user_updates(message: Message) -> Iterator[Update]:
     if message.text:
-        yield update_user_message(text_block(message.text))
+        yield update_user_message(text_block(unwrap_pastes(message.text)))
     if not isinstance(message.content, str):
         for part in message.content:
             if isinstance(part, ImagePart):

@@ -15,7 +15,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import Message, to_dict
-from whet.contract.texts import map_texts
+from whet.contract.texts import map_texts, unwrap_pastes
 from whet.log import mask
 from whet.store import rows, sessions
 
@@ -55,7 +55,9 @@ def _blocks(message: Message) -> Iterator[str]:
         yield f"Result of `{message.tool_name or 'tool'}`{failed}:\n\n{_fence(message.text)}"
         return
     if message.role == "user" or message.text:
-        yield f"## {'You' if message.role == 'user' else 'Assistant'}\n\n{message.text}\n\n"
+        is_person = message.role == "user"
+        text = unwrap_pastes(message.text) if is_person else message.text
+        yield f"## {'You' if is_person else 'Assistant'}\n\n{text}\n\n"
     for call in message.tool_calls:
         yield f"Call of `{call.name}`:\n\n{_fence(call.arguments, 'json')}"
 

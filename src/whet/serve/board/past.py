@@ -13,7 +13,7 @@ from starlette.responses import Response
 from whet.app import planning
 from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.receipts import TurnReceipt
-from whet.contract.texts import NOT_JSON, from_json, subject_of
+from whet.contract.texts import NOT_JSON, from_json, subject_of, unwrap_pastes
 from whet.question import Row, parse_row
 from whet.serve.board import prose, shown
 from whet.serve.board.frame import Frame, number_or_zero
@@ -200,7 +200,7 @@ def _page_messages(
         message = entry.message
         content = message.content
         images = 0 if isinstance(content, str) else sum(isinstance(part, ImagePart) for part in content)
-        text = shown.text(message.text)
+        text = shown.text(unwrap_pastes(message.text) if message.role == "user" else message.text)
         called = [(call.id, _page_call(call)) for call in message.tool_calls]
         calls = [call for _, call in called]
         answered = open_calls.pop(message.tool_call_id, None) if message.role == "tool" else None

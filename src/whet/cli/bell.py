@@ -1,0 +1,54 @@
+"""Call a person back to the terminal: its bell, and a notification by OSC 9 where the terminal shows them.
+
+It writes nothing if no terminal is connected. When to call is decided by the settings `notify`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from whet.app.notify import NotifiedPerson
+from whet.cli.wording import clip
+from whet.config.schema import NotifySettings
+from whet.contract.events import TurnEnd
+from whet.contract.protocols import Person
+from whet.log import mask
+
+_TEXT_COLUMNS = 120
+_NO_NOTIFICATIONS = ("", "dumb", "unknown", "linux")
+
+
+class TerminalBell:
+    """The bell of the terminal that standard error or standard output shows."""
+
+    def notify(self, title: str, text: str) -> None:
+        """Ring, and show a notification of one line; secrets are masked."""
+        stream = _terminal_stream()
+        if stream is not None:
+            stream.write(bell_sequence(f"{title}: {mask(text)}", os.environ))
+            stream.flush()
+
+
+def bell_sequence(text: str, environ: Mapping[str, str]) -> str:
+    """Return the characters that ring and, on all but the plainest terminals, show `text`."""
+    if environ.get("TERM", "") in _NO_NOTIFICATIONS:
+        return "\a"
+    return f"\x1b]9;{clip(text, _TEXT_COLUMNS)}\a\a"
+
+
+def ring_for(person: Person, settings: NotifySettings) -> Person:
+    """Return the person at this terminal, who is called back for every question."""
+    return NotifiedPerson(person, TerminalBell(), settings)
+
+
+def ring_at_end(end: TurnEnd, settings: NotifySettings) -> None:
+    """Call the person back at the end of a long turn."""
+    if end.duration_s >= settings.turns_over_s:
+        TerminalBell().notify(f"Whet: the turn ended ({end.reason})", end.text or end.error)
+
+
+def _terminal_stream() -> TextIO | None:
+    return next((stream for stream in (sys.stderr, sys.stdout) if stream.isatty()), None)

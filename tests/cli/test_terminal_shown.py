@@ -1,0 +1,115 @@
+"""What the terminal shows of messages and calls, what it drops of its own input, and when it rings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Tty, flags
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+from whet.practice.server import PracticeServer
+
+pytestmark = pytest.mark.unconfined
+
+
+def terminal(command: str) -> PracticeCall:
+    return PracticeCall("terminal", json.dumps({"command": command}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.slow
+def test_a_sent_paste_is_shown_as_it_was(folder: Path) -> None:
+    paste = "\n".join(f"row {number} of the log" for number in range(40))
+    with PracticeServer(script=[ScriptedReply("One.")]) as server:
+        with Tty(["chat", *flags(server)], folder) as tty:
+            tty.wait_for("Ctrl-D")
+            tty.type(f"read \x1b[200~{paste}\x1b[201~\r")
+            tty.wait_for("1 step")
+            tty.type("/quit\r")
+            tty.wait_for_end()
+        with Tty(["chat", "--continue", *flags(server)], folder) as tty:
+            tty.wait_for("› read [pasted 40 lines]")
+            tty.type("/undo\r")
+            tty.wait_for("taken back: read [pasted 40 lines]")
+            tty.type("/quit\r")
+            assert tty.wait_for_end() == 0
+            assert "<pasted>" not in tty.drawn
+
+
+@pytest.mark.slow
+def test_a_paste_that_goes_back_into_the_input_is_sent_as_a_paste(folder: Path) -> None:
+    paste = "\n".join(f"row {number} of the log" for number in range(40))
+    with (
+        PracticeServer(script=[ScriptedReply("One."), ScriptedReply("Two.")]) as server,
+        Tty(["chat", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type(f"read \x1b[200~{paste}\x1b[201~\r")
+        tty.wait_for("1 step")
+        tty.type("\x1b\x1b")
+        tty.wait_for("Esc leaves")
+        tty.type("1\r")
+        tty.wait_for("you had said: read [pasted 40 lines]")
+        tty.wait_for("› read [pasted 40 lines]")
+        tty.type("\r")
+        tty.wait_for("Two.")
+        assert "<pasted>" not in tty.drawn
+        messages = json.loads(server.requests[-1].body)["messages"]
+    users = [str(message["content"]) for message in messages if message["role"] == "user"]
+    assert users[-1].startswith(f"read <pasted>{paste}</pasted>")
+
+
+@pytest.mark.slow
+def test_ctrl_o_shows_every_line_of_a_call(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(terminal("seq 1 900"),)), ScriptedReply("Done.")]
+    with PracticeServer(script=script) as server, Tty(["chat", "--yes", *flags(server)], folder) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("2 steps")
+        tty.type("\x0f")
+        tty.wait_for("(1 of 1)")
+        assert "\n600\n" in tty.wait_for("\n899\n")
+
+
+@pytest.mark.slow
+def test_what_the_terminal_answers_late_is_not_sent(folder: Path) -> None:
+    with (
+        PracticeServer(script=[ScriptedReply("Seen.")]) as server,
+        Tty(["chat", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("al\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\pha\x1b[I\x1b[O\x1b]10;rgb:ff/ff/ff\x07\x1b[?62;4c")
+        tty.type("\x1b[13;2ubeta\r")
+        tty.wait_for("Seen.")
+        [message] = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
+    assert message["content"].startswith("alpha\nbeta")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("setting", "rings"), [("true", True), ("false", False)])
+def test_the_terminal_rings_at_a_question_and_after_a_long_turn(
+    folder: Path, home: Path, setting: str, rings: bool
+) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.yaml").write_text(f"notify:\n  questions: {setting}\n  turns_over_s: 0.001\n")
+    script = [ScriptedReply("", tool_calls=(terminal("rm -rf a.txt"),)), ScriptedReply("Done.")]
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("[N]o")
+        assert ("\x1b]9;Whet asks for approval: terminal: rm -rf a.txt\a\a" in tty.drawn) is rings
+        tty.type("\r")
+        tty.wait_for("Done.")
+        tty.wait_for("2 steps")
+        tty.type("\x04")
+        tty.wait_for_end()
+        assert "\x1b]9;Whet: the turn ended (answered): Done.\a\a" in tty.drawn
