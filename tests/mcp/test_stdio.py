@@ -22,7 +22,7 @@ def test_the_sdks_server_is_used(home: Path) -> None:
     async def test() -> None:
         async with bench(home, {"bench": SDK}) as b:
             tools = {tool.name: tool for tool in b.servers.tools()}
-            names = ["add", "weather", "wipe", "picture", "fail", "slow"]
+            names = ["add", "fail", "picture", "slow", "weather", "wipe"]
             assert list(tools) == [f"mcp__bench__{name}" for name in names]
             assert tools["mcp__bench__add"].spec.parameters["required"] == ["a", "b"]
             assert "untrusted" in tools["mcp__bench__add"].tags and tools["mcp__bench__add"].parallel
