@@ -93,11 +93,12 @@ child:shutdown
 should_compress int
 update_from_response USAGE
 on_session_end S1 uauata
+on_session_reset
 shutdown
 second:update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
 "model": "other", "provider": "practice"}
 second:get_tool_schemas
-second:on_session_start S3 {"carry_over_context": true, "context_length": 50000, "conversation_id": "S1", \
+second:on_session_start S3 {"carry_over_context": false, "context_length": 50000, "conversation_id": "S1", \
 "hermes_home": "HOME", "model": "other", "old_session_id": "S1", "platform": "cli"}
 second:should_compress_preflight u
 second:should_compress int

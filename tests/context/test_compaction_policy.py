@@ -19,16 +19,41 @@ def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:
     assert not brake.note_idle(15_000, 100_000) and not brake.allows(19_999)
 
 
-def test_two_that_did_not_get_below_the_threshold_stop_it_for_good() -> None:
+def test_two_that_did_not_get_below_the_threshold_stop_it_until_the_list_has_grown() -> None:
     """Failure 11."""
     brake = CircuitBreaker()
     for expected in (False, True):
         brake.note_compaction()
         assert not brake.allows(90_000)  # the server's count comes first (failure 7)
         assert brake.note_count(90_000, 75_000) is expected
-    assert not brake.allows(10**9)
+    assert not brake.allows(94_095) and brake.allows(94_096)
+    brake.note_compaction()
+    assert not brake.note_count(96_000, 75_000), "the person knows already"
+    assert brake.stopped and not brake.allows(100_000)
     brake.reset()
     assert brake.allows(90_000)
+
+
+def test_a_count_below_the_threshold_allows_compactions_again() -> None:
+    brake = CircuitBreaker()
+    for _ in range(2):
+        brake.note_compaction()
+        brake.note_count(90_000, 75_000)
+    assert brake.stopped and not brake.allows(76_000)
+    brake.note_count(60_000, 75_000)
+    assert not brake.stopped and brake.allows(76_000)
+
+
+def test_maintenance_below_the_threshold_is_no_strike_whether_it_changed_something_or_not() -> None:
+    brake = CircuitBreaker()
+    for _ in range(5):
+        brake.new_turn()
+        assert brake.begin("preflight", 10_000, 75_000) and not brake.note_idle(10_000, 100_000)
+        assert brake.begin("preflight", 10_000, 75_000) and not brake.note_compaction(grew=True)
+        assert not brake.note_count(90_000, 75_000)
+    assert not brake.stopped and brake.begin("preflight", 80_000, 75_000)
+    brake.note_idle(80_000, 100_000)
+    assert brake.begin("threshold", 80_000, 0) and brake.note_idle(80_000, 100_000)
 
 
 def test_a_list_that_grows_begins_none_after_a_poor_one_though_one_before_found_nothing() -> None:
@@ -36,7 +61,7 @@ def test_a_list_that_grows_begins_none_after_a_poor_one_though_one_before_found_
     brake.note_idle(10_000, 100_000)
     brake.note_compaction()
     assert brake.note_count(90_000, 75_000)
-    assert not brake.allows(10**9)
+    assert not brake.allows(94_095)
 
 
 def test_one_that_helped_forgets_the_strike_before() -> None:

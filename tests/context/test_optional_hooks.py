@@ -385,3 +385,29 @@ def test_a_compaction_below_the_engines_own_threshold_is_called_its_maintenance(
 
     trace = run(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="b")], act)
     assert [line.split()[1] for line in trace if "status_message" in line] == [phase]
+
+
+def test_maintenance_that_changes_nothing_leaves_automatic_compaction_on(tmp_path: Path) -> None:
+    class Maintaining(Puppet):
+        is_full = False
+
+        def should_compress_preflight(self, messages: ChatRows) -> bool:
+            return True
+
+        def should_compress(self, prompt_tokens: int | None = None) -> bool:
+            return self.is_full
+
+        def update_model(self, **given: Any) -> None:
+            self.threshold_tokens = 40_000
+
+    async def main() -> None:
+        engine = Maintaining(lambda rows: rows)
+        async with rig(tmp_path, [ScriptedReply(text="ok")] * 6, engine=engine) as one:
+            for text in ("a", "b", "c", "d", "e"):
+                await one.turn(text)
+            assert engine.calls == 5 and not [line for line in notices(one) if "is off" in line]
+            engine.is_full, engine.act = True, lambda rows: rows[-2:]
+            await one.turn("f")
+            assert len(compactions(one)) == 1
+
+    asyncio.run(main())

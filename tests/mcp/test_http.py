@@ -173,6 +173,65 @@ def test_a_lost_session_is_begun_again_once(home: Path) -> None:
     assert [one.message.get("method") for one in requests if one.method == "POST"].count("initialize") == 2
 
 
+def restarted(status: int, message: str) -> tuple[Handler, list[Request]]:
+    """A server that forgets its sessions before the first call, as one that was started again does."""
+    sessions: set[str] = set()
+    ran: list[Request] = []
+    forgets = [True]
+
+    def answer(request: Request) -> Answer:
+        body = request.message
+        if request.method != "POST":
+            return usual(request)
+        if body.get("method") == "initialize":
+            sessions.add(f"s-{len(sessions)}-{forgets}")
+            named = usual(request)
+            return named[0], {**named[1], "mcp-session-id": "new" if not forgets else "old"}, named[2]
+        if body.get("method") == "tools/call" and forgets:
+            forgets.clear()
+        if request.headers.get("mcp-session-id") != ("old" if forgets else "new"):
+            error = {"code": -32000, "message": message}
+            return as_json({"jsonrpc": "2.0", "error": error, "id": body.get("id")}, status)
+        ran.extend([request] if body.get("method") == "tools/call" else [])
+        return usual(request)
+
+    return answer, ran
+
+
+@pytest.mark.parametrize("message", ["Bad Request: No valid session ID provided", "Server not initialized"])
+def test_a_session_that_is_refused_with_400_is_begun_again_once(home: Path, message: str) -> None:
+    answer, ran = restarted(400, message)
+    text, requests, _ = use(home, answer)
+    assert text.endswith("you said: hi") and len(ran) == 1
+    assert [one.message.get("method") for one in requests if one.method == "POST"].count("initialize") == 2
+
+
+def test_a_call_that_met_500_is_not_repeated_but_the_next_one_has_a_new_session(home: Path) -> None:
+    answer, ran = restarted(500, "Session not found")
+
+    async def test() -> None:
+        async with raw(answer) as (url, _requests), bench(home, {"r": McpServerSettings(url=url)}) as b:
+            first = await b.call("mcp__r__echo", text="one")
+            assert first.error_kind and "HTTP 500" in first.text and not ran
+            assert (await b.call("mcp__r__echo", text="two")).text.endswith("you said: two")
+
+    asyncio.run(test())
+
+
+def test_a_refusal_by_a_server_that_knows_the_session_begins_no_other(home: Path) -> None:
+    def answer(request: Request) -> Answer:
+        if request.method == "POST" and request.message.get("method") == "tools/call":
+            return as_json({"detail": "the argument text is too short for this session"}, 400)
+        if request.method == "POST" and request.message.get("method") == "ping":
+            return result(request, {})
+        return usual(request)
+
+    text, requests, _ = use(home, answer)
+    assert "too short" in text
+    methods = [one.message.get("method") for one in requests if one.method == "POST"]
+    assert methods.count("initialize") == 1 and methods.count("tools/call") == 1
+
+
 @pytest.mark.slow
 def test_a_silent_server_times_out(home: Path) -> None:
     async def silent(request: Request) -> Answer:

@@ -157,7 +157,7 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
     settings = {"model.provider": "practice", "mcp.servers": json.dumps(servers)}
     with Agent(settings=settings, workspace=folder) as agent:
         tools = agent._agent._session.tools
-        assert list(tools)[-2:] == ["mcp__odd__wipe", "mcp__odd__echo"]
+        assert list(tools)[-2:] == ["mcp__odd__echo", "mcp__odd__wipe"]
         assert "local" in agent._agent._parts[0].services.tools.by_name["read_file"].tags
         assert (
             not {"mcp__odd__wipe", "mcp__odd__echo"}

@@ -91,7 +91,7 @@ def test_names_that_look_alike_stay_apart_or_are_left_out() -> None:
         "odd", McpServerSettings(command="x"), Catalogue([{"name": name} for name in names])
     )
     offered = [one.spec.name for one in listing.offered]
-    assert offered[:2] == ["mcp__odd__read_file", "mcp__odd__re_d_file"]
+    assert {"mcp__odd__read_file", "mcp__odd__re_d_file"} <= set(offered)
     assert all(name.isascii() and len(name) <= 64 for name in offered) and len(set(offered)) == len(offered)
     assert "that of 're\u0430d_file' too" in listing.left_out[0].reason
     assert "\n" not in "".join(one.own_name for one in listing.left_out)
@@ -111,12 +111,20 @@ def test_a_long_description_is_cut_and_a_tool_without_one_shows_its_title() -> N
         {"name": "long", "description": "d" * (DESCRIPTION_CHARS + 1), "inputSchema": args()},
         {"name": "full", "description": "d" * DESCRIPTION_CHARS, "inputSchema": args()},
         {"name": "titled", "description": " ", "title": "Count", "inputSchema": args()},
-        {"name": "bare", "description": 7, "inputSchema": args()},
+        {"name": "untitled", "description": 7, "inputSchema": args()},
     ]
     listing = read_listing("web", McpServerSettings(), Catalogue(tools=tools))
     assert [tool.spec.description for tool in listing.offered] == [
-        "d" * DESCRIPTION_CHARS + " [...]",
         "d" * DESCRIPTION_CHARS,
+        "d" * DESCRIPTION_CHARS + " [...]",
         "Count",
         "",
     ]
+
+
+def test_tools_have_one_order_whatever_the_order_of_the_server() -> None:
+    names = ["zeta", "alpha", "beta", "b", "a"]
+    for listed in (names, names[::-1], sorted(names)):
+        catalogue = Catalogue([{"name": name, "inputSchema": args()} for name in listed])
+        offered = [tool.own_name for tool in read_listing("s", McpServerSettings(), catalogue).offered]
+        assert offered == ["a", "alpha", "b", "beta", "zeta"]

@@ -22,7 +22,7 @@ def test_the_sdks_server_is_used(home: Path) -> None:
     async def test() -> None:
         async with bench(home, {"bench": SDK}) as b:
             tools = {tool.name: tool for tool in b.servers.tools()}
-            names = ["add", "weather", "wipe", "picture", "fail", "slow"]
+            names = ["add", "fail", "picture", "slow", "weather", "wipe"]
             assert list(tools) == [f"mcp__bench__{name}" for name in names]
             assert tools["mcp__bench__add"].spec.parameters["required"] == ["a", "b"]
             assert "untrusted" in tools["mcp__bench__add"].tags and tools["mcp__bench__add"].parallel
@@ -231,11 +231,11 @@ def test_schemas_that_lie_are_left_out_or_noted(home: Path) -> None:
             names = [one.spec.name for one in listing.offered]
             long = next(name for name in names if "xxx" in name)
             assert len(long) == 64 and names == [
-                "mcp__odd__echo",
                 "mcp__odd__dup_one",
-                long,
-                "mcp__odd__top",
+                "mcp__odd__echo",
                 "mcp__odd__promise",
+                "mcp__odd__top",
+                long,
             ]
             reasons = {one.own_name: one.reason for one in listing.left_out}
             assert "is of type 'array'" in reasons["no object"] and "is str" in reasons["text schema"]
@@ -276,7 +276,7 @@ def test_a_changed_list_is_told_and_new_sessions_have_it(home: Path) -> None:
             assert (await b.call("mcp__odd__echo", text="hi")).error_kind == ""
             await until(lambda: bool(b.told))
             assert "new: mcp__odd__added; changed: mcp__odd__echo" in b.told[0] and b.servers.is_stale
-            assert [tool.name for tool in b.servers.tools()] == ["mcp__odd__echo", "mcp__odd__added"]
+            assert [tool.name for tool in b.servers.tools()] == ["mcp__odd__added", "mcp__odd__echo"]
             later = Session()
             b.servers.attach_board(frozen, later)
             assert later.notices == [

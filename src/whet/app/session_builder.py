@@ -82,7 +82,7 @@ class SessionBuilder:
             start = await plugins.add_prompts(
                 start, extras.session_id, workspace, old_id, services.models.settings
             )
-        runner = await self.start_engine(leaving, foreground=start.kind == "chat")
+        runner = await self.start_engine(leaving, foreground=start.kind == "chat", is_new=True)
         engine_tools = await services.contexts.tools(runner, services.tools.by_name)
         specs = [tool.spec for tool in (*start.tools, *engine_tools) if "deferred" not in tool.tags]
         log = await Transcript.create(services.database, self._row(start, specs, extras), services.clock)
@@ -90,18 +90,20 @@ class SessionBuilder:
             StoredPrefix(log, start.prompt, specs), runner, extras, leaving=leaving, start=start
         )
 
-    async def start_engine(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
+    async def start_engine(
+        self, leaving: Session | None, *, foreground: bool, is_new: bool = False
+    ) -> EngineRunner:
         """Start a context engine for a session.
 
         The engine of the session that it follows is closed first, because it may hold resources that the
-        new one needs. A shared engine is reused instead.
+        new one needs, and reset if the session `is_new`. A shared engine is reused instead.
         """
         contexts = self._services.contexts
         if leaving is not None:
             old_host = contexts.host(leaving.context)
             if old_host.runner.origin == "shared" and not old_host.runner.lane.stuck:
                 return old_host.runner
-            await old_host.aclose()
+            await old_host.aclose(is_reset=is_new)
         return await contexts.start_engine(self._services.models.provider.info, foreground=foreground)
 
     async def build(
@@ -129,7 +131,7 @@ class SessionBuilder:
         self._add_news(stored.specs, runner)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         left_host = services.contexts.host(leaving.context) if leaving else None
-        host = await self._begin(stored, runner, link, prefix, left_host, is_new=start is not None)
+        host = await self._begin(stored, runner, link, prefix, left_host)
         _add_notices(host.runner, start)
         if host.runner is not runner:
             tools = await self._tools(stored.specs, host.runner)
@@ -195,20 +197,18 @@ class SessionBuilder:
         link: SwitchableLink,
         prefix: Sequence[str],
         old_host: EngineHost | None,
-        *,
-        is_new: bool,
     ) -> EngineHost:
         """Begin a session with its engine. An engine that fails is replaced once by a new instance."""
         services = self._services
         scope = services.plugins.loaded.scope if services.plugins else no_scope
         host = services.contexts.open_host(stored.log, runner, lambda: link.info, prefix, scope=scope)
-        if await host.begin(old_host, carry_over=is_new) or runner.origin == "shared":
+        if await host.begin(old_host) or runner.origin == "shared":
             return host
         other = await self.start_engine(None, foreground=stored.log.session.kind == "chat")
         other.notices += runner.notices
         await runner.close(shutdown=runner.origin == "fresh")
         host = services.contexts.open_host(stored.log, other, lambda: link.info, prefix, scope=scope)
-        await host.begin(old_host, carry_over=is_new)
+        await host.begin(old_host)
         return host
 
     def _observers(

@@ -12,19 +12,31 @@ import msgspec
 
 from whet.contract.messages import WireFormat
 
+REPLAYED_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "extra_content")
+"""Fields of an answer that most servers ignore in a request and thinking models need back."""
+
 
 class ServerDialect(msgspec.Struct, frozen=True):
     """What differs between servers that speak one wire format.
 
-    `effort`: how reasoning effort is asked for. `replay_fields`: extra message fields that the server
-    wants back. `cache_key`: whether it takes prompt_cache_key. `short_ids`: Mistral's nine characters.
+    The table is a first guess, which a server's refusals correct (`providers/adapting.py`).
+
+    `effort`: how reasoning effort is asked for. `replay_fields`: extra message fields that go back to the
+    server if an answer had them. `needs_reasoning`: the reasoning field that each message with tool calls
+    must have, also one of another model. `cache_key`: whether it takes prompt_cache_key. `short_ids`:
+    Mistral's nine characters. `left_out`: parameters that are not sent. `call_content`: the content of a
+    message that has tool calls and no text.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     effort: Literal["reasoning_effort", "reasoning", "thinking"] = "reasoning_effort"
-    replay_fields: tuple[str, ...] = ()
+    replay_fields: tuple[str, ...] = REPLAYED_FIELDS
+    needs_reasoning: str = ""
     cache_key: bool = False
     short_ids: bool = False
+    left_out: tuple[str, ...] = ()
+    system_role: Literal["system", "developer", "user"] = "system"
+    call_content: Literal["null", "empty", "absent"] = "null"
 
 
 class KnownServer(msgspec.Struct, frozen=True):
@@ -38,16 +50,13 @@ class KnownServer(msgspec.Struct, frozen=True):
     local: bool = False
 
 
-_REASONING_BACK = ServerDialect(replay_fields=("reasoning_content", "reasoning"))
-
-
 SERVERS: dict[str, KnownServer] = {
     "openai": KnownServer(
         "https://api.openai.com/v1",
         ("OPENAI_API_KEY",),
         "responses",
         "gpt-6.1-terra",
-        ServerDialect(max_tokens_field="max_completion_tokens", cache_key=True),
+        ServerDialect(max_tokens_field="max_completion_tokens", cache_key=True, replay_fields=()),
     ),
     "anthropic": KnownServer(
         "https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",), "anthropic_messages", "claude-sonnet-5-5"
@@ -58,18 +67,25 @@ SERVERS: dict[str, KnownServer] = {
         model="anthropic/claude-sonnet-4.6",
         dialect=ServerDialect(effort="reasoning", replay_fields=("reasoning_details",)),
     ),
-    "groq": KnownServer("https://api.groq.com/openai/v1", ("GROQ_API_KEY",), model="openai/gpt-oss-120b"),
+    "groq": KnownServer(
+        "https://api.groq.com/openai/v1",
+        ("GROQ_API_KEY",),
+        model="openai/gpt-oss-120b",
+        dialect=ServerDialect(replay_fields=()),
+    ),
     "deepseek": KnownServer(
         "https://api.deepseek.com/v1",
         ("DEEPSEEK_API_KEY",),
         model="deepseek-v4-pro",
-        dialect=ServerDialect(effort="thinking", replay_fields=("reasoning_content",)),
+        dialect=ServerDialect(
+            effort="thinking", replay_fields=("reasoning_content",), needs_reasoning="reasoning_content"
+        ),
     ),
     "mistral": KnownServer(
         "https://api.mistral.ai/v1",
         ("MISTRAL_API_KEY",),
         model="mistral-large-latest",
-        dialect=ServerDialect(short_ids=True),
+        dialect=ServerDialect(short_ids=True, replay_fields=()),
     ),
     "gemini": KnownServer(
         "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -87,8 +103,8 @@ SERVERS: dict[str, KnownServer] = {
         model="accounts/fireworks/models/gpt-oss-120b",
     ),
     "ollama": KnownServer("http://localhost:11434/v1", local=True),
-    "llamacpp": KnownServer("http://localhost:8080/v1", model="default", dialect=_REASONING_BACK, local=True),
-    "vllm": KnownServer("http://localhost:8000/v1", dialect=_REASONING_BACK, local=True),
+    "llamacpp": KnownServer("http://localhost:8080/v1", model="default", local=True),
+    "vllm": KnownServer("http://localhost:8000/v1", local=True),
     "lmstudio": KnownServer("http://localhost:1234/v1", local=True),
     "practice": KnownServer("http://localhost:8765/v1", model="practice", local=True),
 }

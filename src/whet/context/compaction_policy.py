@@ -2,8 +2,10 @@
 pointless.
 
 An automatic compaction is ineffective if it changes nothing or if the server still counts more than the
-threshold afterwards. Two in a row stop automatic compaction until something else changes. A turn may have
-as many as it needs, but only three that leave little room. `ask_engine` runs on the engine's lane and
+threshold afterwards. It counts only if it was wanted: engines also ask below the threshold, to maintain
+what they store. Two in a row stop automatic compaction until the conversation has grown well
+beyond its size, the server counts less than the threshold, or something else changes. A turn may have as
+many as it needs, but only three that leave little room. `ask_engine` runs on the engine's lane and
 passes on the engine's exceptions. This module does not know how a compaction is made.
 """
 
@@ -32,16 +34,26 @@ class CircuitBreaker:
         self._in_turn = 0
         self._unmeasured = False
         self._again_at = 0
+        self._is_wanted = True
+        self._is_above = False
 
     def new_turn(self) -> None:
         """Start a turn: three poor compactions are allowed again."""
         self._in_turn = 0
 
+    def begin(self, phase: str, tokens: int, threshold: int) -> bool:
+        """Start an automatic compaction of `tokens`; return whether it may be tried.
+
+        It counts if the engine asked for it because of the size, or if the size is at the `threshold`.
+        """
+        self._is_wanted = phase == "threshold" or tokens >= threshold
+        return self.allows(tokens)
+
     def allows(self, tokens: int) -> bool:
         """Return whether an automatic compaction may be tried at `tokens`.
 
-        After a compaction the server must count first. If attempts changed nothing, one more is allowed
-        when the conversation has grown well beyond its size at that time.
+        After a compaction the server must count first. After ineffective attempts one more is allowed when
+        the conversation has grown well beyond its size at that time.
         """
         if self._unmeasured or self._in_turn >= _POOR_PER_TURN:
             return False
@@ -49,7 +61,10 @@ class CircuitBreaker:
 
     def note_idle(self, tokens: int, window: int) -> bool:
         """Count an attempt that changed nothing. Returns True if automatic compaction stops now."""
-        self._again_at = tokens + max(4096, window // 20)
+        if not self._take_wanted():
+            return False
+        self._again_at: int = _grown(tokens, window)
+        self._is_above: bool = False
         return self._strike("nothing could be made smaller")
 
     def note_compaction(self, *, grew: bool = False) -> bool:
@@ -58,20 +73,25 @@ class CircuitBreaker:
         One that `grew` is ineffective at once. Returns True if automatic compaction stops now.
         """
         self._in_turn += 1
-        self._unmeasured = not grew
+        if not self._take_wanted():
+            return False
+        self._unmeasured: bool = not grew
         return grew and self._strike("its compactions made the conversation larger")
 
     def note_count(self, tokens: int, threshold: int) -> bool:
         """Take the server's count. Returns True if automatic compaction stops now."""
         if not self._unmeasured:
+            if self._is_above and tokens < threshold:
+                self._strikes, self.stopped, self._again_at, self._is_above = 0, "", 0, False
             return False
         self._unmeasured = False
         if not threshold or tokens < threshold:
-            self._strikes, self.stopped, self._again_at = 0, "", 0
+            self._strikes, self.stopped, self._again_at, self._is_above = 0, "", 0, False
             if not threshold or tokens <= threshold * _ROOM:
                 self._in_turn -= 1
             return False
-        self._again_at = 0
+        self._again_at = _grown(tokens, threshold)
+        self._is_above = True
         return self._strike(f"{tokens:,} tokens are left, still above the threshold of {threshold:,}")
 
     def restore(self, counts: Sequence[int], threshold: int) -> bool:
@@ -90,12 +110,23 @@ class CircuitBreaker:
         """Start over, because the model or the list was changed by hand."""
         self.__init__()
 
+    def _take_wanted(self) -> bool:
+        """Return whether the compaction that was begun is wanted; any that is not begun here is."""
+        is_wanted, self._is_wanted = self._is_wanted, True
+        return is_wanted
+
     def _strike(self, why: str) -> bool:
         self._strikes += 1
         first = not self.stopped and self._strikes >= _STRIKES
         if self._strikes >= _STRIKES:
             self.stopped: str = why
         return first
+
+
+def _grown(tokens: int, size: int) -> int:
+    """Return the size from which a conversation has grown well beyond `tokens`, for a window or threshold of
+    this `size`."""
+    return tokens + max(4096, size // 20)
 
 
 class CompactionQuestion(msgspec.Struct, frozen=True):

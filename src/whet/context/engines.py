@@ -319,10 +319,10 @@ class SessionEngines:
             await self._end(self._spare, rows())
         self._drop_references()
 
-    async def aclose(self, rows: Callable[[], list[ChatRow]]) -> None:
-        """End the session for all engines and let them close their resources."""
+    async def aclose(self, rows: Callable[[], list[ChatRow]], *, is_reset: bool = False) -> None:
+        """End the session for all engines, reset them if asked, and let them close their resources."""
         for runner in self.active:
-            await self._end(runner, rows())
+            await self._end(runner, rows(), is_reset=is_reset)
             runner.detach()
         self._drop_references()
 
@@ -332,12 +332,14 @@ class SessionEngines:
         self.facts: HostFacts = msgspec.structs.replace(self.facts, info=lambda: info)
         self._make_spare = None
 
-    async def _end(self, runner: EngineRunner, rows: list[ChatRow]) -> None:
+    async def _end(self, runner: EngineRunner, rows: list[ChatRow], *, is_reset: bool = False) -> None:
         end, session = getattr(runner.engine, "on_session_end", None), self._log.session
         if callable(end):
             await runner.run("on_session_end", lambda: end(session.id, rows))
             if self._positions is not None:
                 await self._positions.remember(runner, rows)
+        if is_reset and (reset := getattr(runner.engine, "on_session_reset", None)) is not None:
+            await runner.run("on_session_reset", reset)
         # A clone may share resources with the engine that it was cloned from.
         await runner.close(shutdown=session.kind == "chat" or runner.origin == "fresh")
 

@@ -200,12 +200,15 @@ class EngineHost:
         await self._engines.hand_over(self.live_rows)
         self._made = self.compacted = None
 
-    async def aclose(self) -> None:
-        """End the session for the engines, once, and let them close their resources."""
+    async def aclose(self, *, is_reset: bool = False) -> None:
+        """End the session for the engines, once, and let them close their resources.
+
+        `is_reset`: a new session follows, so the engines also reset what they keep of this one.
+        """
         if self._closed:
             return
         self._closed = True
-        await self._engines.aclose(self.live_rows)
+        await self._engines.aclose(self.live_rows, is_reset=is_reset)
         self._made = self.compacted = None
 
     def live_rows(self) -> list[ChatRow]:
@@ -246,7 +249,7 @@ class EngineHost:
             answer = await self._ask_engine(spare, tokens, first=False)
         if answer is None:
             return
-        if answer.wants and self._brake.allows(tokens):
+        if answer.wants and self._brake.begin(answer.phase, tokens, self.runner.threshold):
             await self._compactions.announce(answer.phase, tokens, emit)
             done = await self._compactions.compact(emit, tokens, answer.phase)
             if not done and self._brake.note_idle(tokens, self._engines.window):

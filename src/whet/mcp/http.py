@@ -46,6 +46,7 @@ _UNTIL_ANSWERED = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S, read=None)
 """Only the call's own limit applies: a server may work for longer than any silence of a broken connection."""
 _ERROR_BYTES = 4_000
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
+_NAMES_SESSION = re.compile(rb"(?i)session|not initialized")
 Waiting = asyncio.Future[dict[str, Any]]
 
 
@@ -203,8 +204,16 @@ class HttpTransport:
         """Handle an error that is the call's own answer, or raise an error for the status."""
         status = response.status_code
         body = await self._first_bytes(response)
-        lost = status == 404 and "mcp-session-id" in response.request.headers
-        if answer is not None and status in (400, 404) and not lost and b'"jsonrpc"' in body:
+        has_session = "mcp-session-id" in response.request.headers
+        lost = status == 404 and has_session
+        # Most servers answer 400 after a restart, a few with the call's own id.
+        names_session = status == 400 and has_session and _NAMES_SESSION.search(body)
+        if (
+            answer is not None
+            and status in (400, 404)
+            and not (lost or names_session)
+            and b'"jsonrpc"' in body
+        ):
             with contextlib.suppress(ServerFailed):
                 self._take(body)
             if answer.done():
@@ -212,7 +221,12 @@ class HttpTransport:
         if lost:
             self._session_id = ""  # otherwise `aclose` would try to end it with a DELETE
             raise SessionLost(f"the MCP server {self._name} no longer knows this session")
-        raise self._refusal(response, body)
+        refusal = self._refusal(response, body)
+        if has_session and (status == 400 or status >= 500):
+            raise SessionLost(
+                refusal.message, hint=refusal.hint, is_certain=False, may_have_run=status >= 500
+            )
+        raise refusal
 
     def _refusal(self, response: httpx2.Response, body: bytes) -> ServerFailed:
         status, server = response.status_code, f"the MCP server {self._name}"

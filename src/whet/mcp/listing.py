@@ -66,7 +66,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """A server's tools: the offered ones in its own order, the ones left out, and the number denied by the
+    """A server's tools: the offered ones by name, the ones left out, and the number denied by the
     settings."""
 
     offered: tuple[Offered, ...] = ()
@@ -86,7 +86,7 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     """Check a server's list. Never raises."""
     offered: dict[str, Offered] = {}
     left_out: list[LeftOut] = []
-    tools, room_chars = catalogue.tools, _FULL_LISTING_CHARS
+    tools, room_chars = sort_tools(catalogue.tools), _FULL_LISTING_CHARS
     denied = 0
     for raw in tools[:_MAX_TOOLS]:
         entry = _read_tool(server, settings, raw)
@@ -113,6 +113,12 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
             else:
                 denied += 1
     return Listing(tuple(offered.values()), tuple(left_out), denied)
+
+
+def sort_tools(tools: list[Any]) -> list[Any]:
+    """Return a server's tools by name: many servers list them in another order at each start, and another
+    order makes a prompt's cache useless."""
+    return sorted(tools, key=lambda raw: str(_fields(raw).get("name")))
 
 
 def content_of(offered: Offered) -> str:

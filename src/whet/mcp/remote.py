@@ -27,7 +27,7 @@ from whet.config.secrets import is_secret_name
 from whet.contract.errors import ConfigError, ToolError
 from whet.mcp.connection import Connection, ConnectionListener, Progress, RpcFailed, timeout_error
 from whet.mcp.kept import KeptListing, config_digest, store_failure, write_stored
-from whet.mcp.listing import Catalogue
+from whet.mcp.listing import Catalogue, sort_tools
 from whet.mcp.reading import LISTS
 from whet.mcp.server_requests import ELICITATION, CallPerson
 from whet.mcp.stdio import Launch, ServerJail, StdioTransport, server_environment
@@ -39,6 +39,7 @@ log: logging.Logger = logging.getLogger("whet.mcp")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LONGEST_PAUSE_S = 60.0
 _WAITED_FOR_S = 4.0
+_UNKNOWN = "whether it did what was asked is unknown"
 _PING_S = 5.0
 _RELIST_PAUSE_S = 1.0
 _PART_S = 5.0
@@ -129,7 +130,9 @@ class Remote:
         session."""
         try:
             return await self._run_once(await self._connect(), work)
-        except SessionLost:
+        except SessionLost as error:
+            if error.may_have_run:
+                raise
             return await self._run_once(await self._connect(), work)
 
     async def _run_once(self, connection: Connection, work: Work[T]) -> T:
@@ -144,7 +147,9 @@ class Remote:
             failure = timeout_error(self.name, "answer", self.settings.timeout_s)
             failure.hint = "whether it did what was asked is unknown; its setting is timeout_s"
             raise failure from error
-        except SessionLost:
+        except SessionLost as error:
+            if not error.is_certain and await connection.is_alive(_PING_S):
+                raise ServerFailed(error.message, hint=error.hint or _UNKNOWN) from error
             if self.connection is connection:
                 self.connection = None
                 self._start_task(self._retire(connection))
@@ -152,7 +157,7 @@ class Remote:
         except ServerFailed as error:
             if error.hint:
                 raise
-            raise ServerFailed(error.message, hint="whether it did what was asked is unknown") from error
+            raise ServerFailed(error.message, hint=_UNKNOWN) from error
         self.failures = 0
         return result
 
@@ -377,7 +382,9 @@ async def _fetch_catalogue(connection: Connection) -> Catalogue:
             raise
         tools = []  # a server with only resources or prompts
     has = await asyncio.gather(*(_has_offer(connection, part) for part in connection.offers))
-    return Catalogue(tools, tuple(part for part, there in zip(connection.offers, has, strict=True) if there))
+    return Catalogue(
+        sort_tools(tools), tuple(part for part, there in zip(connection.offers, has, strict=True) if there)
+    )
 
 
 async def _has_offer(connection: Connection, part: str) -> bool:

@@ -99,8 +99,7 @@ class Servers:
         await asyncio.gather(*(self._learn_server(name, remote) for name, remote in self.remotes.items()))
 
     def tools(self) -> list[Tool]:
-        """Return the tools for a session that begins now, ordered as in the settings and then as the servers
-        list them.
+        """Return the tools for a session that begins now, ordered as in the settings and then by name.
 
         If they take up too much of a prompt, two tools that find and call them come first.
         """

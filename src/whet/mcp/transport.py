@@ -32,7 +32,18 @@ class LoginNeeded(ServerFailed):
 
 
 class SessionLost(ServerFailed):
-    """The server has lost this session and did not execute the request. Begin a new session."""
+    """The server does not know the session, as after a restart, so nothing was run.
+
+    If not `is_certain`, only a ping shows whether the session is lost. If the call `may_have_run`, it must
+    not be repeated.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str = "", is_certain: bool = True, may_have_run: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.is_certain = is_certain
+        self.may_have_run = may_have_run
 
 
 class Transport(Protocol):

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
@@ -48,6 +49,7 @@ from whet.providers.wire import (
     unreadable,
     wire_id,
     wire_name,
+    without,
 )
 
 DEFAULT_MAX_TOKENS = 32_000
@@ -63,13 +65,15 @@ _BLOCK_OF = {"input_json_delta": "tool_use", "thinking_delta": "thinking", "sign
 
 
 class AnthropicMessages:
-    """The encoder. `max_tokens` is the output limit if the settings don't set one."""
+    """The encoder. `max_tokens` is the output limit if the settings don't set one; `left_out` are
+    parameters that the server refused."""
 
     path = "/messages"
     models_query = "/models?limit=1000"
 
-    def __init__(self, max_tokens: int = DEFAULT_MAX_TOKENS) -> None:
+    def __init__(self, max_tokens: int = DEFAULT_MAX_TOKENS, left_out: tuple[str, ...] = ()) -> None:
         self._max_tokens = max_tokens
+        self._left_out = left_out
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers of one request."""
@@ -92,7 +96,7 @@ class AnthropicMessages:
             ]
         if system.strip():
             fields["system"] = [{"type": "text", "text": system, "cache_control": _EPHEMERAL}]
-        return encode(fields)[:-1] + b',"messages":['
+        return encode(without(fields, self._left_out))[:-1] + b',"messages":['
 
     def fragment(self, messages: Sequence[Message], index: int) -> bytes:
         """Encode one message as blocks of the open wire message, or open a new one."""
@@ -108,6 +112,15 @@ class AnthropicMessages:
     def tail(self, messages: Sequence[Message]) -> bytes:
         """Close the open message and the body."""
         return b"]}]}" if messages else b"]}"
+
+    def adapt(self, refusal: ProviderError, body: bytes) -> tuple[AnthropicMessages, str] | None:
+        """Return a codec without the parameter that the server refused, and the change in words."""
+        from whet.providers.adapting import leave_out  # noqa: PLC0415 read only after a refusal
+
+        name = leave_out(refusal, body)
+        if not name or name == "max_tokens":  # which this format requires
+            return None
+        return AnthropicMessages(self._max_tokens, (*self._left_out, name)), f"{name}, so it is left out"
 
     def decoder(self, info: ModelInfo) -> AnthropicDecoder:
         """Return a decoder for one answer."""

@@ -15,11 +15,13 @@ from typing import Any
 
 import msgspec
 
+from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import is_object, shared_decoder
 from whet.contract.tools import ToolSpec
+from whet.providers.reasoning_details import merge_detail
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
     ABSENT,
@@ -46,6 +48,7 @@ from whet.providers.wire import (
     unreadable,
     wire_id,
     wire_name,
+    without,
 )
 
 _IDS = re.compile(r"[\x21-\x7e]{1,40}")
@@ -81,8 +84,8 @@ class ChatCompletions:
             fields["prompt_cache_key"] = options.session_id
         if tools:
             fields["tools"] = [{"type": "function", "function": _tool(tool)} for tool in tools]
-        opening = encode(fields)[:-1] + b',"messages":['
-        return opening + b'{"role":"system","content":' + quote(system) + b"}" if system else opening
+        opening = encode(without(fields, dialect.left_out))[:-1] + b',"messages":['
+        return opening + _system_message(dialect.system_role, system) if system else opening
 
     def fragment(self, messages: Sequence[Message], index: int) -> bytes:
         """Encode one message, preceded by the images of the tool results before it."""
@@ -99,19 +102,31 @@ class ChatCompletions:
         """Close the body."""
         return _image_message(messages, len(messages)) + b"]}"
 
+    def adapt(self, refusal: ProviderError, body: bytes) -> tuple[ChatCompletions, str] | None:
+        """Return a codec without what the server refused in `body`, and the change in words."""
+        from whet.providers.adapting import adapt_dialect  # noqa: PLC0415 read only after a refusal
+
+        adapted = adapt_dialect(refusal, body, self._dialect)
+        return None if adapted is None else (ChatCompletions(adapted[0]), adapted[1])
+
     def decoder(self, info: ModelInfo) -> ChatDecoder:
         """Return a decoder for one answer."""
         return ChatDecoder(info, self._dialect.replay_fields)
 
     def _assistant(self, message: Message) -> bytes:
-        text = message.text if message.text or not message.tool_calls else None
-        fields: dict[str, Any] = {"role": "assistant", "content": text}
+        dialect = self._dialect
+        fields: dict[str, Any] = {"role": "assistant", "content": message.text}
+        if message.tool_calls and not message.text and dialect.call_content != "empty":
+            fields["content"] = None
+            if dialect.call_content == "absent":
+                del fields["content"]
         _, sent = read_replay(message, "chat_completions", _FIELDS)
-        replay = (sent or {}) if self._dialect.replay_fields else {}
-        extras = _FIELDS.decode(replay["extra_content"]) if "extra_content" in replay else {}
-        for name in self._dialect.replay_fields:
-            if name in replay and name != "extra_content":
-                fields[name] = replay[name]
+        replay = {name: value for name, value in (sent or {}).items() if name in dialect.replay_fields}
+        extras = _FIELDS.decode(replay.pop("extra_content")) if "extra_content" in replay else {}
+        fields |= {name: replay[name] for name in dialect.replay_fields if name in replay}
+        if message.tool_calls and dialect.needs_reasoning:
+            # The message may be of another model, which did not think; servers refuse an empty text.
+            fields.setdefault(dialect.needs_reasoning, message.reasoning or " ")
         if message.tool_calls:
             fields["tool_calls"] = [self._call(call, extras.get(call.id)) for call in message.tool_calls]
         return b"," + encode(fields)
@@ -123,6 +138,12 @@ class ChatCompletions:
 
     def _id(self, call_id: str) -> str:
         return wire_id(call_id, _SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
+
+
+def _system_message(role: str, text: str) -> bytes:
+    if role == "user":  # such models also want turns to alternate
+        return b'{"role":"user","content":' + quote(text) + b'},{"role":"assistant","content":"Understood."}'
+    return b'{"role":' + quote(role) + b',"content":' + quote(text) + b"}"
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -302,7 +323,7 @@ class ChatDecoder:
 
     def _reason(self, delta: _Delta, text: str | None, deltas: list[TextDelta | ReasoningDelta]) -> None:
         for detail in delta.reasoning_details or ():
-            _merge_detail(self._details, detail)
+            merge_detail(self._details, detail)
         if text:
             self._reasoning_field = "reasoning_content" if delta.reasoning_content else "reasoning"
             self._reasoning.append(text)
@@ -416,20 +437,3 @@ class ChatDecoder:
 
 def _size(usage: _Usage) -> int:
     return max((usage.prompt_tokens or 0) + (usage.completion_tokens or 0), usage.total_tokens or 0)
-
-
-def _merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Merge the pieces of one reasoning block into the form of an answer that was not streamed."""
-    last = details[-1] if details else None
-    if last is None or any(last.get(key) != piece.get(key) for key in ("type", "index")):
-        details.append(dict(piece))
-        return
-    field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(piece.get("type")))
-    if field is None:
-        details.append(dict(piece))
-        return
-    for key, value in piece.items():
-        if key == field and isinstance(value, str):
-            last[key] = f"{last.get(key) or ''}{value}"
-        elif value is not None:
-            last[key] = value

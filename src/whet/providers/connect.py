@@ -49,10 +49,8 @@ class ServerProvider:
             )
         options = msgspec.structs.replace(self.wiring.options, session_id=session_id)
 
-        def head(refused: Collection[str]) -> bytes:
-            return self.wiring.codec.head(
-                system, [tool for tool in tools if tool.name not in refused], options
-            )
+        def head(codec: WireCodec, refused: Collection[str]) -> bytes:
+            return codec.head(system, [tool for tool in tools if tool.name not in refused], options)
 
         # While it was loading its model, the server could not report the model's window.
         return ServerLink(

@@ -68,6 +68,7 @@ _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _FEW_DELTAS = 4
 _GREW_CHARS = 4_096
 _UNKNOWN_PATIENCE_S = 60.0
+_MAX_ADAPTATIONS = 8
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
 _LIMITED_REST_S = 30.0
@@ -143,9 +144,9 @@ def explain_missing_key(error: ProviderError, key: Key, where: str) -> ProviderE
     return error
 
 
-class Wiring(msgspec.Struct, frozen=True):
+class Wiring(msgspec.Struct):
     """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
-    asked."""
+    asked. `codec` is replaced by one that the server accepts, for sessions opened from then on."""
 
     http: Http
     codec: WireCodec
@@ -206,14 +207,14 @@ class ServerLink:
         self,
         info: Callable[[], ModelInfo],
         wiring: Wiring,
-        head: Callable[[Collection[str]], bytes],
+        head: Callable[[WireCodec, Collection[str]], bytes],
         *,
         has_tools: bool = True,
         on_recovery: Callable[[], Awaitable[object]] | None = None,
         judge: FailureJudge | None = None,
     ) -> None:
-        """`head` encodes what comes before the first message, without the tools named. `returned` is called
-        once the server is back after a failure; `judge` hears of each failure."""
+        """`head` encodes, in a wire format, what comes before the first message, without the tools named.
+        `on_recovery` is called once the server is back after a failure, `judge` for each failure."""
         self._info = info
         self._returned = on_recovery
         self._judge = judge
@@ -221,7 +222,9 @@ class ServerLink:
         self._head = head
         self._has_tools = has_tools
         self._refused_tools: set[str] = set()
-        self._cache = WireCache(wiring.codec, head(()))
+        self._codec = wiring.codec
+        self._adapted_to: list[str] = []
+        self._cache = WireCache(self._codec, head(self._codec, ()))
         self._sizes: PromptSizes | None = None
 
     @property
@@ -238,11 +241,13 @@ class ServerLink:
             key = wiring.keys.current
             has_shown = False
             began_s = wiring.backoff.monotonic_s()
-            attempt = _Attempt(wiring.codec.decoder(self.info), messages, body, has_tools=self._has_tools)
+            attempt = _Attempt(self._codec.decoder(self.info), messages, body, has_tools=self._has_tools)
             try:
                 async with aclosing(self._run(attempt, key)) as items:
                     async for item in items:
                         if isinstance(item, ModelReply):
+                            if self._adapted_to:
+                                wiring.codec, self._adapted_to = self._codec, []
                             yield item if outage is None else await self._finish_outage(outage, item)
                             return
                         has_shown = has_shown or not isinstance(item, AnswerGrew)
@@ -255,7 +260,7 @@ class ServerLink:
             if self._judge is not None:
                 failure = await self._judge(self.info, failure, messages)
             outage = outage or self._outage()
-            if not has_shown and (notice := self._withdraw_tool(failure, body)):
+            if not has_shown and (notice := self._withdraw_tool(failure, body) or self._adapt(failure, body)):
                 outage.notices.append(notice)
                 yield Retry(1, 0.0, notice)
                 body = self._cache.body(messages)
@@ -275,8 +280,26 @@ class ServerLink:
         if not tool or tool in self._refused_tools:
             return ""
         self._refused_tools.add(tool)
-        self._cache, self._sizes = WireCache(self._wiring.codec, self._head(self._refused_tools)), None
+        self._renew_cache()
         return f"the model's server refused the tool {tool}, so it is left out ({failure.message})"
+
+    def _adapt(self, failure: ProviderError, body: bytes) -> str:
+        """Send what the server refused in another way from now on; return the notice for the person, empty
+        if the failure names nothing of that kind."""
+        is_refusal = type(failure) is BadRequest or failure.status == 500  # a local server's template error
+        if not is_refusal or len(self._adapted_to) >= _MAX_ADAPTATIONS:
+            return ""
+        adapted = self._codec.adapt(failure, body)
+        if adapted is None or adapted[1] in self._adapted_to:
+            return ""
+        self._codec, change = adapted
+        self._adapted_to.append(change)
+        self._renew_cache()
+        return f"the model's server refused {change} ({failure.message})"
+
+    def _renew_cache(self) -> None:
+        self._sizes = None
+        self._cache = WireCache(self._codec, self._head(self._codec, self._refused_tools))
 
     def _outage(self) -> Outage:
         from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
@@ -295,7 +318,7 @@ class ServerLink:
 
     def _measure(self, attempt: _Attempt) -> TextSize:
         if self._sizes is None:
-            self._sizes = PromptSizes(self._head(self._refused_tools))
+            self._sizes = PromptSizes(self._head(self._codec, self._refused_tools))
         return self._sizes.measure(attempt.messages, attempt.body)
 
     def _lost(self, attempt: _Attempt) -> Usage:
@@ -320,8 +343,8 @@ class ServerLink:
         wiring, decoder = self._wiring, attempt.decoder
         request_id, is_answered = "", False
         try:
-            headers = wiring.codec.headers(key.value)
-            async with wiring.http.post(self.info, wiring.codec.path, headers, attempt.body) as answer:
+            headers = self._codec.headers(key.value)
+            async with wiring.http.post(self.info, self._codec.path, headers, attempt.body) as answer:
                 is_answered = True
                 request_id = answer.headers.get("x-request-id") or answer.headers.get("request-id") or ""
                 async with aclosing(self._deltas(answer, attempt)) as deltas:

@@ -34,7 +34,7 @@ def locate(error: ProviderError, body: bytes) -> ProviderError:
     if not isinstance(request, dict):
         return error
     sent = cast("dict[str, Any]", request)
-    for steps in _positions(error.detail):
+    for steps in read_positions(error.detail):
         if steps[0] == "tools":
             error.tool = error.tool or _tool_at(sent, steps)
         elif not error.part and (part := _part_at(sent, steps)) is not None:
@@ -62,7 +62,7 @@ def texts_in(value: object, depth: int = 0) -> list[str]:
     return []
 
 
-def _positions(detail: str) -> list[list[str]]:
+def read_positions(detail: str) -> list[list[str]]:
     """Return the positions in a text, each as its keys and indexes, from the first list of a request on."""
     positions: list[list[str]] = []
     for word in _JOINED.sub(".", detail).split():

@@ -44,6 +44,7 @@ from whet.providers.wire import (
     unique_ids,
     wire_id,
     wire_name,
+    without,
 )
 
 _IDS = re.compile(r"[\x21-\x7e]{1,64}")
@@ -79,7 +80,7 @@ class ResponsesEncoder:
             fields["instructions"] = system
         if tools:
             fields["tools"] = [_tool(tool) for tool in tools]
-        return encode(fields)[:-1] + b',"input":['
+        return encode(without(fields, self._dialect.left_out))[:-1] + b',"input":['
 
     def fragment(self, messages: Sequence[Message], index: int) -> bytes:
         """Encode one message as one or more input items."""
@@ -95,6 +96,16 @@ class ResponsesEncoder:
     def tail(self, messages: Sequence[Message]) -> bytes:
         """Close the body."""
         return b"]}"
+
+    def adapt(self, refusal: ProviderError, body: bytes) -> tuple[ResponsesEncoder, str] | None:
+        """Return a codec without the parameter that the server refused, and the change in words."""
+        from whet.providers.adapting import leave_out  # noqa: PLC0415 read only after a refusal
+
+        name = leave_out(refusal, body)
+        if not name:
+            return None
+        dialect = msgspec.structs.replace(self._dialect, left_out=(*self._dialect.left_out, name))
+        return ResponsesEncoder(dialect), f"{name}, so it is left out"
 
     def decoder(self, info: ModelInfo) -> ResponsesDecoder:
         """Return a decoder for one answer."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -123,6 +123,11 @@ class WireCodec(Protocol):
         """Close the body after `messages`."""
         ...
 
+    def adapt(self, refusal: ProviderError, body: bytes) -> tuple[WireCodec, str] | None:
+        """Return a codec without what the server refused in `body`, and the change in words ("X, so ...");
+        None if the refusal names nothing that can be sent in another way."""
+        ...
+
     def decoder(self, info: ModelInfo) -> Decoder:
         """Return a decoder for one answer."""
         ...
@@ -215,6 +220,11 @@ def encode(value: Any) -> bytes:
         return ENCODER.encode(value)
     except UnicodeEncodeError:
         return ENCODER.encode(_clean(value))
+
+
+def without(fields: dict[str, Any], left_out: Collection[str]) -> dict[str, Any]:
+    """Return a request's parameters without those that its server refused."""
+    return {name: value for name, value in fields.items() if name not in left_out} if left_out else fields
 
 
 def sent_schema(tool: ToolSpec) -> dict[str, Any]:

@@ -1,0 +1,149 @@
+"""Adapt a dialect to a server's refusal: leave out, fill in or rename what it names in the request.
+
+A refusal counts only if it names something that was sent, or a reasoning field that messages lack; it is
+looked up in the very bytes that were sent. Each change is tried once by the link, and kept if the server
+then answers. Loaded after a refusal only. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import msgspec
+
+from whet.config.model_servers import ServerDialect
+from whet.contract.errors import ProviderError
+from whet.providers.refusals import read_positions
+
+Change = tuple[ServerDialect, str]
+_ESSENTIAL = frozenset({"model", "messages", "input", "tools", "stream", "system", "instructions"})
+_LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_REASONING = ("reasoning_content", "reasoning")
+_CALL_ID = r"(?i)tool[ _]?(?:call|use)s?\W{0,2}[ _]?id|tool_(?:calls|use)\S*\.id\b"
+_ID_RULE = r"(?i)a-z|length|pattern|characters|alphanumeric|too long"
+_MISSING = r"(?i)missing|required|must (?:be|have|include|contain)|pass(?:ed)? back|expected"
+_NULL = r"(?i)\bcontent\b|\bnull\b|NoneType"
+
+
+def adapt_dialect(refusal: ProviderError, body: bytes, dialect: ServerDialect) -> Change | None:
+    """Return the dialect that avoids a refusal of a Chat Completions request, and the change in words.
+
+    Returns None if the refusal names nothing that can be sent in another way.
+    """
+    request, text = _read_request(body), refusal.detail
+    rows = cast("list[dict[str, Any]]", request.get("messages") or [])
+    positions = [steps[1] for steps in read_positions(text) if steps[0] == "messages"]
+    at = next((int(position) for position in positions if position.isdecimal()), None)
+    return (
+        _adapt_fields(text, rows, at, dialect)
+        or _adapt_parameter(leave_out(refusal, body), dialect)
+        or _adapt_ids(text, rows, dialect)
+        or _adapt_role(text, rows, at, dialect)
+        or _adapt_content(text, rows, at, dialect)
+    )
+
+
+def leave_out(refusal: ProviderError, body: bytes) -> str:
+    """Return the request's parameter that a refusal names, or an empty string."""
+    if any(steps[0] in ("messages", "input") for steps in read_positions(refusal.detail)):
+        return ""
+    names = [name for name in _read_request(body) if name not in _ESSENTIAL]
+    return next((name for name in names if _names(refusal.detail, name)), "")
+
+
+def _read_request(body: bytes) -> dict[str, Any]:
+    value: object = msgspec.json.decode(body)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether a text names a field. A plain word counts only in quotes, after a colon or as a part
+    of a path."""
+    if "_" in name:
+        return bool(re.search(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])", text))
+    return bool(re.search(rf"(?m)(?:[\"'`.]|: |^){name}(?:[\"'`.]|$)", text))
+
+
+def _adapt_fields(
+    text: str, rows: list[dict[str, Any]], at: int | None, dialect: ServerDialect
+) -> Change | None:
+    """Leave out a field of an answer that the server refuses back, or fill one in that it misses."""
+    callers = [row for row in rows if row.get("tool_calls")]
+    if _names(text, "extra_content") and "extra_content" in dialect.replay_fields:
+        return _drop_field("extra_content", dialect)
+    for name in ("reasoning_content", "reasoning_details", "reasoning"):
+        if not _names(text, name):
+            continue
+        senders = [row for row in rows if name in row]
+        lacking = [row for row in callers if name not in row]
+        is_missing = bool(lacking)
+        if senders and lacking:
+            row = rows[at] if at is not None and at < len(rows) else None
+            is_missing = name not in row if row is not None else bool(re.search(_MISSING, text))
+        if is_missing and name in _REASONING and name != dialect.needs_reasoning:
+            fields = tuple(dict.fromkeys((*dialect.replay_fields, name)))
+            filled = msgspec.structs.replace(dialect, needs_reasoning=name, replay_fields=fields)
+            return filled, f"messages without {name}, so each message with tool calls has one"
+        if senders:
+            return _drop_field(name, dialect)
+    return None
+
+
+def _drop_field(name: str, dialect: ServerDialect) -> Change:
+    fields = tuple(field for field in dialect.replay_fields if field != name)
+    needed = "" if dialect.needs_reasoning == name else dialect.needs_reasoning
+    dropped = msgspec.structs.replace(dialect, replay_fields=fields, needs_reasoning=needed)
+    return dropped, f"{name} in messages, so it is left out"
+
+
+def _adapt_parameter(name: str, dialect: ServerDialect) -> Change | None:
+    if not name:
+        return None
+    if name in _LIMITS and _LIMITS[name] not in dialect.left_out and name not in dialect.left_out:
+        # If the other name is refused too, both are left out.
+        renamed = msgspec.structs.replace(
+            dialect,
+            max_tokens_field=cast("Any", _LIMITS[name]),
+            left_out=(*dialect.left_out, name),
+        )
+        return renamed, f"{name}, so {_LIMITS[name]} is sent"
+    left_out = msgspec.structs.replace(dialect, left_out=(*dialect.left_out, name))
+    return left_out, f"{name}, so it is left out"
+
+
+def _adapt_ids(text: str, rows: list[dict[str, Any]], dialect: ServerDialect) -> Change | None:
+    has_calls = any(row.get("tool_calls") for row in rows)
+    if dialect.short_ids or not has_calls or not re.search(_CALL_ID, text) or not re.search(_ID_RULE, text):
+        return None
+    # Nine letters and digits satisfy the rule of every known server.
+    return msgspec.structs.replace(dialect, short_ids=True), "tool call ids, so shorter ones are sent"
+
+
+def _adapt_role(
+    text: str, rows: list[dict[str, Any]], at: int | None, dialect: ServerDialect
+) -> Change | None:
+    role = str(rows[0].get("role")) if rows else ""
+    is_first = at == 0 and "role" in text
+    is_named = at is None and "role" in text.lower() and role in text.lower()
+    if role not in ("system", "developer") or not (is_first or is_named):
+        return None
+    next_role = "developer" if role == "system" and "developer" in text else "user"
+    adapted = msgspec.structs.replace(dialect, system_role=cast("Any", next_role))
+    return adapted, f"the role {role}, so the instructions are sent as {next_role}"
+
+
+def _adapt_content(
+    text: str, rows: list[dict[str, Any]], at: int | None, dialect: ServerDialect
+) -> Change | None:
+    if at is not None and at < len(rows) and not _is_bare_call(rows[at]):
+        return None
+    if not re.search(_NULL, text) or not any(map(_is_bare_call, rows)) or dialect.call_content == "absent":
+        return None
+    content, words = ("empty", "empty") if dialect.call_content == "null" else ("absent", "left out")
+    adapted = msgspec.structs.replace(dialect, call_content=cast("Any", content))
+    return adapted, f"the content of a message with tool calls, so it is {words}"
+
+
+def _is_bare_call(row: dict[str, Any]) -> bool:
+    return bool(row.get("tool_calls")) and not row.get("content")

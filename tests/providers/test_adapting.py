@@ -1,0 +1,333 @@
+"""Servers that refuse a parameter, a field, an id or a role: one second try without it, remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.listening import listening
+from tests.providers.server import SSE, sse
+from whet.config.schema import ModelSettings
+from whet.contract.errors import BadRequest, ProviderError
+from whet.contract.messages import Message, ToolCall, VendorReplay
+from whet.contract.protocols import ModelLink, ModelReply
+from whet.contract.tools import ToolSpec
+from whet.providers.backoff import Backoff
+from whet.providers.connect import ServerProvider, connect_one
+
+Body = dict[str, Any]
+Rule = Callable[[Body], str]
+"""Returns the server's refusal of a request, or an empty string."""
+TOOL = ToolSpec("look", "Look.", {"type": "object", "properties": {}})
+USER = Message("user", "hi")
+
+
+def calls_of(row: Body) -> list[Body]:
+    return row.get("tool_calls", [])
+
+
+def refuses_parameter(name: str) -> Rule:
+    return lambda body: f"Unrecognized request argument supplied: {name}" if name in body else ""
+
+
+def refuses_null(body: Body) -> str:
+    """vLLM's and FastAPI's way: the position in a list."""
+    for index, row in enumerate(body["messages"]):
+        if row.get("content", "") is None:
+            return f"body.messages.{index}.content: Input should be a valid string"
+    return ""
+
+
+def refuses_empty_content(body: Body) -> str:
+    for index, row in enumerate(body["messages"]):
+        if calls_of(row) and "content" in row:
+            return f"messages[{index}]: content must not be null or empty next to tool_calls"
+    return ""
+
+
+def refuses_system(body: Body) -> str:
+    return "System role not supported" if body["messages"][0]["role"] == "system" else ""
+
+
+def wants_developer(body: Body) -> str:
+    if body["messages"][0]["role"] == "developer":
+        return ""
+    return "Unsupported value: 'messages[0].role' does not support 'system'; use 'developer' instead."
+
+
+def wants_nine_characters(body: Body) -> str:
+    """Mistral's."""
+    for row in body["messages"]:
+        for call in calls_of(row):
+            if not re.fullmatch("[a-zA-Z0-9]{9}", call["id"]):
+                return f"Tool call id was {call['id']} but must be a-z, A-Z, 0-9, with a length of 9."
+    return ""
+
+
+def wants_plain_ids(body: Body) -> str:
+    """Bedrock's, through a proxy."""
+    for index, row in enumerate(body["messages"]):
+        for call in calls_of(row):
+            if not re.fullmatch("[a-zA-Z0-9_-]+", call["id"]):
+                return (
+                    f"messages.{index}.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+                )
+    return ""
+
+
+def wants_reasoning(body: Body) -> str:
+    """Kimi's: each message with calls needs a text that is not empty."""
+    for index, row in enumerate(body["messages"]):
+        if calls_of(row) and not row.get("reasoning_content"):
+            return f"reasoning_content is missing in assistant tool call message at index {index}"
+    return ""
+
+
+def wants_its_reasoning(body: Body) -> str:
+    """DeepSeek's."""
+    if any(calls_of(row) and row.get("reasoning_content") != "I look." for row in body["messages"]):
+        return "The `reasoning_content` in the thinking mode must be passed back to the API."
+    return ""
+
+
+def refuses_field(name: str) -> Rule:
+    def rule(body: Body) -> str:
+        for index, row in enumerate(body["messages"]):
+            if name in row:
+                return f"'messages.{index}' : property '{name}' is unsupported"
+        return ""
+
+    return rule
+
+
+def refuses_max_tokens(body: Body) -> str:
+    if "max_tokens" not in body:
+        return ""
+    return "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+
+
+class RuledServer:
+    """Answers each request with a tool call or, after a tool's result, with text; refuses what breaks a
+    rule. Reasons in `field`."""
+
+    def __init__(self, *rules: Rule, field: str = "", status: int = 400, param: str = "") -> None:
+        self.rules = rules
+        self.field = field
+        self.status = status
+        self.bodies: list[Body] = []
+        self.refused: list[str] = []
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                size = re.search(r"(?i)content-length: (\d+)", head)
+                body = msgspec.json.decode(await reader.readexactly(int(size[1] if size else 0)))
+                self._answer(writer, body)
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    def _answer(self, writer: asyncio.StreamWriter, body: Body) -> None:
+        self.bodies.append(body)
+        refusal = next((text for rule in self.rules if (text := rule(body))), "")
+        if refusal:
+            self.refused.append(refusal)
+            kind, status = "application/json", self.status
+            data = msgspec.json.encode({"error": {"message": refusal, "type": "invalid_request_error"}})
+        else:
+            kind, status, data = SSE, 200, self._reply(body)
+        head = f"HTTP/1.1 {status} Ruled\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n\r\n"
+        writer.write(head.encode() + data)
+
+    def _reply(self, body: Body) -> bytes:
+        if body.get("messages", [{}])[-1].get("role") == "tool":
+            return sse(b'{"choices":[{"delta":{"content":"done"},"finish_reason":"stop"}]}', b"[DONE]")
+        call = {"index": 0, "id": "functions.look:0", "function": {"name": "look", "arguments": "{}"}}
+        delta: Body = {"tool_calls": [call], **({self.field: "I look."} if self.field else {})}
+        chunk = {"choices": [{"delta": delta, "finish_reason": "tool_calls"}]}
+        return sse(msgspec.json.encode(chunk), b"[DONE]")
+
+    def provider(self, secrets: dict[str, str] | None = None, **settings: Any) -> ServerProvider:
+        url = f"http://127.0.0.1:{self.port}/v1"
+        return connect_one(
+            ModelSettings(base_url=url, model="m", **settings), secrets or {}, backoff=Backoff(0)
+        )
+
+
+@asynccontextmanager
+async def running(server: RuledServer) -> AsyncGenerator[RuledServer, None]:
+    async with listening(server.serve) as server.port:
+        yield server
+
+
+async def ask(link: ModelLink, *messages: Message) -> ModelReply:
+    items = [item async for item in link.stream(list(messages))]
+    reply = items[-1]
+    assert isinstance(reply, ModelReply)
+    return reply
+
+
+def other_history(
+    call_id: str = "toolu_01ABCDEFGHIJKLMNOPQRSTUV", replay: Body | None = None
+) -> list[Message]:
+    """A turn with a tool call that another model made."""
+    blocks = VendorReplay("chat_completions", msgspec.json.encode(replay).decode()) if replay else None
+    call = Message("assistant", "", tool_calls=(ToolCall(call_id, "look", "{}"),), replay=blocks)
+    return [USER, call, Message("tool", "seen", tool_call_id=call_id)]
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_goes_back_to_a_server_that_no_table_knows(field: str) -> None:
+    async def test() -> None:
+        async with running(RuledServer(field=field)) as server:
+            source = server.provider()
+            link = source.open("sys", [TOOL], "s")
+            reply = (await ask(link, USER)).message
+            await ask(link, USER, reply, Message("tool", "seen", tool_call_id=reply.tool_calls[0].id))
+            await source.aclose()
+            assert server.bodies[1]["messages"][2][field] == "I look."
+
+    asyncio.run(test())
+
+
+def test_a_thinking_model_behind_a_bare_url_is_never_refused() -> None:
+    async def test() -> None:
+        async with running(RuledServer(wants_its_reasoning, field="reasoning_content")) as server:
+            source = server.provider()
+            link = source.open("sys", [TOOL], "s")
+            reply = (await ask(link, USER)).message
+            await ask(link, USER, reply, Message("tool", "seen", tool_call_id=reply.tool_calls[0].id))
+            await source.aclose()
+            assert not server.refused
+
+    asyncio.run(test())
+
+
+REFUSALS: dict[str, tuple[list[Rule], dict[str, Any]]] = {
+    "stream_options": ([refuses_parameter("stream_options")], {}),
+    "effort": ([refuses_parameter("reasoning_effort")], {"reasoning_effort": "low"}),
+    "two": (
+        [refuses_parameter("stream_options"), refuses_parameter("reasoning_effort")],
+        {"reasoning_effort": "low"},
+    ),
+    "max_tokens": ([refuses_max_tokens], {"max_output_tokens": 100}),
+    "any_max_tokens": (
+        [refuses_max_tokens, refuses_parameter("max_completion_tokens")],
+        {"max_output_tokens": 100},
+    ),
+    "null": ([refuses_null], {}),
+    "no_content": ([refuses_null, refuses_empty_content], {}),
+    "system": ([refuses_system], {}),
+    "developer": ([wants_developer], {}),
+    "nine": ([wants_nine_characters], {}),
+    "plain_ids": ([wants_plain_ids], {}),
+    "reasoning": ([wants_reasoning], {}),
+    "reasoning_first": ([wants_reasoning, wants_nine_characters, refuses_null], {}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_that_names_its_cause_has_a_second_try_which_is_remembered(name: str) -> None:
+    rules, settings = REFUSALS[name]
+
+    async def test() -> None:
+        async with running(RuledServer(*rules)) as server:
+            source = server.provider(**settings)
+            history = other_history("functions.look:0")
+            reply = await ask(source.open("sys", [TOOL], "s"), *history)
+            refused = len(server.refused)
+            assert reply.message.text == "done" and refused and len(reply.notices) == refused
+            await ask(source.open("sys", [TOOL], "s-2"), *history)
+            await source.aclose()
+            assert len(server.refused) == refused and server.bodies[-1]["model"] == "m"
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "reasoning_details"])
+def test_reasoning_that_another_server_sent_is_left_out_if_it_is_refused(name: str) -> None:
+    history = other_history(replay={name: "hm" if name != "reasoning_details" else [{"type": "x"}]})
+
+    async def test() -> None:
+        async with running(RuledServer(refuses_field(name))) as server:
+            source = server.provider()
+            assert (await ask(source.open("sys", [TOOL], "s"), *history)).message.text == "done"
+            await source.aclose()
+            assert len(server.refused) == 1
+
+    asyncio.run(test())
+
+
+def test_deepseek_gets_a_reasoning_in_the_calls_of_other_models() -> None:
+    async def test() -> None:
+        async with running(RuledServer(wants_reasoning)) as server:
+            source = server.provider({"K": "k-1"}, provider="deepseek", api_key_env="K")
+            await ask(source.open("sys", [TOOL], "s"), *other_history())
+            await source.aclose()
+            assert not server.refused
+
+    asyncio.run(test())
+
+
+def test_a_template_error_of_a_local_server_has_a_second_try() -> None:
+    async def test() -> None:
+        async with running(RuledServer(refuses_null, status=500)) as server:
+            source = server.provider()
+            assert (await ask(source.open("sys", [TOOL], "s"), *other_history())).message.text == "done"
+            await source.aclose()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["temperature is out of range", "messages.0.content.1.image_url: not an image", "the model is thinking"],
+)
+def test_a_refusal_that_names_nothing_of_the_request_fails_at_once(text: str) -> None:
+    async def test() -> None:
+        async with running(RuledServer(lambda _body: text)) as server:
+            source = server.provider(reasoning_effort="low")
+            with pytest.raises(BadRequest):
+                await ask(source.open("sys", [TOOL], "s"), *other_history())
+            await source.aclose()
+            assert len(server.bodies) == 1
+
+    asyncio.run(test())
+
+
+def test_a_server_that_always_names_something_else_is_given_up() -> None:
+    async def test() -> None:
+        names = ("stream_options", "tool_call_id: invalid pattern", "reasoning_content is missing")
+        async with running(RuledServer(lambda _body: " ".join(names))) as server:
+            source = server.provider()
+            with pytest.raises(BadRequest):
+                await ask(source.open("sys", [TOOL], "s"), *other_history())
+            await source.aclose()
+            assert len(server.bodies) < 10
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("wire", "name"), [("responses", "include"), ("anthropic_messages", "cache_control")]
+)
+def test_other_wire_formats_leave_out_a_refused_parameter(wire: str, name: str) -> None:
+    async def test() -> None:
+        async with running(RuledServer(refuses_parameter(name))) as server:
+            source = server.provider(format=wire)
+            with pytest.raises(ProviderError):  # the answer is of another format
+                await ask(source.open("sys", [], "s"), USER)
+            await source.aclose()
+            assert [name in body for body in server.bodies] == [True, False]
+
+    asyncio.run(test())
