@@ -17,10 +17,19 @@ import msgspec
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory import notes, settling, skill_changes
+from whet.memory import notes, settling, skill_changes, subjects
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, Repeated, SkillRequest
+from whet.memory.requests import (
+    BESIDE,
+    Claim,
+    GateVerdict,
+    MemoryRequest,
+    NeedsYes,
+    Refused,
+    Repeated,
+    SkillRequest,
+)
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, hash_text
@@ -138,6 +147,9 @@ class Changes:
         verdict = self._judge_note(request, origin, existing)
         limit = self._reader.room_chars(request.target)
         _, edit = notes.plan_change(base, _apply_verdict(request, verdict, existing), limit)
+        similar = next((entry for entry in existing if subjects.may_be_update(entry, edit.after)), "")
+        if verdict.text and similar and not edit.before and not verdict.why:
+            verdict = msgspec.structs.replace(verdict, why=f"{BESIDE} “{similar}”")
         return _Planned(self._build_row(request, origin, verdict, edit), base, read_base)
 
     def _resolve_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
@@ -226,14 +238,12 @@ class Changes:
 def _apply_verdict(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
     """Return the request with the text that the gate wrote from the sources.
 
-    An addition replaces the existing entry if there is exactly one about the same subject.
+    An addition replaces the existing entry if there is exactly one that it certainly updates.
     """
     if not verdict.text:
         return request
-    from whet.memory.entries import find_subject  # noqa: PLC0415 - the gate is there by now
-
     updated = msgspec.structs.replace(request, content=verdict.text)
-    older = [entry for entry in existing if find_subject(entry) == find_subject(verdict.text)]
+    older = [entry for entry in existing if subjects.is_update(entry, verdict.text)]
     if request.action != "add" or len(older) != 1:
         return updated
     return msgspec.structs.replace(updated, action="replace", old_text=older[0])

@@ -414,8 +414,13 @@ def _refuse_repeats(claim: Claim, passages: Sequence[Passage]) -> None:
     lines = [fold(line) for passage in passages for line in passage.unit.splitlines()]
     calls = [fold(strip_talk(passage.source)) for passage in passages if not passage.unit]
     for existing in claim.existing if lines else ():
-        if all(part in fold(existing) for part in (*lines, *calls)):
+        if all(_has_part(fold(existing), part) for part in (*lines, *calls)):
             raise _repeat_error(existing)
+
+
+def _has_part(folded: str, part: str) -> bool:
+    """Return whether a text has a part as whole words: room 1 is not room 12."""
+    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", folded) is not None
 
 
 def _build_quote(passage: Passage, session_id: str) -> Quote:

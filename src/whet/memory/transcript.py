@@ -18,6 +18,7 @@ from whet.memory import typed, units
 from whet.memory.folding import content_words, find_span, fold, join_words
 from whet.memory.provenance import FileOrigins
 from whet.memory.sources import SourceText, StoredText, Tier, read_sources, strip_line_numbers
+from whet.memory.subjects import names_another, repeats_for_another
 from whet.shell.reading import read
 from whet.store import calls, rows, sessions
 
@@ -239,6 +240,8 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
         return False
     if len(folded.split()) <= 4 and _NO.match(folded):
         return True
+    if repeats_for_another(unit, folded):
+        return False
     new_values, old_values = units.values(folded), units.values(unit)
     return new_values.isdisjoint(old_values) and not {*map(units.mask_values, new_values)}.isdisjoint(
         map(units.mask_values, old_values)
@@ -251,6 +254,8 @@ def _find_replacement(unit: str, text: str) -> str:
     line_shape = units.mask_values(line)
     for there in re.finditer(r"[^\n]+", text):
         if units.mask_values(there[0]) != line_shape:
+            continue
+        if not re.search("[=:]", line) and names_another(line, there[0]):
             continue
         if not heads or units.line_at(text, *there.span()).text.splitlines()[:-1] == heads:
             return there[0]
@@ -270,7 +275,7 @@ def _is_newer(old: str, new: str, *, is_typed: bool) -> bool:
     shared = mine & theirs
     if is_typed and shared and _NO.match(fold(new)):
         return True
-    if len(shared) < 2 or not theirs - mine or not mine - theirs:
+    if len(shared) < 2 or not theirs - mine or not mine - theirs or names_another(old, new):
         return False
     old_values, new_values = units.values(old), units.values(new)
     if old_values and new_values:
