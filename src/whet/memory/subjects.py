@@ -7,6 +7,7 @@ subjects differ, so that no fact overwrites another one.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 
@@ -66,9 +67,15 @@ def names_another(old: str, new: str) -> bool:
 
 
 def repeats_for_another(old: str, new: str) -> bool:
-    """Return whether a statement says the like of another thing, mostly in the same words."""
-    words = _split_words(new)
-    return names_another(old, new) and 2 * len([*filter(_split_words(old).__contains__, words)]) >= len(words)
+    """Return whether a statement begins like the other one and says the like of another thing, mostly in the
+    same words."""
+    before, after = (
+        ["#" if _NAME.search(word) else word for word in _split_words(text)] for text in (old, new)
+    )
+    if not before or not after or before[0] != after[0] or not names_another(old, new):
+        return False
+    blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    return 2 * sum(block.size for block in blocks) >= len(after)
 
 
 def find_day(entry: str) -> str:
