@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from whet.memory.folding import fold, strip_marks
 from whet.store.stopwords import STOP_WORDS
@@ -76,6 +77,22 @@ def repeats_for_another(old: str, new: str) -> bool:
         return False
     blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     return 2 * sum(block.size for block in blocks) >= len(after)
+
+
+def shared_prefix(old: str, new: str) -> int:
+    """Return how many words two statements share at their beginning."""
+    pairs = zip(_split_words(strip_day(old)), _split_words(strip_day(new)), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def strip_day(entry: str) -> str:
+    """Return an entry without its days."""
+    return _DATED.sub("", entry)
+
+
+def mask_amounts(entry: str) -> str:
+    """Return an entry without its days and without the words that hold digits."""
+    return re.sub(r"\S*\d\S*", "#", strip_day(entry))
 
 
 def find_day(entry: str) -> str:

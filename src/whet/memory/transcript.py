@@ -233,6 +233,11 @@ def _is_short(folded: str) -> bool:
     return len(folded.split()) <= _SHORT_REPLY and len(folded) <= 8 * _SHORT_REPLY
 
 
+def is_rejection(text: str) -> bool:
+    """Return whether a sentence takes something back: it begins with a "no", a "wrong" or a "forget"."""
+    return _NO.match(fold(text).strip(" .!,")) is not None
+
+
 def _replies_no(reply: SourceText, unit: str) -> bool:
     """Return whether the message right after a statement is short and rejects it or names another value."""
     folded = reply.folded.strip(" .!,")
