@@ -133,7 +133,7 @@ def _judge_file(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
     otherwise."""
     quoted: dict[int, Passage] = {}
     for line in filter(str.strip, claim.text.splitlines()):
-        passage = transcript.find_passage(line)
+        passage = transcript.find_passage(line, is_exact=True)
         is_good = passage is not None and passage.tier in ("user", "observed") and not passage.source.failed
         if passage is None or not is_good or _why_unconfirmed([passage], transcript):
             raise Refused(

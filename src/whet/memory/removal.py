@@ -51,9 +51,18 @@ def find_doubt_about(row: LedgerRow | NewRow, entries: Sequence[str]) -> str:
         return ""
     if row.after:
         return "" if _is_same_subject(row.before, row.after) else _UNPROVEN
-    rejections = [text for text in quotes if is_rejection(text)]
-    is_proven = any(_is_same_subject(row.before, text) for text in rejections)
+    is_proven = any(
+        _is_same_subject(row.before, text) and (is_rejection(text) or _says_otherwise(row.before, text))
+        for text in quotes
+    )
     return "" if is_proven else "it removes a note, and nothing newer clearly takes it back"
+
+
+def _says_otherwise(old: str, new: str) -> bool:
+    """Return whether newer words have another word in the place of one of the old ones, and don't just repeat
+    them."""
+    mine, theirs = (set(content_words(subjects.strip_day(text))) for text in (old, new))
+    return bool(mine - theirs and theirs - mine)
 
 
 def _is_same_subject(old: str, new: str) -> bool:
