@@ -97,7 +97,10 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
     assert file.read_text() == "the person's own words\n"
     now = asyncio.run(world.desk.skills.view("commit", "", origin)).text.split("hash ")[1][:12]
     fresh = msgspec.structs.replace(gone, base_hash=now)
-    assert change(world, fresh, msgspec.structs.replace(origin, tool_call_id="c4")).ok
+    asked = change(world, fresh, msgspec.structs.replace(origin, tool_call_id="c4"))
+    assert (asked.state, file.exists()) == ("needs_yes", True), "nothing newer takes those words back"
+    agreed = msgspec.structs.replace(fresh, confirmed=True)
+    assert change(world, agreed, msgspec.structs.replace(origin, tool_call_id="c5")).ok
     assert not file.exists() and not file.parent.exists()
 
 
@@ -292,8 +295,9 @@ def test_a_change_to_a_persons_note_waits_and_one_to_the_agents_own_does_not(wor
     assert (state, row.reason) == ("inbox", "it changes something of your own")
     assert (own.base_hash, own.hash, row.base_hash) == ("", hash_text(own.after), hash_text(own.after))
     asyncio.run(world.desk.accept(outcome.ledger_id))
-    session = asyncio.run(world.session([User(TWICE), Say("ok")]))
-    again = MemoryRequest("replace", content="We check twice.", old_text="Tuesdays only", evidence=(TWICE,))
+    asked = "We run make check twice before each commit."
+    session = asyncio.run(world.session([User(asked), Say("ok")]))
+    again = MemoryRequest("replace", content="We check twice.", old_text="Tuesdays only", evidence=(asked,))
     ((_, state),) = asyncio.run(world.review(session, [again]))
     assert state == "active"
 
@@ -331,7 +335,7 @@ def test_a_note_is_named_by_the_models_own_words_for_it_too(world: World) -> Non
     said = (
         "We glaze on Mondays here.",
         "We fire on Tuesdays here.",
-        "All windows of the hall stay open while anybody works.",
+        "We glaze and fire on any day of the week here.",
     )
     session = asyncio.run(world.session([*map(User, said), Say("ok")]))
     claims = (add("The glazing day", said[0]), add("The firing day after Mondays", said[1]))

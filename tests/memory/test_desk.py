@@ -375,7 +375,7 @@ def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
 
 def test_forgetting_a_session_brings_back_what_it_removed(world: World) -> None:
     remember(world, "Tests run with tox")
-    session = reviewed(world)
+    session = asyncio.run(world.session([User("Forget that tests run with tox."), Say("ok")]))
     removed = MemoryRequest("remove", old_text="tox")
     origin = Origin("foreground", session_id=session, tool_call_id="c")
     assert asyncio.run(world.desk.hand_in(removed, origin)).ok

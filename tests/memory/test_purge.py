@@ -58,12 +58,12 @@ def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -
 
 
 def test_what_others_have_kept_in_their_own_right_stays(world: World, taught: str) -> None:
-    other = asyncio.run(world.session([User("Deploys are on Wednesdays from now on, on lynx-2."), Say("ok")]))
+    other = asyncio.run(world.session([User("Our deploy host is lynx-2 now."), Say("ok")]))
     change = MemoryRequest(
         "replace",
-        content="Deploys are on Wednesdays, on lynx-2.",
+        content="The deploy host is lynx-2.",
         old_text="zebra-nine",
-        evidence=("Deploys are on Wednesdays from now on, on lynx-2.",),
+        evidence=("Our deploy host is lynx-2 now.",),
     )
     [(outcome, state)] = asyncio.run(world.review(other, [change]))
     assert state == "active"

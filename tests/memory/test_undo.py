@@ -15,7 +15,7 @@ from whet.store.ledger import LedgerRow
 
 HAND = Origin("user")
 SAID = "We glaze on Mondays in the north hall."
-LATER = "Windows stay open while anybody works."
+LATER = "We glaze in the north hall on Fridays now, windows open."
 
 
 def rows(world: World) -> list[LedgerRow]:

@@ -16,11 +16,21 @@ import msgspec
 
 from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
+from whet.contract.texts import short
 from whet.log import mask
-from whet.memory import notes, settling, skill_changes
+from whet.memory import notes, settling, skill_changes, subjects
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import Claim, GateVerdict, MemoryRequest, NeedsYes, Refused, Repeated, SkillRequest
+from whet.memory.requests import (
+    BESIDE,
+    Claim,
+    GateVerdict,
+    MemoryRequest,
+    NeedsYes,
+    Refused,
+    Repeated,
+    SkillRequest,
+)
 from whet.memory.skill_changes import SkillPlan
 from whet.store import learned, ledger
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, hash_text
@@ -135,10 +145,21 @@ class Changes:
         base = self._database.read_now(read_base)
         existing = tuple(entry.statement for entry in notes.parse_entries(base))
         request = self._resolve_remark(request, existing)
-        verdict = self._judge_note(request, origin, existing)
+        verdict = self._judge_note(request, origin, base)
         limit = self._reader.room_chars(request.target)
         _, edit = notes.plan_change(base, _apply_verdict(request, verdict, existing), limit)
-        return _Planned(self._build_row(request, origin, verdict, edit), base, read_base)
+        similar = next((entry for entry in existing if subjects.may_be_update(entry, edit.after)), "")
+        if verdict.text and similar and not edit.before and not verdict.why:
+            verdict = msgspec.structs.replace(verdict, why=f"{BESIDE} “{similar}”")
+        row = self._hold_removal(self._build_row(request, origin, verdict, edit))
+        return _Planned(row, base, read_base)
+
+    def _hold_removal(self, row: NewRow) -> NewRow:
+        """Let the person decide on a conversation's change that takes a note away without clear evidence."""
+        if row.origin.write_origin != "foreground" or row.state != "active" or self.instead is not None:
+            return row
+        doubt = self._database.read_now(lambda db: settling.find_doubt(db, row))
+        return msgspec.structs.replace(row, state="inbox", reason=doubt) if doubt else row
 
     def _resolve_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
         """Return the request with the entry's real text, if the model named the entry by its own earlier
@@ -152,14 +173,47 @@ class Changes:
         matches = (row.after for row in rows if part in notes.fold(row.remark) and row.after in existing)
         return msgspec.structs.replace(request, old_text=next(matches, request.old_text))
 
-    def _judge_note(self, request: MemoryRequest, origin: Origin, existing: tuple[str, ...]) -> GateVerdict:
-        if request.action == "remove":
+    def _judge_note(self, request: MemoryRequest, origin: Origin, base: str) -> GateVerdict:
+        existing = tuple(entry.statement for entry in notes.parse_entries(base))
+        old = "" if request.action == "add" else notes.find_entry(base, request.old_text).statement
+        is_by_hand = origin.write_origin in ("user", "import") or self.instead is not None
+        if request.action == "remove" and (is_by_hand or self._is_repeated(old, existing)):
             return GateVerdict("user")
-        if request.action == "replace":
-            old = notes.fold(request.old_text)
-            existing = tuple(entry for entry in existing if old not in notes.fold(entry))
-        claim = Claim("memory", request.content, request.evidence, existing=existing, target=request.target)
-        return self._judge(claim, origin)
+        claim = Claim("memory", request.content, request.evidence, target=request.target)
+        if request.action == "remove":
+            claim = Claim("memory", subjects.mask_amounts(old), request.evidence)
+            verdict = msgspec.structs.replace(self._judge(claim, origin), text="")
+        else:
+            kept = tuple(entry for entry in existing if entry != old)
+            verdict = self._judge(msgspec.structs.replace(claim, existing=kept), origin)
+        if old and not is_by_hand:
+            self._refuse_unrelated(request, old, verdict)
+        return verdict
+
+    def _is_repeated(self, old: str, existing: tuple[str, ...]) -> bool:
+        from whet.memory.removal import is_repeated  # noqa: PLC0415 - loads what reads sessions
+
+        return is_repeated(old, existing)
+
+    def _refuse_unrelated(self, request: MemoryRequest, old: str, verdict: GateVerdict) -> None:
+        """Raise Refused if the evidence for changing an entry is older, or about something else."""
+        from whet.memory.removal import is_about, is_newer  # noqa: PLC0415 - loads what reads sessions
+
+        texts = [verdict.text, *(quote.quote for quote in verdict.evidence)]
+        if not is_about(old, texts):
+            raise Refused(
+                f"These words say nothing about the note “{short(old, 90)}”",
+                hint="Quote the newer words that change it, or add the other fact beside it.",
+            )
+        rows = self._database.read_now(
+            lambda db: ledger.select(db, profile=self._profile, kind="memory", item=request.target)
+        )
+        is_older = bool(verdict.text) and subjects.find_day(verdict.text) < subjects.find_day(old)
+        if is_older or not is_newer(rows, old, verdict.evidence):
+            raise Refused(
+                f"These words are not newer than the note “{short(old, 90)}”",
+                hint="Only newer words of the person or a newer result change a note.",
+            )
 
     def _plan_skill(self, request: SkillRequest, origin: Origin) -> _Planned:
         def read_base(connection: apsw.Connection) -> dict[str, str]:
@@ -184,6 +238,8 @@ class Changes:
             base_hash=skill_changes.hash_tree(hashes),
             hash=skill_changes.hash_tree({**hashes, **after}),
         )
+        if self._hold_removal(row).state == "inbox" and not request.confirmed:
+            raise NeedsYes(f"May I {request.action} the skill '{request.name}'? It takes lines away.")
         texts = [content for content in plan.files.values() if content is not None]
         return _Planned(row, hashes, read_base, texts)
 
@@ -226,14 +282,12 @@ class Changes:
 def _apply_verdict(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
     """Return the request with the text that the gate wrote from the sources.
 
-    An addition replaces the existing entry if there is exactly one about the same subject.
+    An addition replaces the existing entry if there is exactly one that it certainly updates.
     """
     if not verdict.text:
         return request
-    from whet.memory.entries import find_subject  # noqa: PLC0415 - the gate is there by now
-
     updated = msgspec.structs.replace(request, content=verdict.text)
-    older = [entry for entry in existing if find_subject(entry) == find_subject(verdict.text)]
+    older = [entry for entry in existing if subjects.is_update(entry, verdict.text)]
     if request.action != "add" or len(older) != 1:
         return updated
     return msgspec.structs.replace(updated, action="replace", old_text=older[0])

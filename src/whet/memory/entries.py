@@ -17,7 +17,6 @@ from whet.memory.sources import SourceText
 from whet.memory.transcript import Passage
 
 _OPTION = re.compile(r"-|[^=\s]+=")
-_DATED = re.compile(r"\s*\((?:said |asked |checked )?\d{4}-\d\d-\d\d\)")
 
 
 def write_note(passages: Sequence[Passage], forms: Sequence[str] = ()) -> str:
@@ -54,11 +53,6 @@ def write_steps(passages: Sequence[Passage], forms: Sequence[str] = ()) -> list[
     lines += [f"- {text}" for text in _format_groups(other, forms)]
     lines += [f"- Fails: {_format_failure(passage)}" for passage in failed]
     return lines
-
-
-def find_subject(text: str) -> str:
-    """Return the subject of an entry written here: its text without values and day."""
-    return units.mask_values(_DATED.sub("", text).replace("`", " "))
 
 
 def format_code(command: str) -> str:

@@ -133,7 +133,7 @@ def _judge_file(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
     otherwise."""
     quoted: dict[int, Passage] = {}
     for line in filter(str.strip, claim.text.splitlines()):
-        passage = transcript.find_passage(line)
+        passage = transcript.find_passage(line, is_exact=True)
         is_good = passage is not None and passage.tier in ("user", "observed") and not passage.source.failed
         if passage is None or not is_good or _why_unconfirmed([passage], transcript):
             raise Refused(
@@ -414,8 +414,13 @@ def _refuse_repeats(claim: Claim, passages: Sequence[Passage]) -> None:
     lines = [fold(line) for passage in passages for line in passage.unit.splitlines()]
     calls = [fold(strip_talk(passage.source)) for passage in passages if not passage.unit]
     for existing in claim.existing if lines else ():
-        if all(part in fold(existing) for part in (*lines, *calls)):
+        if all(_has_part(fold(existing), part) for part in (*lines, *calls)):
             raise _repeat_error(existing)
+
+
+def _has_part(folded: str, part: str) -> bool:
+    """Return whether a text has a part as whole words: room 1 is not room 12."""
+    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", folded) is not None
 
 
 def _build_quote(passage: Passage, session_id: str) -> Quote:

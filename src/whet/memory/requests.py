@@ -14,6 +14,8 @@ Target: TypeAlias = Literal["memory", "user"]
 FILES: dict[Target, str] = {"memory": "memories/MEMORY.md", "user": "memories/USER.md"}
 MemoryAction: TypeAlias = Literal["add", "replace", "remove"]
 SkillAction: TypeAlias = Literal["create", "edit", "patch", "delete", "write_file", "remove_file"]
+BESIDE = "a similar note stays too:"
+"""The beginning of the reason on a row whose note may be about the same as an older one."""
 _DONE = {"create": "created", "edit": "edited", "patch": "patched", "delete": "deleted"}
 _STATES = {
     "staged": "Taken; it comes into force when this review ends",
@@ -130,6 +132,8 @@ def describe_outcome(
     text = f"{_STATES[row.state]} (change {row.id})."
     if row.kind == "memory" and row.remark:
         text += f" It reads: {row.after}."
+        if row.reason.startswith(BESIDE):
+            text += f" But {row.reason}. If this one takes its place, replace that one."
     if used:
         text += f" {FILES[target_of(row.item)].rpartition('/')[2]}: {used}."
     if row.kind == "skill" and row.hash:

@@ -18,7 +18,7 @@ from whet.memory.reader import MemoryReader, read_notes
 from whet.memory.requests import Refused, Target, target_of
 from whet.memory.skill_changes import Files
 from whet.store import learned, ledger
-from whet.store.ledger import LedgerRow, State
+from whet.store.ledger import LedgerRow, NewRow, State
 
 
 def settle(
@@ -56,7 +56,21 @@ def _decide_state(connection: apsw.Connection, reader: MemoryReader, row: Ledger
         return "inbox", "it changes the steps, and no call of a session shows the new ones"
     if belongs_to_person(connection, row):
         return "inbox", "it changes something of your own"
+    if doubt := find_doubt(connection, row):
+        return "inbox", doubt
     return "active", ""
+
+
+def find_doubt(connection: apsw.Connection, row: LedgerRow | NewRow) -> str:
+    """Return why the person should decide on a change that takes words away, or an empty string."""
+    if not row.before:
+        return ""
+    from whet.memory.removal import find_doubt_about  # noqa: PLC0415 - loads what reads sessions
+
+    text = ""
+    if row.kind == "memory":
+        text = read_note_text(connection, row.profile, target_of(row.item))
+    return find_doubt_about(row, [entry.statement for entry in notes.parse_entries(text)])
 
 
 def enforce(connection: apsw.Connection, row: LedgerRow, room_chars: int = 0) -> None:

@@ -16,9 +16,11 @@ import msgspec
 
 from whet.clock import local_time
 from whet.memory import typed, units
+from whet.memory.alignment import find_aligned, may_hold
 from whet.memory.folding import content_words, find_span, fold, join_words
 from whet.memory.provenance import FileOrigins
 from whet.memory.sources import SourceText, StoredText, Tier, read_sources, strip_line_numbers
+from whet.memory.subjects import names_another, repeats_for_another
 from whet.shell.reading import read
 from whet.store import calls, rows, sessions
 
@@ -54,12 +56,12 @@ class QuotableTranscript:
         self.laundered: Callable[[Passage], str] = lambda one: ""
         self.turn: int = max((source.turn for source in sources), default=0)
 
-    def find_passage(self, quote: str, *, is_step: bool = False) -> Passage | None:
+    def find_passage(self, quote: str, *, is_step: bool = False, is_exact: bool = False) -> Passage | None:
         """Return the passage that a quote points at, or None: the one with the highest tier, the latest of
         several.
 
         A command points at its last successful call. For a step of a procedure (`is_step`), so does any
-        part of a tool's arguments that is not prose.
+        part of a tool's arguments that is not prose. Slips in a quote are mended unless `is_exact`.
         """
         folded = fold(strip_line_numbers(quote))
         best: Passage | None = None
@@ -71,12 +73,31 @@ class QuotableTranscript:
                 best = passage
         if best is None or best.tier == "own" or (is_step and best.tier == "untrusted"):
             call_passage = self._find_call(quote, folded, is_step=is_step)
-            return max(
+            best = max(
                 (candidate for candidate in (best, call_passage) if candidate is not None),
                 key=_rank,
                 default=None,
             )
-        return best
+        if is_exact or (best is not None and best.tier != "own"):
+            return best
+        return self._find_aligned(quote) or best
+
+    def _find_aligned(self, quote: str) -> Passage | None:
+        """Return the passage that a quote with slips points at, with the source's own words as its quote.
+
+        If several statements fit, return None: only one that is the same everywhere is certain.
+        """
+        matches: dict[str, Passage] = {}
+        quote = strip_line_numbers(quote)
+        for source in self.sources:
+            if source.tier == "own" or not may_hold(source.folded, quote):
+                continue
+            for span in find_aligned(source.text, quote):
+                passage = self._build_passage(source.text[slice(*span)], source, span)
+                key = join_words(passage.unit)
+                if key not in matches or _rank(passage) >= _rank(matches[key]):
+                    matches[key] = passage
+        return next(iter(matches.values())) if len(matches) == 1 else None
 
     def results(self) -> list[SourceText]:
         """Return the results of commands, in order."""
@@ -115,8 +136,10 @@ class QuotableTranscript:
 
     def _find_in_source(self, quote: str, folded: str, source: SourceText) -> Passage | None:
         span = find_span(source.text, folded)
-        if span is None:
-            return None
+        return None if span is None else self._build_passage(quote, source, span)
+
+    def _build_passage(self, quote: str, source: SourceText, span: tuple[int, int]) -> Passage:
+        """Return the passage around a span of a source."""
         if source.tier == source.role == "user":
             unit = units.sentence_at(source.text, *span)
             if typed.is_quotation(source.text, *span, unit.text):
@@ -233,6 +256,11 @@ def _is_short(folded: str) -> bool:
     return len(folded.split()) <= _SHORT_REPLY and len(folded) <= 8 * _SHORT_REPLY
 
 
+def is_rejection(text: str) -> bool:
+    """Return whether a sentence takes something back: it begins with a "no", a "wrong" or a "forget"."""
+    return _NO.match(fold(text).strip(" .!,")) is not None
+
+
 def _replies_no(reply: SourceText, unit: str) -> bool:
     """Return whether the message right after a statement is short and rejects it or names another value."""
     folded = reply.folded.strip(" .!,")
@@ -240,6 +268,8 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
         return False
     if len(folded.split()) <= 4 and _NO.match(folded):
         return True
+    if repeats_for_another(unit, folded):
+        return False
     new_values, old_values = units.values(folded), units.values(unit)
     return new_values.isdisjoint(old_values) and not {*map(units.mask_values, new_values)}.isdisjoint(
         map(units.mask_values, old_values)
@@ -252,6 +282,8 @@ def _find_replacement(unit: str, text: str) -> str:
     line_shape = units.mask_values(line)
     for there in re.finditer(r"[^\n]+", text):
         if units.mask_values(there[0]) != line_shape:
+            continue
+        if not re.search("[=:]", line) and names_another(line, there[0]):
             continue
         if not heads or units.line_at(text, *there.span()).text.splitlines()[:-1] == heads:
             return there[0]
@@ -271,7 +303,7 @@ def _is_newer(old: str, new: str, *, is_typed: bool) -> bool:
     shared = mine & theirs
     if is_typed and shared and _NO.match(fold(new)):
         return True
-    if len(shared) < 2 or not theirs - mine or not mine - theirs:
+    if len(shared) < 2 or not theirs - mine or not mine - theirs or names_another(old, new):
         return False
     old_values, new_values = units.values(old), units.values(new)
     if old_values and new_values:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from whet.contract.texts import plural
+from whet.contract.texts import flat, plural, short
+from whet.memory.requests import BESIDE
 from whet.review.order import Kind
 from whet.store.ledger import LedgerRow
 
 TITLE = "Self-improvement review"
 GO_ON = f"{TITLE}: it was interrupted. Go on where it stopped; what you saved so far is kept."
+_OLD_TEXT_CHARS = 120
 _DONE = {
     "create": "created",
     "edit": "edited",
@@ -55,6 +57,7 @@ def write_summary(rows: Sequence[LedgerRow]) -> str:
     for row in active:
         groups.setdefault(_part(row), []).append(row)
     parts = [f"{name}{_quotes(of_part)}" for name, of_part in groups.items()]
+    parts += [text for row in active if (text := _describe_old_text(row))]
     inbox_count = sum(row.state in ("inbox", "quarantined") for row in rows)
     if inbox_count:
         parts.append(f"{inbox_count:,} {'waits' if inbox_count == 1 else 'wait'} for you: whet review inbox")
@@ -72,6 +75,24 @@ def _part(row: LedgerRow) -> str:
     if row.kind == "memory":
         return "User profile updated" if row.item == "user" else "Memory updated"
     return f"Skill '{row.item}' {_DONE.get(row.action, 'changed')}"
+
+
+def _describe_old_text(row: LedgerRow) -> str:
+    """Return the note that a change replaced or removed, or that it may contradict, and the command that
+    undoes it."""
+    if row.kind != "memory":
+        return ""
+    if row.before:
+        text = f"{'replaced' if row.after else 'removed'} {_short(row.before)}"
+    elif row.reason.startswith(BESIDE):
+        text = f"{BESIDE} {_short(row.reason.removeprefix(BESIDE).strip(' “”'))}"
+    else:
+        return ""
+    return f"{text} (whet undo {row.id})"
+
+
+def _short(text: str) -> str:
+    return f"“{short(flat(text).strip('“”'), _OLD_TEXT_CHARS)}”"
 
 
 def _quotes(rows: Sequence[LedgerRow]) -> str:

@@ -1,0 +1,154 @@
+"""Finds the text that a quote means although it was not copied letter by letter.
+
+Typical slips are an ellipsis, quotation marks, bold, a dropped comma, an added full stop, one wrong letter.
+Words and numbers must be the source's, in their order; only the source's own text is used. If two
+statements fit, none is chosen.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from whet.memory.folding import fold, strip_marks
+
+_ELLIPSIS = re.compile(r"\s*(?:\[?(?:…|\.{3,})\]?|\[\s*\])\s*")
+_LEAST_CHARS = 6
+_LEAST_PACKED = 4
+_PACKED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_WORD = re.compile(r"[^\W_]+")
+_LEAST_WORDS = 4
+_LEAST_TYPO_CHARS = 5
+_LONGEST_SOURCE = 200_000
+
+
+class Letters(NamedTuple):
+    """The letters and digits of a text in lower case, with the offset of each in the text."""
+
+    text: str
+    offsets: list[int]
+
+
+def may_hold(folded: str, quote: str) -> bool:
+    """Return whether a folded text has at least half of the quote's words, so that aligning it is worth the
+    time."""
+    words = _WORD.findall(fold(quote))
+    return 2 * sum(word in folded for word in words) >= len(words) or _PACKED.search(quote) is not None
+
+
+def find_aligned(text: str, quote: str) -> list[tuple[int, int]]:
+    """Return the spans of a text that a quote with slips points at, the whole of each from its first to its
+    last piece."""
+    if len(text) > _LONGEST_SOURCE:
+        return []
+    pieces = [piece for piece in map(read_letters, _ELLIPSIS.split(quote)) if piece.text]
+    if not pieces or not all(map(_is_long_enough, pieces)):
+        return []
+    spans: list[tuple[int, int]] = []
+    # Cheaper than the offsets, and most texts don't hold the quote.
+    if pieces[0].text in re.sub(r"[\W_]+", "", fold(text)):
+        spans = _find_pieces(text, read_letters(text), [piece.text for piece in pieces])
+    if not spans and len(pieces) == 1:
+        spans = _find_misspelt(text, quote)
+    numbers = re.findall(r"\d+", fold(quote))
+    return [span for span in spans if _has_numbers(text[slice(*span)], numbers, whole=len(pieces) == 1)]
+
+
+def read_letters(text: str) -> Letters:
+    """Return the letters and digits of a text, without marks, case and punctuation."""
+    chars: list[str] = []
+    offsets: list[int] = []
+    for at, char in enumerate(text):
+        for folded in unicodedata.normalize("NFKC", char).lower():
+            if folded.isalnum():
+                chars.append(folded)
+                offsets.append(at)
+    return Letters("".join(chars), offsets)
+
+
+def _is_long_enough(piece: Letters) -> bool:
+    return len(piece.text) >= (_LEAST_PACKED if _PACKED.search(piece.text) else _LEAST_CHARS)
+
+
+def _find_pieces(text: str, letters: Letters, pieces: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the spans that hold all pieces in their order within one line, each at the edges of words."""
+    spans: list[tuple[int, int]] = []
+    at = letters.text.find(pieces[0])
+    while at >= 0:
+        end = at + len(pieces[0])
+        is_whole = _is_whole(text, letters, at, end)
+        for piece in pieces[1:]:
+            begin = letters.text.find(piece, end)
+            end = begin + len(piece)
+            is_whole = is_whole and begin >= 0 and _is_whole(text, letters, begin, end)
+        if is_whole:
+            span = letters.offsets[at], letters.offsets[end - 1] + 1
+            if len(pieces) == 1 or not re.search(r"\n|[.!?。！？]\s", text[slice(*span)]):
+                spans.append(span)
+        at = letters.text.find(pieces[0], at + 1)
+    return spans
+
+
+def _is_whole(text: str, letters: Letters, begin: int, end: int) -> bool:
+    """Return whether letters begin and end at the edges of words. Packed scripts have no such edges."""
+    first, last = letters.offsets[begin], letters.offsets[end - 1]
+    return _is_edge(text, first - 1, first) and _is_edge(text, last, last + 1)
+
+
+def _is_edge(text: str, left: int, right: int) -> bool:
+    if left < 0 or right >= len(text):
+        return True
+    pair = text[left], text[right]
+    if any(map(_PACKED.match, pair)):
+        return not all(map(str.isdigit, pair))
+    return not (pair[0].isalnum() and pair[1].isalnum())
+
+
+def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
+    """Return the spans whose words are the quote's, but for one letter of one plain word in each four."""
+    mine = [match[0].lower() for match in _WORD.finditer(strip_marks(quote))]
+    spans: list[tuple[int, int]] = []
+    numbers = [word for word in mine if not word.isalpha()]
+    if len(mine) < _LEAST_WORDS or not all(word in fold(text) for word in numbers):
+        return spans
+    words = list(_WORD.finditer(text))
+    for at in range(len(words) - len(mine) + 1):
+        window = words[at : at + len(mine)]
+        left = len(mine) // _LEAST_WORDS
+        for match, word in zip(window, mine, strict=True):
+            if match[0].lower() != word:
+                is_first = not re.search(r"[^.!?\n][ \t]*\Z", text[max(0, match.start() - 9) : match.start()])
+                plain = match[0].lower() if is_first else match[0]
+                left -= 1 if left and _is_typo(plain, word) else len(mine)
+                if left < 0:
+                    break
+        else:
+            spans.append((window[0].start(), window[-1].end()))
+    return spans
+
+
+def _is_typo(word: str, other: str) -> bool:
+    """Return whether a plain word became another one by one letter that was added, dropped, changed or
+    swapped."""
+    if not word.isalpha() or not other.isalpha() or not word.islower():
+        return False  # a name or a value is right letter by letter
+    if min(len(word), len(other)) < _LEAST_TYPO_CHARS or abs(len(word) - len(other)) > 1:
+        return False
+    head = next((n for n, pair in enumerate(zip(word, other, strict=False)) if pair[0] != pair[1]), None)
+    if head is None:
+        return True
+    rests = word[head:], other[head:]
+    swapped = len(word) == len(other) and rests[0][:2] == rests[1][:2][::-1] and rests[0][2:] == rests[1][2:]
+    changed = rests[0][1:] == rests[1][1:]
+    return swapped or changed or rests[0][1:] == rests[1] or rests[0] == rests[1][1:]
+
+
+def _has_numbers(text: str, numbers: Sequence[str], *, whole: bool) -> bool:
+    """Return whether a text has the numbers of the quote: the same ones, or at least those in their order."""
+    theirs = re.findall(r"\d+", fold(text))
+    if whole:
+        return theirs == list(numbers)
+    rest = iter(theirs)
+    return all(number in rest for number in numbers)

@@ -1,0 +1,90 @@
+"""Decides whether a change may take old words out of the notes or a skill without the person.
+
+What leaves needs the same evidence as what comes in: newer words, of the person or of this machine, about
+the same subject. In doubt the change waits for the person, so that nothing is lost unseen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from whet.memory import subjects
+from whet.memory.folding import content_words, fold
+from whet.memory.transcript import is_rejection
+from whet.store.ledger import LedgerRow, NewRow, Quote
+
+_MARKS = "“”\"'` .-*"
+_STEP = re.compile(r"^\s*(?:\d+[.)]|[-*+])\s+")
+_LEAST_PREFIX = 3
+_UNPROVEN = "the newer words may be about something else"
+
+
+def is_about(old: str, texts: Sequence[str]) -> bool:
+    """Return whether any of the texts shares a word that carries content with the old one."""
+    words = set(content_words(subjects.strip_day(old)))
+    return any(words & set(content_words(text)) for text in texts)
+
+
+def is_newer(rows: Sequence[LedgerRow], old: str, evidence: Sequence[Quote]) -> bool:
+    """Return whether the evidence came after the words that the old entry rests on, as far as the ledger
+    knows."""
+    for row in rows:
+        if row.after == old and row.state in ("active", "staged"):
+            last = {quote.session_id: quote.seq for quote in sorted(row.evidence, key=lambda one: one.seq)}
+            return not evidence or any(one.seq > last.get(one.session_id, -1) for one in evidence)
+    return True
+
+
+def find_doubt_about(row: LedgerRow | NewRow, entries: Sequence[str]) -> str:
+    """Return why the person should decide on a change that takes words away, or an empty string.
+
+    `entries` are the notes in force. A note that another one contains may always be removed.
+    """
+    quotes = [quote.quote for quote in row.evidence]
+    if row.kind == "skill":
+        removed, added = _list_lines(row.before, row.after), _list_lines(row.after, row.before)
+        texts = [*quotes, *added]
+        is_proven = all(is_about(line, texts) for line in removed)
+        return "" if is_proven else "it takes away lines, and nothing newer speaks against them"
+    if not row.before or (not row.after and is_repeated(row.before, entries)):
+        return ""
+    if row.after:
+        return "" if _is_same_subject(row.before, row.after) else _UNPROVEN
+    is_proven = any(
+        _is_same_subject(row.before, text) and (is_rejection(text) or _says_otherwise(row.before, text))
+        for text in quotes
+    )
+    return "" if is_proven else "it removes a note, and nothing newer clearly takes it back"
+
+
+def _says_otherwise(old: str, new: str) -> bool:
+    """Return whether newer words have another word in the place of one of the old ones, and don't just repeat
+    them."""
+    mine, theirs = (set(content_words(subjects.strip_day(text))) for text in (old, new))
+    return bool(mine - theirs and theirs - mine)
+
+
+def _is_same_subject(old: str, new: str) -> bool:
+    """Return whether newer words are clearly about the old ones: they share most words, or begin alike."""
+    if subjects.names_another(old, new):
+        return False
+    if subjects.shared_prefix(old, new) >= _LEAST_PREFIX:
+        return True
+    mine = set(content_words(subjects.strip_day(old)))
+    shared = mine & set(content_words(subjects.strip_day(new)))
+    return len(shared) >= min(2, len(mine)) and 2 * len(shared) >= len(mine) > 0
+
+
+def is_repeated(old: str, entries: Sequence[str]) -> bool:
+    """Return whether another entry contains what the old one says."""
+    part = fold(subjects.strip_day(old)).strip(_MARKS)
+    pattern = re.compile(rf"(?<!\w){re.escape(part)}(?!\w)")
+    return any(entry != old and pattern.search(fold(entry)) for entry in entries)
+
+
+def _list_lines(text: str, other: str) -> list[str]:
+    """Return the lines of a text that the other one lacks, whatever their numbers."""
+    theirs = {_STEP.sub("", line).strip() for line in other.splitlines()}
+    lines = (_STEP.sub("", line).strip() for line in text.splitlines())
+    return [line for line in lines if line and line not in theirs and content_words(line)]
