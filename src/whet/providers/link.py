@@ -40,7 +40,7 @@ from whet.http1.client import Answer
 from whet.providers.answer_parts import AnswerParts, Piece, separate
 from whet.providers.backoff import Backoff
 from whet.providers.http import Http
-from whet.providers.keys import KeyPool
+from whet.providers.keys import Key, KeyPool, explain_missing_key
 from whet.providers.progress import AnswerProgress
 from whet.providers.sse import SseEvent, SseParser
 from whet.providers.token_count import (
