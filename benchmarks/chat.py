@@ -19,8 +19,8 @@ from tests.cli.running import Tty, flags
 from benchmarks.measure import clean_environment, median
 from benchmarks.recorder import cpu_of, resident_mb
 from benchmarks.table import Row
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 COMMAND = "python -m benchmarks chat"
 # Each key is another letter, so that what is drawn for one is not taken for another.

@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.measure import ROOT, clean_environment
 from benchmarks.peers import python_of, version_of
 from benchmarks.table import Row
-from whet.confirm import audit
+from whet_confirm import audit
 
 COMMAND = "python -m benchmarks confirm"
 Figures = dict[tuple[str, int], dict[str, float]]
@@ -317,9 +317,9 @@ def _waiting(ours: Figures) -> list[Row]:
 
 def _verify() -> Row:
     """The audit log's check on its own, as events a second."""
-    from whet.confirm.ledger import Tx
-    from whet.confirm.open import ServicePaths, open_service
-    from whet.confirm.service import CallerLimits
+    from whet_confirm.ledger import Tx
+    from whet_confirm.open import ServicePaths, open_service
+    from whet_confirm.service import CallerLimits
 
     with tempfile.TemporaryDirectory() as name:
         where = ServicePaths(Path(name) / "c.db", Path(name) / "confirm")

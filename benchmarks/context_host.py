@@ -27,13 +27,13 @@ from whet.context.host import EngineHost
 from whet.contract.errors import AuthRejected, QuotaExhausted, RateLimited, Unavailable, WireError
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo
-from whet.evals import context_story
-from whet.evals.context_replay import EngineResult, ReplaySetup
-from whet.evals.context_replay import run as replay
-from whet.practice.server import PracticeServer
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
+from whet_lab.evals import context_story
+from whet_lab.evals.context_replay import EngineResult, ReplaySetup
+from whet_lab.evals.context_replay import run as replay
+from whet_lab.practice.server import PracticeServer
 
 WINDOW = 128_000
 COMMAND = "python -m benchmarks context-host"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from whet.evals import play
+from whet_lab.evals import play
 
 _STEPS = "`agent.max_steps` above the 90 that ship"
 _LOOP = f"{_STEPS}; the tool is an empty one that reads: no question, sandbox or record takes part"

@@ -21,11 +21,11 @@ from whet.cli import cost
 from whet.clock import SystemClock, iso
 from whet.config.schema import WalletSettings
 from whet.contract.messages import Usage
-from whet.practice.server import PracticeServer
 from whet.store import sessions, turns
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.turns import TurnRecord
+from whet_lab.practice.server import PracticeServer
 
 
 def _row(name: str, measure: str, goal: str, figure: str, met: bool | None, command: str) -> Row:

@@ -29,10 +29,10 @@ from benchmarks.measure import ROOT, clean_environment, median
 from benchmarks.recorder import cpu_of, resident_mb
 from benchmarks.streaming import FLOOR_MS, floor_ms
 from benchmarks.table import Row
-from whet.practice.ask import PracticeRequest
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.vendors.signing import sign_headers
+from whet_lab.practice.ask import PracticeRequest
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 COMMAND = "python -m benchmarks gateway"
 _KEY = b"k" * 32

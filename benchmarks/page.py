@@ -20,12 +20,12 @@ from benchmarks.serving import Serving, serving
 from benchmarks.table import Row
 from whet.clock import SystemClock
 from whet.contract.messages import Message, ToolCall
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import bulk, sessions
 from whet.store.bulk import PastMessage
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 COMMAND = "python -m benchmarks page"
 _ANSWER = (

@@ -12,7 +12,7 @@ from tests.serve.conftest import Api
 from tests.writes import WRITES
 
 from benchmarks.table import Row
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 
 def run(runs: int, full: bool) -> list[Row]:

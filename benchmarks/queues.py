@@ -23,7 +23,7 @@ import msgspec
 import psycopg
 
 from benchmarks.table import Row
-from whet.practice.database import TrialServer
+from whet_lab.practice.database import TrialServer
 
 _PROGRAM = Path(__file__).parent / "loops" / "queue_jobs.py"
 _ENGINES = {"whet": "whet", "procrastinate": "procrastinate", "absurd": "absurd_sdk"}

@@ -30,11 +30,11 @@ from whet.config.schema import ReviewSettings
 from whet.contract.events import Event, ReviewQueued
 from whet.contract.messages import Usage
 from whet.contract.protocols import NobodyPresent
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.review.spending import Weights, weigh, weigh_day
 from whet.store import reviews, rows, sessions
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 CACHED_PRICE = 0.1
 TURNS_A_CONVERSATION = 10

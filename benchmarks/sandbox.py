@@ -15,10 +15,10 @@ from benchmarks.measure import median
 from benchmarks.table import Row
 from whet.sandbox.engine import candidates, find_problem
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import default_policy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine
+from whet.sandbox.system_folders import default_policy
 
 _COMMANDS = 200
 _GOALS_MS = {"bubblewrap": 8.0, "landlock": 2.0}

@@ -26,7 +26,6 @@ from benchmarks.table import Row
 from whet.clock import SystemClock
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
-from whet.practice.database import TrialServer
 from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.store.search import search
@@ -34,6 +33,7 @@ from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase, init
 from whet.store.transcript import Transcript
 from whet.team.queue import AskedTurn, DatabaseQueue
+from whet_lab.practice.database import TrialServer
 
 STEPS, SESSIONS = 150, 16
 WORKER_STEPS, WORKER_SESSIONS = 50, 8

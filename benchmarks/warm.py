@@ -30,13 +30,13 @@ from whet.config.paths import Home
 from whet.config.redact import mask_secrets, redact
 from whet.config.schema import Settings
 from whet.contract.protocols import NobodyPresent
-from whet.evals.warm_trials import build_report
-from whet.evals.warm_world import run_seeds
-from whet.practice.server import PracticeServer
 from whet.store import rows, sessions
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.warm.template import Example, Template, save
+from whet_lab.evals.warm_trials import build_report
+from whet_lab.evals.warm_world import run_seeds
+from whet_lab.practice.server import PracticeServer
 
 COMMAND = "python -m benchmarks warm"
 _NOISE = "the order lines of the batch are in the expected state\n" * 8

@@ -36,9 +36,9 @@ from tests.gateway.running import GatewayProcess, running, served
 from tests.gateway.test_channels import Receiver
 from tests.support import quiet_port
 
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.vendors.signing import sign_headers
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 DOCS = Path(__file__).parent
 ASK, ANSWER = "clear the build folder", "The **build** folder is gone."

@@ -31,9 +31,9 @@ from acp.schema import (
     RequestPermissionResponse,
 )
 
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 PAGE = Path(__file__).with_name("editors-session.md")
 _MAX_LINE_CHARS = 110

@@ -24,9 +24,9 @@ sys.path.insert(0, str(ROOT / "src"))
 from film import Frame, write_film  # noqa: E402 - beside this file
 from record import Terminal  # noqa: E402 - beside this file
 
-from whet.practice.ask import PracticeCall  # noqa: E402 - from the checkout
-from whet.practice.script import ScriptedReply, terminal_reply  # noqa: E402
-from whet.practice.server import PracticeServer  # noqa: E402
+from whet_lab.practice.ask import PracticeCall  # noqa: E402 - from the checkout
+from whet_lab.practice.script import ScriptedReply, terminal_reply  # noqa: E402
+from whet_lab.practice.server import PracticeServer  # noqa: E402
 
 MODULES = sorted(path.stem for path in (ROOT / "src" / "whet" / "tools").glob("[a-z]*.py"))[:9]
 PLAN = ("see how the modules begin", "give each of them a note", "compile what the notes tell of")

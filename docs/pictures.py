@@ -22,9 +22,9 @@ from tests.browser.chromium import Browser, Page  # noqa: E402 - from the checko
 from tests.serve.conftest import Api  # noqa: E402
 from tests.serve.test_board import remember  # noqa: E402
 
-from whet.practice.ask import PracticeCall  # noqa: E402
-from whet.practice.script import ScriptedReply  # noqa: E402
-from whet.practice.server import PracticeServer  # noqa: E402
+from whet_lab.practice.ask import PracticeCall  # noqa: E402
+from whet_lab.practice.script import ScriptedReply  # noqa: E402
+from whet_lab.practice.server import PracticeServer  # noqa: E402
 
 DESK, PHONE = (1200, 800, False), (390, 844, True)
 BEFORE, AFTER = "int(cents * (100 - percent) / 100)", "(cents * (100 - percent) + 50) // 100"

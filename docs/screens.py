@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from record import Terminal  # noqa: E402 - beside this file
 
-from whet.practice.project import make_project  # noqa: E402 - from the checkout
+from whet_lab.practice.project import make_project  # noqa: E402 - from the checkout
 
 HEAD = """\
 # Screens

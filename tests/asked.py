@@ -17,9 +17,9 @@ from tests.serve.conftest import Api
 from tests.serve.test_board import sign_in
 from tests.serve.test_native import begin
 from tests.writes import WRITES, missing, prepare
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.visible import WHOLE, visible
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 Shown = dict[str, str]
 

@@ -22,9 +22,9 @@ from hypothesis.internal.conjecture import providers
 from tests.support import FixedClock
 from tests.templates import copy_new_databases
 from whet import log
-from whet.confirm.database import ConfirmDatabase
 from whet.rewind.database import RecordFile
 from whet.store.database import StateDatabase
+from whet_confirm.database import ConfirmDatabase
 
 # Collecting makes a million objects that stay; to look through them over and over costs as much as importing.
 gc.disable()

@@ -31,7 +31,7 @@ MODULES = (
     "whet.cli.chat",
     "whet.cli.oneshot",
     "whet.cli.sessions",
-    "whet.app.discover",
+    "whet.app.model_links.discover",
     "asyncio",
     "httptools",
     "whet.http1.client",

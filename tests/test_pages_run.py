@@ -22,9 +22,9 @@ import pytest
 
 from tests.cli.running import Tty, flags
 from tests.stories.program import Program
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from whet.cli.deciding import diff_lines
 from whet.contract.changes import TextChange, hash_call, hash_changes
 from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.question import build_question, count_changed_lines, diff_rows, list_edits, parse_row
+from whet.terminal.permission_question import diff_lines
 
 
 def change(old: str | None, new: str | None, path: str = "a.py") -> TextChange:

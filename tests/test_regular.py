@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.cli.status import branch_of
+from whet.cli.interactive.status import branch_of
 from whet.context.prompt import project_instructions
 from whet.regular import read_regular
 from whet.sandbox.gitlinks import NestedRepositories, git_folder

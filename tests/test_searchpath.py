@@ -11,9 +11,9 @@ import pytest
 
 from tests.app.test_helpers import repository
 from tests.tools.calls import Desk
-from whet.app import worktrees
-from whet.app.goal_roles import _installed_modules
+from whet.app.helpers import worktrees
 from whet.approval.repository import find_program_setting
+from whet.goals.roles import _installed_modules
 from whet.searchpath import find_trusted_program, trusted_path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from whet.practice.ask import PracticeCall
+from whet_lab.practice.ask import PracticeCall
 
 OLD = "def total(a, b):\n    return a - b\n"
 _MANY = "".join(f"row {number}\n" for number in range(1_500))

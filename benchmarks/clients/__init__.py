@@ -21,9 +21,9 @@ from benchmarks.measure import ROOT, clean_environment
 from benchmarks.peers import python_of
 from benchmarks.serving import serving
 from benchmarks.table import Row
-from whet.practice.ask import PracticeCall, PracticeRequest
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall, PracticeRequest
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 COMMAND = "python -m benchmarks clients"
 PAGE = ROOT / "docs" / "api-clients.md"

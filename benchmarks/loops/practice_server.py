@@ -2,7 +2,7 @@
 
 import signal
 
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 if __name__ == "__main__":
     with PracticeServer() as server:

@@ -15,7 +15,6 @@ TYPE_CHECKING = False  # type checkers assume True; no `typing` import is needed
 if TYPE_CHECKING:
     from whet.app.facade import Agent, AsyncAgent
     from whet.app.program_tools import tool
-    from whet.app.warm_program import build_warm, delete_warm, list_warm, load_warm
     from whet.contract.errors import (
         AuthRejected,
         BadInput,
@@ -59,7 +58,8 @@ if TYPE_CHECKING:
     from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
     from whet.contract.protocols import Answer, ApprovalRequest, Person
     from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
-    from whet.store.news import LearningNews
+    from whet.store.lesson_counts import LearningNews
+    from whet.warm.library import build_warm, delete_warm, list_warm, load_warm
 
 __version__ = "0.3.0"
 __all__ = [
@@ -130,9 +130,9 @@ _MODULES = (
     "whet.contract.tools",
     "whet.contract.protocols",
     "whet.app.program_tools",
-    "whet.app.warm_program",
+    "whet.warm.library",
     "whet.app.facade",
-    "whet.store.news",
+    "whet.store.lesson_counts",
 )
 
 

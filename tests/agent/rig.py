@@ -23,15 +23,15 @@ from whet.contract.messages import Message
 from whet.contract.protocols import Decision, GateCall, NobodyPresent, Person
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.plugins.hermes import await_real_usage
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.providers.backoff import Backoff
 from whet.providers.connect import connect
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 from whet.tools.signature import tool
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 E = TypeVar("E")
 

@@ -15,8 +15,8 @@ from whet.contract.errors import NotFound
 from whet.contract.events import Event, StepFinished, TextDelta, ToolProgress, ToolStarted
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext
-from whet.practice.script import ScriptedReply
 from whet.tools.signature import tool
+from whet_lab.practice.script import ScriptedReply
 
 ANSWER = ScriptedReply(text="All done.")
 

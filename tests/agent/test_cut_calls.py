@@ -18,9 +18,9 @@ from whet.contract.events import Emit, ToolProgress, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput
-from whet.practice.script import ScriptedReply
 from whet.store import facts
 from whet.tools.signature import tool
+from whet_lab.practice.script import ScriptedReply
 
 ANSWER = ScriptedReply(text="All done.")
 

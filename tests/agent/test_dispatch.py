@@ -19,8 +19,8 @@ from whet.contract.events import Emit, ToolFinished, ToolStarted
 from whet.contract.messages import ImagePart, TextPart
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput
-from whet.practice.script import ScriptedReply
 from whet.tools.signature import tool
+from whet_lab.practice.script import ScriptedReply
 
 ANSWER = ScriptedReply(text="All done.")
 

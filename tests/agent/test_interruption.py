@@ -16,8 +16,8 @@ from whet.agent.interruption import TurnClock, finish_or_undo
 from whet.agent.session import TurnLimits
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext
-from whet.practice.script import ScriptedReply
 from whet.tools.signature import tool
+from whet_lab.practice.script import ScriptedReply
 
 
 async def go_by(seconds: float) -> None:

@@ -30,10 +30,10 @@ from whet.contract.events import (
 )
 from whet.contract.messages import Message, Usage
 from whet.contract.tools import ToolContext
-from whet.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply
-from whet.practice.server import PracticeServer
 from whet.store.transcript import Transcript
 from whet.tools.signature import tool
+from whet_lab.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply
+from whet_lab.practice.server import PracticeServer
 
 ANSWER = ScriptedReply(text="All done.")
 

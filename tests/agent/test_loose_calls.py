@@ -11,7 +11,7 @@ import pytest
 from tests.agent.rig import calls, rig
 from whet.agent.loose_calls import plain_arguments, plain_name
 from whet.contract.events import ToolFinished, ToolStarted
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 
 OBJECT = {"path": "a", "n": 1}
 TEXT = '{"path": "a", "n": 1}'

@@ -14,7 +14,7 @@ from tests.providers.machine import Machine
 from whet.contract.context_engine import ChatRows
 from whet.contract.events import Retry, StepFinished, TextDelta
 from whet.contract.messages import Usage
-from whet.practice.script import Fault, ScriptedReply, rate_limit_reply
+from whet_lab.practice.script import Fault, ScriptedReply, rate_limit_reply
 
 ANSWER = ScriptedReply(text="All done.")
 TOO_LONG = ScriptedReply(fault=Fault(status=400, message="too long", code="context_length_exceeded"))

@@ -13,8 +13,8 @@ from tests.agent.rig import Rig, rig
 from whet.agent.session import InboxEntry
 from whet.contract.events import ToolFinished
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ANSWER = ScriptedReply(text="All done.")
 CALLS = (

@@ -11,8 +11,8 @@ import pytest
 from tests.agent.rig import calls, rig
 from tests.providers.machine import Machine
 from whet.contract.events import Notice, Retry, TurnEnd
-from whet.practice.script import Fault, ScriptedReply, html_page, server_error
 from whet.providers.fallback import FallbackLink
+from whet_lab.practice.script import Fault, ScriptedReply, html_page, server_error
 
 
 @pytest.mark.parametrize(("outage_s", "patience_s"), [(30.0, 300.0), (180.0, 300.0), (890.0, 900.0)])

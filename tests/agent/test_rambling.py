@@ -11,7 +11,7 @@ from tests.agent.rig import calls, rig
 from whet.agent.rambling import AnswerGuard, repetition_period
 from whet.agent.session import TurnLimits
 from whet.contract.errors import Rambled
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 
 LIMITS = TurnLimits(90, 60, 50_000)
 

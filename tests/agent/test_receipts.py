@@ -17,8 +17,8 @@ from whet.contract.changes import TextChange
 from whet.contract.events import Event, TextDelta, TurnEnd
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.receipts import CallEffects, FileLines, TestCounts, TurnReceipt
-from whet.practice.script import ScriptedReply
 from whet.store import facts
+from whet_lab.practice.script import ScriptedReply
 
 _PYTEST = "==== 1 failed, 12 passed, 2 skipped in 0.31s ===="
 

@@ -14,12 +14,12 @@ from tests.agent.rig import Rig, calls, rig
 from whet.contract.events import Notice, Retry
 from whet.contract.messages import ImagePart, Message, VendorReplay
 from whet.contract.tools import Tool, ToolContext, ToolOutput
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.providers.backoff import Backoff
 from whet.store import compactions
 from whet.store.transcript import Transcript
 from whet.tools.signature import tool
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ANSWER = ScriptedReply(text="All done.")
 AT_ONCE = Backoff(9, uniform=lambda low, high: 0.0)

@@ -11,8 +11,8 @@ import pytest
 
 from tests.agent.rig import calls, rig
 from whet.contract.events import TurnEnd
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 ANSWER = ScriptedReply(text="All done.")
 _LOOK = calls(("look", '{"at": "a"}'))

@@ -28,10 +28,10 @@ from whet.contract.events import (
 from whet.contract.messages import ImagePart, Message, TextPart
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
-from whet.practice.script import Fault, ScriptedReply
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.transcript import TurnRecord
 from whet.tools.signature import tool
+from whet_lab.practice.script import Fault, ScriptedReply
 
 
 class Nosy(TurnObserver):

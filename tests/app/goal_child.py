@@ -10,11 +10,11 @@ from pathlib import Path
 
 from tests.app.goal_runs import Judge
 from whet.app.build import App
-from whet.app.goals import GoalRunner, GoalWish
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
 from whet.contract.errors import NotFound
 from whet.contract.events import Event
+from whet.goals.pursuit import GoalRunner, GoalWish
 from whet.store import goals
 
 

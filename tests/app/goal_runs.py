@@ -9,12 +9,12 @@ import msgspec
 
 from tests.rewind.running import Consenting, call
 from whet.app.build import App
-from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, SandboxSettings, Settings
 from whet.contract.events import Event
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet.goals.pursuit import GoalReport, GoalRunner, GoalWish, report
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 def claim(kind: str, call: str, shows: str) -> dict[str, str]:

@@ -19,8 +19,8 @@ from whet.config.schema import (
     SandboxSettings,
     Settings,
 )
-from whet.practice.ask import PracticeCall, PracticeRequest
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.ask import PracticeCall, PracticeRequest
+from whet_lab.practice.script import ScriptedReply
 
 
 def steps(*calls: Sequence[tuple[str, dict[str, Any]]], answer: str = "Over.") -> str:

@@ -12,9 +12,9 @@ from tests.agent.rig import calls
 from whet.app.facade import AsyncAgent
 from whet.contract.events import ApprovalAsked, Event, ToolFinished
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.tools.signature import make_tool
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

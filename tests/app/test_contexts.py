@@ -24,8 +24,8 @@ from whet.config.schema import ApprovalSettings, ContextSettings, ModelSettings,
 from whet.contract.context_engine import ContextEngine, EngineOffer
 from whet.contract.events import Compaction, Event, Notice
 from whet.contract.protocols import NobodyPresent
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 @asynccontextmanager

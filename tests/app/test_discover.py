@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import let_pass
-from whet.app.discover import (
+from whet.app.model_links.discover import (
     ModelChoice,
     ask_person,
     choose_model,
@@ -26,7 +26,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import ConfigError
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from tests.agent.rig import calls
 from whet.clock import SystemClock
 from whet.contract.events import ToolFinished, TurnEnd
 from whet.contract.origin import Origin
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import ledger
 from whet.store.database import StateDatabase
 from whet.store.ledger import NewRow
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 def settings(server: PracticeServer) -> dict[str, object]:

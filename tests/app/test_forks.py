@@ -11,12 +11,12 @@ import pytest
 from tests.serve.conftest import Api
 from tests.support import FixedClock
 from whet.contract.errors import NotFound
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import costs, forks, replay, session_deletion, sessions
 from whet.store.database import StateDatabase
 from whet.store.export import iter_messages
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

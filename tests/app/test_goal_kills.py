@@ -12,10 +12,10 @@ import pytest
 
 from tests.rewind.running import ANSWER, shell
 from whet.clock import SystemClock
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import goals, sessions
 from whet.store.database import StateDatabase
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 _CHECK = 'test "$(grep -c . rounds.txt)" -ge 2\n'
 _ROOT = Path(__file__).parents[2]

@@ -16,15 +16,15 @@ from tests.app.goal_runs import Judge
 from tests.app.verifiers import ATTACKS, HONEST, VerifierCase
 from tests.rewind.running import ANSWER, shell
 from whet.app.build import App
-from whet.app.goal_base import TreeBase, read_old_text, restore_tree, save_base
-from whet.app.goal_verifier import find_changed_files, hash_guarded_files
-from whet.app.goals import GoalRunner, GoalWish
-from whet.app.sessions import SessionOpener
+from whet.app.conversations.sessions import SessionOpener
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
 from whet.contract.errors import ToolError
-from whet.practice.server import PracticeServer
+from whet.goals.base import TreeBase, read_old_text, restore_tree, save_base
+from whet.goals.pursuit import GoalRunner, GoalWish
+from whet.goals.verifier import find_changed_files, hash_guarded_files
 from whet.store.goals import GoalRow
+from whet_lab.practice.server import PracticeServer
 
 
 async def _pursued(

@@ -15,9 +15,9 @@ import pytest
 
 from tests.app.helper_runs import mind
 from whet.clock import SystemClock
-from whet.practice.server import PracticeServer
 from whet.store import helper_rows, live
 from whet.store.database import StateDatabase
+from whet_lab.practice.server import PracticeServer
 
 _ROOT = Path(__file__).parents[2]
 Kill = tuple[int, str]

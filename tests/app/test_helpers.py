@@ -15,9 +15,9 @@ import pytest
 from tests.app.helper_runs import helper, mind, process, program, shell, steps
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
-from whet.app import worktrees
 from whet.app.build import App
-from whet.app.helper_window import HelperWindow
+from whet.app.helpers import worktrees
+from whet.app.helpers.window import HelperWindow
 from whet.contract.answers import find_json_mismatch
 from whet.contract.delegation import HelperWish
 from whet.contract.events import Event, Notice
@@ -25,9 +25,9 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.foreign_regex import regex_matches
 from whet.memory import typed
-from whet.practice.server import PracticeServer
 from whet.store import helper_rows, wallet
 from whet.store.helper_rows import HelperRow, MergePlan
+from whet_lab.practice.server import PracticeServer
 
 Work = Callable[[App, Session], Coroutine[Any, Any, None]]
 

@@ -17,8 +17,8 @@ import pytest
 from tests.agent.rig import calls
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.hosted import Receipt, SessionHost
-from whet.app.people import PersonRouter
+from whet.app.conversations.hosted import Receipt, SessionHost
+from whet.app.conversations.people import PersonRouter
 from whet.config.paths import Home
 from whet.config.schema import AgentSettings, ApprovalSettings, ModelSettings, SandboxSettings, Settings
 from whet.contract.errors import NotFound, WhetError
@@ -27,11 +27,11 @@ from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.memory.requests import MemoryRequest
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import sessions
 from whet.store.jobs import QueuedJob
 from whet.store.transcript import TurnRecord
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 class Asked:

@@ -11,9 +11,9 @@ from tests.app.test_hosted import Asked, hosted, ignore, run, text_of, until
 from tests.support import let_pass
 from whet.agent.session import Session
 from whet.contract.protocols import Answer, ApprovalRequest
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import sessions
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 RISKY = '{"command": "touch made"}'
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.listening import listening
-from whet.app.key_login import log_in
+from whet.app.model_links.key_login import log_in
 from whet.config.paths import Home
 from whet.config.secrets import read_env
 from whet.mcp.callback import LoginFailed

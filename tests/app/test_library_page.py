@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import calls
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 ORDER = calls(("order_parts", '{"item":"nut"}'))

@@ -12,15 +12,15 @@ import pytest
 from tests.rewind.running import call, shell
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.marking import split_sentences
+from whet.app.learning.answer_marks import split_sentences
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, JudgeSettings, ModelSettings, Settings, WalletSettings
 from whet.contract.events import Event, TurnEnd
 from whet.contract.protocols import NobodyPresent
 from whet.contract.receipts import TurnReceipt
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import facts, sessions
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 _SAID = "I wrote a.txt. All 12 tests pass.\n\n```\nnot a sentence.\n```\n- The plan is next."
 

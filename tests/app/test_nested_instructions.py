@@ -15,8 +15,8 @@ from whet.config.schema import ModelSettings, Settings
 from whet.context.nested import NestedInstructions
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 def write(path: Path, text: str) -> None:

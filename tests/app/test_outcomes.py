@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.review.rig import Bench, bench, says
-from whet.app.learning import Outcomes
+from whet.app.learning.desk import Outcomes
 from whet.contract.origin import Origin
 from whet.memory.effects import measure_effects
 from whet.memory.requests import MemoryRequest, SkillRequest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.app.own_commands import expand_command, find_prompt_command, list_prompt_commands
+from whet.app.conversations.own_commands import expand_command, find_prompt_command, list_prompt_commands
 from whet.contract.errors import ConfigError
 from whet.memory import typed
 

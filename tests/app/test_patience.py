@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from whet.app.parts import patience_s
-from whet.cli.person import LinePerson
 from whet.config.schema import Settings
 from whet.contract.protocols import NobodyPresent, Person
 from whet.editors.sessions import SOURCE as EDITOR
 from whet.schedules.execution import SOURCE as SCHEDULE
+from whet.terminal.person import LinePerson
 
 
 @pytest.mark.parametrize(

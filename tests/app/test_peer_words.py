@@ -7,11 +7,11 @@ import re
 import click
 import pytest
 
+from whet.app.conversations.slash import Commands
 from whet.app.peer_words import SHELL_WORDS, SLASH_WORDS, find_meaning
-from whet.app.slash import Commands
-from whet.cli.chat_control import ChatControl
 from whet.cli.group import whet
-from whet.cli.slash_commands import SLASH_COMMANDS
+from whet.cli.interactive.chat_control import ChatControl
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.config.schema import Settings
 from whet.contract.errors import NotFound
 

@@ -15,7 +15,7 @@ from whet.agent.session import Session
 from whet.app import planning
 from whet.app.build import App
 from whet.contract.errors import ConfigError
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 Work = Callable[[App, Session, PracticeServer], Coroutine[Any, Any, None]]
 

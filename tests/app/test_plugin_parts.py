@@ -27,8 +27,8 @@ from whet.config.schema import (
 from whet.contract.errors import PluginError
 from whet.contract.events import TurnEnd
 from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 ASKS = """

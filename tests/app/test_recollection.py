@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.review.rig import Bench, bench, says
 from whet.agent.loop import run_turn
-from whet.app.recollection import nearest_notes
-from whet.app.session_parts import Principal
+from whet.app.conversations.session_parts import Principal
+from whet.app.learning.note_recall import nearest_notes
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 from whet.store import starts

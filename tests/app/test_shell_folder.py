@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.running import ANSWER, Consenting, Running, running, shell
-from whet.app.rewinding import Point
 from whet.contract.events import ToolStarted
 from whet.contract.protocols import Answer, ApprovalRequest
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet.rewind.rewinding import Point
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 
 class Asked(Consenting):

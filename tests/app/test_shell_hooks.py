@@ -12,14 +12,14 @@ import pytest
 from tests.agent.rig import calls
 from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.app.repository_hooks import accept, is_accepted, read_repository_hooks, refuse
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, HookSettings, HooksSettings, ModelSettings, Settings
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.protocols import NobodyPresent
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet.hooks.repository import accept, is_accepted, read_repository_hooks, refuse
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 DONE = ScriptedReply(text="done")
 WRITE = calls(("write_file", '{"path":"a.txt","content":"hi"}'))

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from whet.app.slash import Commands, LateHandler, SlashCommand, parse, unescape
-from whet.cli.slash_commands import SLASH_COMMANDS
+from whet.app.conversations.slash import Commands, LateHandler, SlashCommand, parse, unescape
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.contract.errors import NotFound, WhetError
 
 

@@ -14,10 +14,10 @@ from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, Settings
 from whet.contract.events import Compaction, Event
 from whet.contract.protocols import NobodyPresent
-from whet.practice.ask import PracticeRequest
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
-from whet.practice.strict import Options
+from whet_lab.practice.ask import PracticeRequest
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
+from whet_lab.practice.strict import Options
 
 WINDOW = 12_000
 ANSWER = "It goes on and on, and this is number {}. " + "Some words that fill the window. " * 150

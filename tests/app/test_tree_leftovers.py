@@ -12,9 +12,9 @@ import pytest
 from tests.app.helper_runs import helper, shell, steps
 from tests.app.test_helpers import repository, results, run, turn
 from whet.agent.session import Session
-from whet.app import worktrees
 from whet.app.build import App
-from whet.app.task_runs import ListedTask, TaskList, run_tasks
+from whet.app.helpers import worktrees
+from whet.app.helpers.task_runs import ListedTask, TaskList, run_tasks
 from whet.store.helper_rows import MergePlan, WorkingTree
 
 _IGNORED = "out/\n*.csv\nnode_modules/\n.venv/\n.env\n.envrc\nlinked\n"

@@ -13,7 +13,7 @@ from tests.providers.server import Script, Server, running, sse
 from tests.providers.test_counted_tokens import WORDS, answer, chunk, text
 from tests.providers.test_link import Waits, provider
 from tests.support import FixedClock
-from whet.app.wallet import Wallet
+from whet.app.model_links.wallet import Wallet
 from whet.clock import iso
 from whet.config.schema import WalletSettings
 from whet.contract.errors import BudgetReached, ProviderError

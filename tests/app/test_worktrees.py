@@ -13,7 +13,7 @@ import pytest
 
 from tests.app.test_helpers import repository
 from tests.support import wait_until
-from whet.app import worktrees
+from whet.app.helpers import worktrees
 from whet.store.helper_rows import MergePlan
 
 _GIT = """#!/bin/sh

@@ -13,9 +13,9 @@ from tests.browser.chromium import Page
 from tests.browser.test_dashboard import enter
 from tests.serve.conftest import Api
 from tests.serve.test_board import PAGES, remember
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("browser"), pytest.mark.unconfined]
 AXE = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text("utf-8")

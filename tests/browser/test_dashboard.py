@@ -9,9 +9,9 @@ import pytest
 from tests.browser.chromium import Page
 from tests.serve.conftest import Api
 from tests.serve.test_board import HOSTILE, PAGES, remember
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined]
 

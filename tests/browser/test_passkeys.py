@@ -11,8 +11,8 @@ import pytest
 
 from tests.browser.chromium import Page
 from tests.browser.conftest import Daemon
-from whet.confirm.audit import verify
-from whet.confirm.keys import load_key
+from whet_confirm.audit import verify
+from whet_confirm.keys import load_key
 
 pytest.importorskip("webauthn")
 
@@ -135,13 +135,13 @@ def test_nothing_of_webauthn_is_loaded_before_it_is_used() -> None:
     import subprocess
     import sys
 
-    look = "import sys, whet.confirm.serve, whet.confirm.web.app; print('webauthn' in sys.modules)"
+    look = "import sys, whet_confirm.serve, whet_confirm.web.app; print('webauthn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
 def test_the_page_works_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    from whet.confirm.passkeys import PasskeyOrigin, vote_challenge
+    from whet_confirm.passkeys import PasskeyOrigin, vote_challenge
 
     assert PasskeyOrigin("https://Confirm.Example:8443").host == "confirm.example"
     assert vote_challenge("approve", "a" * 64) != vote_challenge("deny", "a" * 64)

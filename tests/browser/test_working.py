@@ -11,9 +11,9 @@ from tests.browser.chromium import Page
 from tests.browser.test_dashboard import enter
 from tests.serve.conftest import Api
 from tests.serve.test_board import HOSTILE
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined, pytest.mark.slow]
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests import forked
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 WHET = [sys.executable, "-m", "whet"]
 

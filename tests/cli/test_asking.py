@@ -10,9 +10,9 @@ import pytest
 from tests.asked import blind, in_terminal
 from tests.cli.running import Tty, flags, run
 from tests.writes import prepare
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

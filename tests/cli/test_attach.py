@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.cli import attach, oneshot
+from whet.cli import oneshot
 from whet.contract.errors import ConfigError, NotFound
+from whet.terminal import attach
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.growing import grows_in_proportion
-from whet.cli.blocks import Blocks, MarkdownBlock
+from whet.terminal.blocks import Blocks, MarkdownBlock
 
 ANSWER = """# Title
 para one

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Tty, flags, run
-from whet.cli.context_report import draw_bar, report_lines
+from whet.cli.interactive.context_report import draw_bar, report_lines
 from whet.contract.messages import Usage
 from whet.contract.protocols import ContextStatus
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store.compactions import CompactionSums
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 def status(used: int = 40_000, threshold: int = 75_000, stopped: str = "") -> ContextStatus:

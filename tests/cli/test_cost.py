@@ -17,15 +17,15 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.cli import stored
 from whet.cli.cost import build_report, estimate_rest_of_day
-from whet.cli.output import usage_cost
-from whet.cli.wording import footer
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings, WalletSettings
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.messages import Usage
-from whet.practice.server import PracticeServer
 from whet.serve.board.shown import price
 from whet.store import wallet
+from whet.terminal.output import usage_cost
+from whet.terminal.wording import footer
+from whet_lab.practice.server import PracticeServer
 
 
 def test_the_rest_of_a_day_is_forecast_within_a_fifth() -> None:

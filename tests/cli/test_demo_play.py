@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from whet.cli.demo_facts import count_prefixes
-from whet.cli.demo_play import DemoRun
-from whet.cli.demo_stage import DemoStage
-from whet.cli.demo_world import DemoWorld, SeenRequest
+from whet_lab.demo.facts import count_prefixes
+from whet_lab.demo.play import DemoRun
+from whet_lab.demo.stage import DemoStage
+from whet_lab.demo.world import DemoWorld, SeenRequest
 
 
 def test_a_conclusion_is_drawn_only_when_its_checks_hold(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from tests.support import FixedClock
 from whet.cli import checks
 from whet.cli.doctor import doctor
 from whet.config.paths import Home
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.cli.running import flags, run
 from whet.contract.messages import Message, ToolCall
-from whet.evals.context_story import build_story, make_synthetic
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.evals.context_story import build_story, make_synthetic
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.hermes_db import HermesDb
 
 from tests.cli.running import flags, run
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 CONFIG = """
 model:

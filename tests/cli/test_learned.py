@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from whet.cli.memory import memory
-from whet.cli.skills import skills
-from whet.cli.undo import forget, undo
+from whet.cli.learned_items.memory import memory
+from whet.cli.learned_items.skills import skills
+from whet.cli.learned_items.undo import forget, undo
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli.learned import with_learning
-from whet.cli.memory import memory
-from whet.cli.skills import skills
+from whet.cli.learned_items.changes import with_learning
+from whet.cli.learned_items.memory import memory
+from whet.cli.learned_items.skills import skills
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.origin import Origin

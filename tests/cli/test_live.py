@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from whet.cli.live import Surface, TerminalTurnView
-from whet.cli.marks import Marks
-from whet.cli.render import Painter
-from whet.cli.wording import columns
-from whet.cli.wrapping import wrap_lines
 from whet.contract.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -24,6 +19,11 @@ from whet.contract.events import (
     TurnEnd,
 )
 from whet.contract.messages import Usage
+from whet.terminal.live import Surface, TerminalTurnView
+from whet.terminal.render import Painter
+from whet.terminal.signs import Marks
+from whet.terminal.wording import columns
+from whet.terminal.wrapping import wrap_lines
 
 
 class Paper:

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 
 from tests.support import within
 from whet import __version__
-from whet.cli.evaluate import EVALUATIONS
 from whet.cli.group import run, whet
 from whet.cli.main import COMMANDS
 from whet.cli.version import version
+from whet_lab.commands.evaluate import EVALUATIONS
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("asyncio", "httpx2", "apsw")

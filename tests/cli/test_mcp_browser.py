@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from whet.app.confining import confine, server_jail
-from whet.cli.mcp_browser import program_folder, server_part
+from whet.cli.mcp_servers.browser import program_folder, server_part
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, SandboxSettings
 

@@ -12,7 +12,7 @@ from whet.cli.model import model
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, ProviderError
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 
 def run(home: Path, *arguments: str, **env: str) -> Result:

@@ -13,13 +13,13 @@ import pytest
 from tests.agent.rig import rig
 from tests.cli.running import flags, run
 from tests.gateway.test_telegram import world
-from whet.cli import wording
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.messages import Usage
 from whet.editors.view import side_note
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.serve.board.live_turn import LiveTurns
+from whet.terminal import wording
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 RULES = "".join(f"- rule {number}: check the thing.\n" for number in range(900))
 THOUGHT = ScriptedReply(reasoning="I should read the file now")

@@ -16,9 +16,9 @@ import pytest
 from tests.cli.running import WHET, Tty, flags, run, start
 from tests.sandbox.engines import ENGINES
 from tests.support import within
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 OBJECT = {
     "session_id": str,

@@ -8,9 +8,9 @@ from operator import itemgetter
 import pytest
 
 from tests.support import FixedClock
-from whet.cli.output import Column, ProgressLine, age, cost, size, table, wrap_text
-from whet.cli.wording import columns
 from whet.clock import iso
+from whet.terminal.output import Column, ProgressLine, age, cost, size, table, wrap_text
+from whet.terminal.wording import columns
 
 SHAPE: list[Column[list[str]]] = [
     Column("id", itemgetter(0)),

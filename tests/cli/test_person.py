@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from whet.cli.person import LinePerson, resolve_choice
 from whet.contract.protocols import ApprovalRequest, NobodyPresent
+from whet.terminal.person import LinePerson, resolve_choice
 
 
 def test_a_number_picks_a_choice() -> None:

@@ -11,9 +11,9 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from tests.growing import grows_in_proportion
-from whet.cli.pasted import Pastes
-from whet.cli.prompting import InputCompleter, PasteParser, open_history
 from whet.memory.typed import split
+from whet.terminal.pasted_text import Pastes
+from whet.terminal.prompt import InputCompleter, PasteParser, open_history
 
 
 def completions(folder: Path, text: str) -> list[str]:

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from tests.cli.running import Tty, flags
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli.rating import rate
+from whet.cli.rate import rate
 from whet.config.paths import Home
-from whet.practice.server import PracticeServer
 from whet.store import outcomes
 from whet.store.database import StateDatabase
+from whet_lab.practice.server import PracticeServer
 
 
 def signals(home: Path, clock: FixedClock) -> list[list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from whet.cli.redraws import GAP_S, Redraws
+from whet.terminal.redraws import GAP_S, Redraws
 
 
 class SetLoop(asyncio.SelectorEventLoop):

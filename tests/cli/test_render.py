@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.cli.test_blocks import ANSWER, cut
-from whet.cli.render import Painter
-from whet.cli.wording import columns
+from whet.terminal.render import Painter
+from whet.terminal.wording import columns
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 COLOUR = {"TERM": "xterm-256color"}

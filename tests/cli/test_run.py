@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from tests.app.helper_runs import mind, program, shell, steps
-from whet.app.task_runs import is_success, name_of, read_tasks, run_tasks
+from whet.app.helpers.task_runs import is_success, name_of, read_tasks, run_tasks
 from whet.cli.run import run
 from whet.config.paths import Home
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import ConfigError
-from whet.practice.server import PracticeServer
 from whet.store import claims
+from whet_lab.practice.server import PracticeServer
 
 
 def tasks(folder: Path, *rows: dict[str, object]) -> Path:

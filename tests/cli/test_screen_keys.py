@@ -15,18 +15,18 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from tests.cli.running import Tty, bare, flags, run
-from whet.cli.blocks import MarkdownBlock
-from whet.cli.pasted import dropped_images, fold_pastes
-from whet.cli.plan import plan_rows
-from whet.cli.prompting import FileFinder, InputCompleter, PasteParser, rank
-from whet.cli.render import Painter
-from whet.cli.status import StatusFacts, branch_of, status_line
-from whet.cli.wording import columns
+from whet.cli.interactive.status import StatusFacts, branch_of, status_line
 from whet.config.schema import UiSettings
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet.terminal.blocks import MarkdownBlock
+from whet.terminal.pasted_text import dropped_images, fold_pastes
+from whet.terminal.plan import plan_rows
+from whet.terminal.prompt import FileFinder, InputCompleter, PasteParser, rank
+from whet.terminal.render import Painter
+from whet.terminal.wording import columns
 from whet.tools.todo import TodoItem
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 WRITE = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
 

@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
 from whet.cli.sessions import sessions
-from whet.cli.wording import columns
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import wrap_in_tag
+from whet.terminal.wording import columns
 
 LUNCH = Said("Where is the lunch list?", "It is in menu.txt.", "cat menu.txt", "soup\nbread\nfish")
 BROKEN = Said("Run it", "It failed.", "make", "make: *** no rule", "exit")

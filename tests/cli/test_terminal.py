@@ -12,9 +12,9 @@ import pytest
 
 from tests.cli.running import Tty, bare, flags, run, start
 from tests.plugins.rig import write
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

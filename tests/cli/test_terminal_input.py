@@ -6,8 +6,8 @@ import pytest
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from whet.cli.prompting import PasteParser
 from whet.cli.terminal_input import NEW_LINE
+from whet.terminal.prompt import PasteParser
 
 REPLIES = {
     "OSC 11": "\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\",

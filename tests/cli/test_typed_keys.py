@@ -10,9 +10,9 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from whet.cli.asking import TerminalQuestion
-from whet.cli.keys import InputKeys
-from whet.cli.typed_keys import TypedKeys, TypingGuard
+from whet.terminal.keys import InputKeys
+from whet.terminal.questions import TerminalQuestion
+from whet.terminal.typed_keys import TypedKeys, TypingGuard
 from whet.typed_answer import ALWAYS, NO, ONCE, SESSION, VIEW
 
 OPTIONS = (ONCE, SESSION, ALWAYS, NO)

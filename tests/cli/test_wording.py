@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from whet.cli import wording
 from whet.contract.events import Notice, Retry, ToolFinished, TurnEnd
 from whet.contract.messages import Usage
+from whet.terminal import wording
 
 
 def test_printable_takes_out_what_a_terminal_would_act_on() -> None:

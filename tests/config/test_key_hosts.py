@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from benchmarks.keys import OWN, SECRETS, Case, count_foreign, generate, models_of, settings_of
 
-from whet.app.models import Dialer
+from whet.app.model_links.models import Dialer
 from whet.config.key_hosts import HOMES, belongs_to_provider, is_loopback, is_same_server
 from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
-from whet.confirm.client import ConfirmClient
 from whet.contract.errors import AuthRejected, ConfigError, ProviderError, WhetError
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import connect_one
 from whet.vendors.http import VendorHttp
+from whet_confirm.client import ConfirmClient
 
 KEYS = {name: f"value-of-{name}" for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "MY_KEY")}
 

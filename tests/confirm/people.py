@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 
 import apsw
 
-from whet.confirm import tokens
-from whet.confirm.decide import DecisionInput
-from whet.confirm.ledger import Tx
-from whet.confirm.notify import deliveries
-from whet.confirm.notify.deliveries import NotifyDelivery
-from whet.confirm.notify.notifier import ConfirmNotifier
-from whet.confirm.notify.settings import read_channels
-from whet.confirm.open import ServicePaths, open_service
-from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome, Verdict
-from whet.confirm.service import CallerLimits, ConfirmService
-from whet.confirm.submit import Submission
+from whet_confirm import tokens
+from whet_confirm.decide import DecisionInput
+from whet_confirm.ledger import Tx
+from whet_confirm.notify import deliveries
+from whet_confirm.notify.deliveries import NotifyDelivery
+from whet_confirm.notify.notifier import ConfirmNotifier
+from whet_confirm.notify.settings import read_channels
+from whet_confirm.open import ServicePaths, open_service
+from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome, Verdict
+from whet_confirm.service import CallerLimits, ConfirmService
+from whet_confirm.submit import Submission
 
 T = TypeVar("T")
 AGENT = Caller("agent", "submit")

@@ -14,14 +14,14 @@ from typing import Any
 import apsw
 import httpx2
 
-from whet.confirm import tokens
-from whet.confirm.ledger import Tx
-from whet.confirm.open import ServicePaths, open_service
-from whet.confirm.peers import Peers
-from whet.confirm.records import ConfirmRequest
-from whet.confirm.serve import ListenSettings, serve
-from whet.confirm.service import CallerLimits
-from whet.confirm.timeline import Timeline
+from whet_confirm import tokens
+from whet_confirm.ledger import Tx
+from whet_confirm.open import ServicePaths, open_service
+from whet_confirm.peers import Peers
+from whet_confirm.records import ConfirmRequest
+from whet_confirm.serve import ListenSettings, serve
+from whet_confirm.service import CallerLimits
+from whet_confirm.timeline import Timeline
 
 SUBMIT = {"action": "deploy", "description": "Deploy 1.4.2", "details": {"version": "1.4.2"}}
 

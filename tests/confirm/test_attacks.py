@@ -20,19 +20,19 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from tests.confirm.running import SUBMIT, Running, field_of, touch
-from whet.confirm import decide, people, tokens
-from whet.confirm.callbacks import Callbacks
-from whet.confirm.decide import DecisionInput
-from whet.confirm.keys import base64url
-from whet.confirm.ledger import Tx
-from whet.confirm.oidc import OidcPerson, OidcSettings, SignInAttempt
-from whet.confirm.passkeys import vote_challenge
-from whet.confirm.records import Caller
-from whet.confirm.requests import revealed_digest
-from whet.confirm.web.keyring import request_origin
-from whet.confirm.web.provider import ProviderPages
 from whet.contract.errors import StoreCorrupt
 from whet.web.sessions import find_client_user
+from whet_confirm import decide, people, tokens
+from whet_confirm.callbacks import Callbacks
+from whet_confirm.decide import DecisionInput
+from whet_confirm.keys import base64url
+from whet_confirm.ledger import Tx
+from whet_confirm.oidc import OidcPerson, OidcSettings, SignInAttempt
+from whet_confirm.passkeys import vote_challenge
+from whet_confirm.records import Caller
+from whet_confirm.requests import revealed_digest
+from whet_confirm.web.keyring import request_origin
+from whet_confirm.web.provider import ProviderPages
 
 POLICY = """
 [groups]

@@ -13,9 +13,9 @@ import pytest
 
 from tests.confirm.running import Running, answered
 from tests.confirm.test_attacks import ask
-from whet.confirm.addresses import AddressRefused, resolve
-from whet.confirm.callbacks import Callbacks
 from whet.http1.client import HttpClient, Limits
+from whet_confirm.addresses import AddressRefused, resolve
+from whet_confirm.callbacks import Callbacks
 
 HOSTS = ["[::1].evil.example", "localhost.evil.example", "127.0.0.1:80:evil", "localhost@evil.example",
          "[::1", "::1", "127.0.0.1.", "0x7f.1", "2130706433", "127.1", "localhost:999999",

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from tests.confirm.running import ToolUse
-from whet.cli.confirm_files import open_files
 from whet.config.paths import Home
-from whet.confirm import audit, requests, retention
-from whet.confirm.decide import DecisionInput, cancel, consume, decide
-from whet.confirm.ledger import Tx
-from whet.confirm.open import ServicePaths, open_service
-from whet.confirm.policy import ConfirmPolicy
-from whet.confirm.records import ApprovalPlan, Caller
-from whet.confirm.service import CallerLimits
-from whet.confirm.submit import Submission, judge_submission, store
-from whet.confirm.watermark import last_mark
 from whet.contract.errors import ConfigError
+from whet_confirm import audit, requests, retention
+from whet_confirm.commands.files import open_files
+from whet_confirm.decide import DecisionInput, cancel, consume, decide
+from whet_confirm.ledger import Tx
+from whet_confirm.open import ServicePaths, open_service
+from whet_confirm.policy import ConfirmPolicy
+from whet_confirm.records import ApprovalPlan, Caller
+from whet_confirm.service import CallerLimits
+from whet_confirm.submit import Submission, judge_submission, store
+from whet_confirm.watermark import last_mark
 
 AGENT, ALICE = Caller("agent", "submit"), Caller("alice", "approve")
 POLICY = ConfirmPolicy()
@@ -274,7 +274,7 @@ def test_a_checkpoint_that_was_taken_out_of_the_exported_file_is_found(places):
 
 def test_digests_of_older_versions_stay_right(places, tmp_path):
     """They spelled whole floats otherwise; a record is checked by the text that its digest was made of."""
-    from whet.confirm.canonical import request_digest, stored_digest
+    from whet_confirm.canonical import request_digest, stored_digest
 
     old = stored_digest("id", "act", '{"n":1152921504606846976}', "agent", "", 2.0)
     assert old != request_digest("id", "act", {"n": 2.0**60}, "agent", "", 2.0)

@@ -12,10 +12,10 @@ import pytest
 
 from tests.confirm.running import SUBMIT, Running, field_of, touch
 from tests.confirm.test_attacks import ask
-from whet.confirm.addresses import AddressRefused, resolve, split_callback_url
-from whet.confirm.callbacks import Callbacks, _Slots  # pyright: ignore[reportPrivateUsage]
-from whet.confirm.records import Vote
-from whet.confirm.web.view import _ballot  # pyright: ignore[reportPrivateUsage]
+from whet_confirm.addresses import AddressRefused, resolve, split_callback_url
+from whet_confirm.callbacks import Callbacks, _Slots  # pyright: ignore[reportPrivateUsage]
+from whet_confirm.records import Vote
+from whet_confirm.web.view import _ballot  # pyright: ignore[reportPrivateUsage]
 
 NOWHERE = [
     "http://[x/",

@@ -15,7 +15,9 @@ import msgspec
 import pytest
 
 from tests.confirm.people import Desk
-from whet.confirm.callbacks import (
+from whet.contract.errors import ConfigError
+from whet.web.beat import aligned_delay
+from whet_confirm.callbacks import (
     _POLL_S,
     Callbacks,
     DueCallback,
@@ -25,10 +27,8 @@ from whet.confirm.callbacks import (
     retry_dead_letter,
     signatures,
 )
-from whet.confirm.http.reading import _before, _limit, _wait_seconds
-from whet.confirm.http.wire import HttpRefusal, header, parse_object, query, read_as
-from whet.contract.errors import ConfigError
-from whet.web.beat import aligned_delay
+from whet_confirm.http.reading import _before, _limit, _wait_seconds
+from whet_confirm.http.wire import HttpRefusal, header, parse_object, query, read_as
 
 
 @pytest.fixture

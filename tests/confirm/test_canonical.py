@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from whet.confirm.canonical import canonical
+from whet_confirm.canonical import canonical
 
 # RFC 8785, appendix B: the 64 bits of a double, and how it is written.
 VECTORS = [

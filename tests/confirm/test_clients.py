@@ -15,11 +15,11 @@ from tests import forked
 from tests.confirm.running import Running
 from tests.mcp.rig import text_of
 from tests.support import ended
-from whet.confirm.client import BlockingClient, ConfirmClient, requires_confirmation
-from whet.confirm.hook import run_hook
-from whet.confirm.mcp import answer_call
-from whet.confirm.tickets import ConfirmationRefused, ConfirmOptions, Unreachable
 from whet.rpc import BadCall, RpcCall
+from whet_confirm.client import BlockingClient, ConfirmClient, requires_confirmation
+from whet_confirm.hook import run_hook
+from whet_confirm.mcp import answer_call
+from whet_confirm.tickets import ConfirmationRefused, ConfirmOptions, Unreachable
 
 
 @pytest.fixture(scope="module")

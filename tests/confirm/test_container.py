@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import yaml
 
-from whet.cli.confirm import serve
+from whet_confirm.commands.confirm import serve
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "confirm"
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.confirm.process import Served
 from tests.confirm.running import SUBMIT, Running
-from whet.confirm.http.routes import OPERATIONS
+from whet_confirm.http.routes import OPERATIONS
 
 PENDING_KEYS = {"id", "action", "status", "timeout_seconds", "message", "approve_url", "deny_url"}
 RECORD_KEYS = {

@@ -13,12 +13,12 @@ import apsw
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, ToolUse
-from whet.confirm.canonical import canonical, request_digest
-from whet.confirm.grants import GrantRefused, check_grant
-from whet.confirm.keys import PublicKey, SigningKey, load_key
-from whet.confirm.open import ServicePaths, StartTerms, open_service
-from whet.confirm.service import CallerLimits
 from whet.contract.errors import ConfigError, SchemaTooNew, StoreBusy, StoreCorrupt
+from whet_confirm.canonical import canonical, request_digest
+from whet_confirm.grants import GrantRefused, check_grant
+from whet_confirm.keys import PublicKey, SigningKey, load_key
+from whet_confirm.open import ServicePaths, StartTerms, open_service
+from whet_confirm.service import CallerLimits
 
 
 def test_canonical_json_is_rfc_8785():
@@ -259,8 +259,8 @@ def test_a_full_disk_is_503_and_nothing_half_done(tmp_path):
 
 
 def test_tokens_rotate_and_are_revoked_without_a_restart(tmp_path):
-    from whet.confirm import tokens
-    from whet.confirm.ledger import Tx
+    from whet_confirm import tokens
+    from whet_confirm.ledger import Tx
 
     hands = ToolUse()
     with Running(tmp_path, hands=hands) as server:

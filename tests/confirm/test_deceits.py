@@ -19,14 +19,14 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, answered
 from tests.confirm.test_sight import ask, form, page_of
 from tests.support import wait_until
-from whet.cli.confirm import _describe
-from whet.confirm.client import requires_confirmation
-from whet.confirm.grants import GrantRefused, check_grant, sign_grant
-from whet.confirm.hook import run_hook
-from whet.confirm.notify.plain import format_body
-from whet.confirm.notify.telling import build_notice
-from whet.confirm.shown import count_units, describe_unclear, fit_text, unclear_warning
-from whet.confirm.tickets import ConfirmationRefused
+from whet_confirm.client import requires_confirmation
+from whet_confirm.commands.confirm import _describe
+from whet_confirm.grants import GrantRefused, check_grant, sign_grant
+from whet_confirm.hook import run_hook
+from whet_confirm.notify.plain import format_body
+from whet_confirm.notify.telling import build_notice
+from whet_confirm.shown import count_units, describe_unclear, fit_text, unclear_warning
+from whet_confirm.tickets import ConfirmationRefused
 
 HARM = "rm -rf /srv/shop"
 LONG = "\n".join(f"line {number}" for number in range(60))

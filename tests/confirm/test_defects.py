@@ -14,9 +14,9 @@ import pytest
 
 from tests.confirm.running import SUBMIT, Running, ToolUse, answered, request
 from tests.support import ended, wait_until
-from whet.confirm import audit
-from whet.confirm.records import Caller
-from whet.confirm.submit import WINDOW_S
+from whet_confirm import audit
+from whet_confirm.records import Caller
+from whet_confirm.submit import WINDOW_S
 
 
 @pytest.fixture(scope="module")
@@ -429,8 +429,8 @@ def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
                 (server.service.timeline.now_s() - 60,),
             )
         )
-        from whet.confirm.ledger import Tx
-        from whet.confirm.rates import next_rate
+        from whet_confirm.ledger import Tx
+        from whet_confirm.rates import next_rate
 
         steps = []
 

@@ -17,9 +17,9 @@ import pytest
 from tests.confirm.people import Desk
 from tests.confirm.running import SUBMIT, Running
 from tests.support import wait_until
-from whet.confirm.export import LogExport, parse_destination
-from whet.confirm.records import AuditEvent
 from whet.contract.errors import ConfigError
+from whet_confirm.export import LogExport, parse_destination
+from whet_confirm.records import AuditEvent
 
 SYSLOG = re.compile(
     r"<(\d+)>1 (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) (\S+) whet-confirm (\d+) (\S{1,32}) "
@@ -61,7 +61,7 @@ class Collector:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def ids(self) -> list[int]:
-        return [int(value_of(record, "whet.confirm.event_id")) for record in self.records]
+        return [int(value_of(record, "whet_confirm.event_id")) for record in self.records]
 
 
 def value_of(record: dict[str, Any], key: str) -> str:
@@ -100,7 +100,7 @@ def test_a_collector_gets_every_event_and_goes_on_where_it_was_left(
         record = next(one for one in collector.records if value_of(one, "event.name").endswith(".decided"))
         row = next(row for row in events if row[1] == "decided")
         assert (
-            record["body"]["stringValue"] == row[3] and value_of(record, "whet.confirm.hash") == row[4].hex()
+            record["body"]["stringValue"] == row[3] and value_of(record, "whet_confirm.hash") == row[4].hex()
         )
         assert int(record["timeUnixNano"]) > 1.7e18 and record["severityText"] == "INFO"
         sent = {name.lower(): value for name, value in collector.headers[0].items()}

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, ToolUse, field_of
-from whet.cli.confirm import explain_failure
-from whet.confirm import factors
-from whet.confirm.factors import STEP_S, code_at, parse_secret
-from whet.confirm.ledger import Tx
-from whet.confirm.notify.telling import build_notice
-from whet.confirm.tickets import Failed
+from whet_confirm import factors
+from whet_confirm.commands.confirm import explain_failure
+from whet_confirm.factors import STEP_S, code_at, parse_secret
+from whet_confirm.ledger import Tx
+from whet_confirm.notify.telling import build_notice
+from whet_confirm.tickets import Failed
 
 POLICY = '[[rules]]\nname = "twice"\naction = "deploy"\neffect = "ask"\nsecond_factor = true\n'
 

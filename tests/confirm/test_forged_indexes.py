@@ -11,15 +11,15 @@ import pytest
 
 from tests.confirm import index_pages
 from tests.confirm.running import SUBMIT, Running
-from whet.confirm import audit, tokens, whitelist
-from whet.confirm.index_check import index_problem_at_start
-from whet.confirm.ledger import Tx, event_hash
-from whet.confirm.open import ServicePaths, StartTerms, open_service
-from whet.confirm.schema import STEPS
-from whet.confirm.service import CallerLimits, ConfirmService
-from whet.confirm.submit import Submission
 from whet.contract.errors import ConfigError, StoreCorrupt
 from whet.web.tokens import hash_secret
+from whet_confirm import audit, tokens, whitelist
+from whet_confirm.index_check import index_problem_at_start
+from whet_confirm.ledger import Tx, event_hash
+from whet_confirm.open import ServicePaths, StartTerms, open_service
+from whet_confirm.schema import STEPS
+from whet_confirm.service import CallerLimits, ConfirmService
+from whet_confirm.submit import Submission
 
 HASHES, IDS = "sqlite_autoindex_tokens_2", "sqlite_autoindex_tokens_1"
 FORGED = "wct_" + "x" * 43

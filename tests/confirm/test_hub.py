@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from whet.confirm.hub import Hub
+from whet_confirm.hub import Hub
 
 
 def test_the_watch_rests_until_somebody_outside_waits() -> None:

@@ -21,16 +21,16 @@ from tests.confirm.test_attacks import Authenticator, ask
 from tests.confirm.test_factors import POLICY as WITH_CODE
 from tests.confirm.test_factors import Guarded
 from tests.confirm.test_oidc import ANN, browser, gone
-from whet.confirm.decide import DecisionInput
-from whet.confirm.keys import base64url, unbase64
-from whet.confirm.notify.buttons import Buttons
-from whet.confirm.notify.presses import Presses
-from whet.confirm.notify.settings import ConfiguredNotifier, NotifyPersonText, People
-from whet.confirm.notify.telling import build_notice
-from whet.confirm.oidc import OidcSettings
-from whet.confirm.records import RequestOutcome
 from whet.contract.channels import ChatPlace, Incoming
 from whet.web.login import safe_path
+from whet_confirm.decide import DecisionInput
+from whet_confirm.keys import base64url, unbase64
+from whet_confirm.notify.buttons import Buttons
+from whet_confirm.notify.presses import Presses
+from whet_confirm.notify.settings import ConfiguredNotifier, NotifyPersonText, People
+from whet_confirm.notify.telling import build_notice
+from whet_confirm.oidc import OidcSettings
+from whet_confirm.records import RequestOutcome
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_signature_counts_once_however_it_is_spelled(signing: Running, way: st
 
 
 def test_a_passkey_that_was_taken_away_or_whose_counter_was_cloned_signs_nothing(signing: Running) -> None:
-    from whet.confirm import passkeys
+    from whet_confirm import passkeys
 
     made, hers = ask(signing), Authenticator()
     alice = signing.service.authenticate(signing.token("approve", "alice"))

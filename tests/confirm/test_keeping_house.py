@@ -9,11 +9,11 @@ import pytest
 
 from tests.confirm.running import SUBMIT, Running, ToolUse, touch
 from tests.confirm.test_unreadable_rows import NO_TEXT, spoil, told_of
-from whet.confirm.audit import read_checkpoints
-from whet.confirm.open import ServicePaths
-from whet.confirm.service import ConfirmService
-from whet.confirm.upkeep import TICK_S, Upkeep, follow_other_processes, notify_witnesses
-from whet.confirm.web.view import describe_event
+from whet_confirm.audit import read_checkpoints
+from whet_confirm.open import ServicePaths
+from whet_confirm.service import ConfirmService
+from whet_confirm.upkeep import TICK_S, Upkeep, follow_other_processes, notify_witnesses
+from whet_confirm.web.view import describe_event
 
 _ALTERED = f"UPDATE events SET kind = {NO_TEXT}"
 

@@ -13,16 +13,16 @@ import pytest
 
 from tests.confirm.people import AGENT, Desk
 from tests.confirm.running import Running, ToolUse, field_of, touch
-from whet.confirm import decide, submit
-from whet.confirm.decide import DecisionInput
-from whet.confirm.ledger import CHECKPOINT_EVERY, Tx
-from whet.confirm.open import ServicePaths
-from whet.confirm.records import Caller, ConfirmRequest
-from whet.confirm.requests import RequestFilter, count_pending
-from whet.confirm.service import ConfirmService
-from whet.confirm.submit import Submission
-from whet.confirm.web.audit import QUICK_EVENTS, AuditWatch
-from whet.confirm.web.past import search
+from whet_confirm import decide, submit
+from whet_confirm.decide import DecisionInput
+from whet_confirm.ledger import CHECKPOINT_EVERY, Tx
+from whet_confirm.open import ServicePaths
+from whet_confirm.records import Caller, ConfirmRequest
+from whet_confirm.requests import RequestFilter, count_pending
+from whet_confirm.service import ConfirmService
+from whet_confirm.submit import Submission
+from whet_confirm.web.audit import QUICK_EVENTS, AuditWatch
+from whet_confirm.web.past import search
 
 ANN = Caller("ann", "approve")
 

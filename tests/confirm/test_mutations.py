@@ -16,10 +16,10 @@ import pytest
 
 from tests.confirm.running import SUBMIT, Running
 from tests.confirm.test_tampering import columns, look, other, places
-from whet.confirm import audit
-from whet.confirm.open import ServicePaths, StartTerms, open_service
-from whet.confirm.service import CallerLimits
 from whet.contract.errors import ConfigError, StoreError
+from whet_confirm import audit
+from whet_confirm.open import ServicePaths, StartTerms, open_service
+from whet_confirm.service import CallerLimits
 
 __all__ = ["places"]  # the fixture
 

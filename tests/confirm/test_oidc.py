@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.confirm.provider import CLIENT, SECRET, Provider
 from tests.confirm.running import SUBMIT, Running, field_of
-from whet.confirm import people, stand_ins
-from whet.confirm.oidc import OidcProvider, OidcSettings, SignInRefused, read_oidc
 from whet.contract.errors import ConfigError
+from whet_confirm import people, stand_ins
+from whet_confirm.oidc import OidcProvider, OidcSettings, SignInRefused, read_oidc
 
 POLICY = '[groups]\nrelease = ["carol", "oidc:release"]\n[[rules]]\naction = "deploy"\neffect = "ask"\n'
 POLICY += 'quorum = "2 of release"\n'

@@ -12,12 +12,12 @@ import httpx2
 import pytest
 
 from tests.confirm.running import SUBMIT, Running
-from whet.confirm import tokens
-from whet.confirm.ledger import Tx
-from whet.confirm.open import open_service
-from whet.confirm.records import Caller
-from whet.confirm.service import CallerLimits
-from whet.confirm.submit import Submission
+from whet_confirm import tokens
+from whet_confirm.ledger import Tx
+from whet_confirm.open import open_service
+from whet_confirm.records import Caller
+from whet_confirm.service import CallerLimits
+from whet_confirm.submit import Submission
 
 POLICY = """
 [groups]

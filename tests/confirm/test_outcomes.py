@@ -13,9 +13,9 @@ import pytest
 
 from tests.confirm.people import Desk
 from tests.confirm.running import ToolUse
-from whet.confirm import decide
-from whet.confirm.decide import DecisionInput
-from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome, Verdict
+from whet_confirm import decide
+from whet_confirm.decide import DecisionInput
+from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome, Verdict
 
 RULES = """
 [groups]

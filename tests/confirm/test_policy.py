@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, ToolUse
-from whet.confirm.names import action_key, is_high_risk
-from whet.confirm.policy import Facts, parse_path
-from whet.confirm.policy_file import PolicyFile, load_policy, parse_policy
-from whet.confirm.quorum import describe, is_met, parse_quorum
 from whet.contract.errors import ConfigError
+from whet_confirm.names import action_key, is_high_risk
+from whet_confirm.policy import Facts, parse_path
+from whet_confirm.policy_file import PolicyFile, load_policy, parse_policy
+from whet_confirm.quorum import describe, is_met, parse_quorum
 
 NOON_MONDAY = 1_789_992_000.0  # 2026-09-21 12:00 UTC
 
@@ -330,7 +330,7 @@ def test_nobody_answers_and_the_next_group_is_told_at_half_time(ruled):
 
 
 async def _tick(server):
-    from whet.confirm.upkeep import Upkeep
+    from whet_confirm.upkeep import Upkeep
 
     await Upkeep(server.service, None).tick()
 

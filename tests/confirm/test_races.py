@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.confirm.running import ToolUse
-from whet.confirm import decide
-from whet.confirm.decide import DecisionInput
-from whet.confirm.open import ServicePaths, open_service
-from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
-from whet.confirm.service import CallerLimits, ConfirmService
-from whet.confirm.submit import Submission
+from whet_confirm import decide
+from whet_confirm.decide import DecisionInput
+from whet_confirm.open import ServicePaths, open_service
+from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome
+from whet_confirm.service import CallerLimits, ConfirmService
+from whet_confirm.submit import Submission
 
 AGENT = Caller("agent", "submit")
 PEOPLE = [Caller(name, "approve") for name in ("ann", "bob", "carl")]

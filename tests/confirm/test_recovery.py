@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.confirm.people import Desk
-from whet.confirm import recovery, stand_ins, tokens, whitelist
-from whet.confirm.export import OtlpLogs
-from whet.confirm.http import routes
-from whet.confirm.ledger import Tx
-from whet.confirm.policy import ConfirmPolicy, ConfirmRule
-from whet.confirm.records import ApprovalPlan, AuditEvent
-from whet.confirm.watermark import LogMark, Watermark, last_mark
-from whet.confirm.whitelist import WhitelistRequest
 from whet.contract.errors import NotFound
+from whet_confirm import recovery, stand_ins, tokens, whitelist
+from whet_confirm.export import OtlpLogs
+from whet_confirm.http import routes
+from whet_confirm.ledger import Tx
+from whet_confirm.policy import ConfirmPolicy, ConfirmRule
+from whet_confirm.records import ApprovalPlan, AuditEvent
+from whet_confirm.watermark import LogMark, Watermark, last_mark
+from whet_confirm.whitelist import WhitelistRequest
 
 T = TypeVar("T")
 NOW_S = 2_000_000_000.0

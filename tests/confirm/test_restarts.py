@@ -14,15 +14,15 @@ from typing import ClassVar
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, outside, touch
-from whet.confirm import audit
-from whet.confirm.grants import GrantRefused, check_grant
-from whet.confirm.ledger import Tx
-from whet.confirm.open import ServicePaths, StartTerms, open_service
-from whet.confirm.service import CallerLimits, ConfirmService
-from whet.confirm.timeline import Timeline
-from whet.confirm.upkeep import notify_witnesses
 from whet.contract.errors import ConfigError
 from whet.web.tokens import hash_secret
+from whet_confirm import audit
+from whet_confirm.grants import GrantRefused, check_grant
+from whet_confirm.ledger import Tx
+from whet_confirm.open import ServicePaths, StartTerms, open_service
+from whet_confirm.service import CallerLimits, ConfirmService
+from whet_confirm.timeline import Timeline
+from whet_confirm.upkeep import notify_witnesses
 
 
 def opened(places: ServicePaths, **terms) -> ConfirmService:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.confirm.test_policy import NOON_MONDAY, facts
-from whet.confirm.policy import (
+from whet_confirm.policy import (
     Condition,
     ConfirmPolicy,
     ConfirmRule,
@@ -16,7 +16,7 @@ from whet.confirm.policy import (
     matches,
     parse_path,
 )
-from whet.confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
+from whet_confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
 
 DETAILS: dict[str, Any] = {
     "n": 5,

@@ -15,14 +15,14 @@ import apsw
 import pytest
 
 from tests.confirm.running import Running, touch
-from whet.confirm import audit, seals, tokens
-from whet.confirm.keys import SigningKey
-from whet.confirm.ledger import Tx, event_hash
-from whet.confirm.open import ServicePaths, open_service
-from whet.confirm.service import CallerLimits, ConfirmService
-from whet.confirm.upkeep import Upkeep
-from whet.confirm.web.audit import AuditWatch
 from whet.contract.errors import ConfigError, StoreCorrupt
+from whet_confirm import audit, seals, tokens
+from whet_confirm.keys import SigningKey
+from whet_confirm.ledger import Tx, event_hash
+from whet_confirm.open import ServicePaths, open_service
+from whet_confirm.service import CallerLimits, ConfirmService
+from whet_confirm.upkeep import Upkeep
+from whet_confirm.web.audit import AuditWatch
 
 
 def opened(places: ServicePaths, *, new_key: bool = False) -> ConfirmService:

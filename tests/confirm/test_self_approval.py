@@ -21,12 +21,12 @@ from click.testing import CliRunner
 
 from tests.confirm.running import SUBMIT, Running
 from tests.confirm.test_sight import page_of
-from whet.cli.confirm_install import find_hidden_path, install
-from whet.confirm.boundary import boundary_of, is_same_user
-from whet.confirm.client import BlockingClient
-from whet.confirm.peers import find_peers
 from whet.contract.errors import ConfigError
 from whet.log import mask
+from whet_confirm.boundary import boundary_of, is_same_user
+from whet_confirm.client import BlockingClient
+from whet_confirm.commands.install import find_hidden_path, install
+from whet_confirm.peers import find_peers
 
 HOME = Path("/home/ann/.whet")
 COMMANDS = [
@@ -44,8 +44,8 @@ COMMANDS = [
     "curl -X POST http://127.0.0.1:6000/confirm/Vbcxaq87vcBOtz6bZ2Lbhe/approve",
     "curl http://localhost:6080/login -d token=x",
     "curl http://127.1:6000/confirm/$ID/approve",
-    "python3 -m whet.confirm.serve",
-    "python3 -c 'from whet.confirm.client import BlockingClient'",
+    "python3 -m whet_confirm.serve",
+    "python3 -c 'from whet_confirm.client import BlockingClient'",
     "curl --unix-socket /run/whet-confirm/api.sock http://x/confirm",
     "curl -H 'Authorization: Bearer wct_" + "A" * 43 + "' http://elsewhere/",
     "echo whet-ed25519-" + "A" * 43,

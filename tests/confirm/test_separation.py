@@ -23,12 +23,12 @@ from tests.confirm.running import SUBMIT, Running
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.support import within
 from whet.app.confining import confine
-from whet.cli import confirm_install
 from whet.config.paths import Home
 from whet.config.schema import SandboxSettings
 from whet.sandbox.jail import Jail, JailedCommand, JailPlan
 from whet.sandbox.scratch import Scratch
 from whet.tools.shell import command_environment
+from whet_confirm.commands import install
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]
 ROOT = Path(__file__).parents[2]
@@ -152,11 +152,11 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str, str, 
     number = os.getpid()
     service, agent, approver = (f"wt-{role}-{number}" for role in ("service", "agent", "owner"))
     folder, run = Path(f"/var/lib/{service}"), Path(f"/run/{service}")
-    monkeypatch.setattr(confirm_install, "USER", service)
-    monkeypatch.setattr(confirm_install, "INSTALLED", folder)
-    monkeypatch.setattr(confirm_install, "SOCKET", run / "api.sock")
+    monkeypatch.setattr(install, "USER", service)
+    monkeypatch.setattr(install, "INSTALLED", folder)
+    monkeypatch.setattr(install, "SOCKET", run / "api.sock")
     with users(service, agent, approver):
-        plan = confirm_install.plan_for((*SERVE[:-2],), (approver,), (agent,), has_user=False)
+        plan = install.plan_for((*SERVE[:-2],), (approver,), (agent,), has_user=False)
         for command in plan.commands:
             if command[0] != "systemctl":
                 subprocess.run(command, check=True, capture_output=True)
@@ -178,7 +178,7 @@ def test_an_agent_of_another_user_approves_nothing(
     installed: tuple[str, str, str, Path],
 ) -> None:
     service, agent, approver, _ = installed
-    plan = confirm_install.plan_for((*SERVE[:-2],), (approver,), (agent,), has_user=True)
+    plan = install.plan_for((*SERVE[:-2],), (approver,), (agent,), has_user=True)
     start = next(line for line in plan.unit.splitlines() if line.startswith("ExecStart="))
     command = [*shlex.split(start.partition("=")[2]), "--port", "0", "--web-port", "0"]
     base = {**environment_of(plan.unit), "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -13,11 +13,11 @@ import httpx2
 import pytest
 
 from tests.confirm.running import Running, field_of
-from whet.cli.confirm import _describe
-from whet.cli.confirm_risk import read_risk
-from whet.confirm import sight
-from whet.confirm.notify.plain import format_body
-from whet.confirm.notify.telling import build_notice
+from whet_confirm import sight
+from whet_confirm.commands.confirm import _describe
+from whet_confirm.commands.risk import read_risk
+from whet_confirm.notify.plain import format_body
+from whet_confirm.notify.telling import build_notice
 
 KEY = "sk-proj-abcdefghijklmnop1234"
 HIDING = [

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.confirm.process import Served
-from whet.confirm import retention
-from whet.confirm.decide import DecisionInput
-from whet.confirm.open import ServicePaths, make_first_tokens, open_service
-from whet.confirm.records import Caller
-from whet.confirm.requests import RequestFilter
-from whet.confirm.service import CallerLimits, ConfirmService
-from whet.confirm.submit import Submission
-from whet.confirm.timeline import Timeline
+from whet_confirm import retention
+from whet_confirm.decide import DecisionInput
+from whet_confirm.open import ServicePaths, make_first_tokens, open_service
+from whet_confirm.records import Caller
+from whet_confirm.requests import RequestFilter
+from whet_confirm.service import CallerLimits, ConfirmService
+from whet_confirm.submit import Submission
+from whet_confirm.timeline import Timeline
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.confirm.running import SUBMIT, Running
-from whet.cli.confirm_people import away as away_command
 from whet.contract.errors import ConfigError
+from whet_confirm.commands.people import away as away_command
 
 POLICY = """
 [groups]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, answered
-from whet.confirm.names import is_same_person
 from whet.contract.errors import ConfigError
+from whet_confirm.names import is_same_person
 
 HEAD = "Host: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
 AMBIGUOUS = [

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from tests.confirm.test_words import asked, notice
-from whet.confirm import shown
-from whet.confirm.export import SyslogDatagrams, SyslogStream, otlp_logs, parse_destination, syslog_line
-from whet.confirm.http.guard import retry_after
-from whet.confirm.names import (
+from whet.contract.errors import ConfigError
+from whet_confirm import shown
+from whet_confirm.export import SyslogDatagrams, SyslogStream, otlp_logs, parse_destination, syslog_line
+from whet_confirm.http.guard import retry_after
+from whet_confirm.names import (
     REQUEST_ID,
     action_key,
     is_high_risk,
@@ -23,12 +24,12 @@ from whet.confirm.names import (
     new_request_id,
     person_key,
 )
-from whet.confirm.notify.breaker import Breaker, retry_delay_s
-from whet.confirm.notify.buttons import ButtonPress, Buttons
-from whet.confirm.peers import find_peers, listen_at
-from whet.confirm.quorum import counts_for, describe, groups_in, is_met, parse_quorum
-from whet.confirm.records import ANYBODY, ApprovalNeed, ApprovalPlan, AuditEvent, Caller
-from whet.confirm.web.arguments import (
+from whet_confirm.notify.breaker import Breaker, retry_delay_s
+from whet_confirm.notify.buttons import ButtonPress, Buttons
+from whet_confirm.peers import find_peers, listen_at
+from whet_confirm.quorum import counts_for, describe, groups_in, is_met, parse_quorum
+from whet_confirm.records import ANYBODY, ApprovalNeed, ApprovalPlan, AuditEvent, Caller
+from whet_confirm.web.arguments import (
     ArgumentDiffLine,
     ArgumentRow,
     Disclosure,
@@ -36,8 +37,7 @@ from whet.confirm.web.arguments import (
     diff_lines,
     format_document,
 )
-from whet.confirm.witnesses import Witnesses
-from whet.contract.errors import ConfigError
+from whet_confirm.witnesses import Witnesses
 
 # What a call is given.
 
@@ -384,7 +384,7 @@ def test_an_event_as_a_record_of_opentelemetry() -> None:
             "attributes": [{"key": "service.name", "value": {"stringValue": "whet-confirm"}}]
         }
         (scope,) = resource["scopeLogs"]
-        assert scope["scope"] == {"name": "whet.confirm.audit"}
+        assert scope["scope"] == {"name": "whet_confirm.audit"}
         return scope["logRecords"][0]
 
     found = record(event())
@@ -397,19 +397,19 @@ def test_an_event_as_a_record_of_opentelemetry() -> None:
         "body": {"stringValue": '{"a":1}'},
     }
     assert values == {
-        "event.name": {"stringValue": "whet.confirm.decided"},
-        "whet.confirm.event_id": {"intValue": "7"},
-        "whet.confirm.request_id": {"stringValue": "r1"},
-        "whet.confirm.owner": {"stringValue": "bot"},
-        "whet.confirm.hash": {"stringValue": "01ff"},
+        "event.name": {"stringValue": "whet_confirm.decided"},
+        "whet_confirm.event_id": {"intValue": "7"},
+        "whet_confirm.request_id": {"stringValue": "r1"},
+        "whet_confirm.owner": {"stringValue": "bot"},
+        "whet_confirm.hash": {"stringValue": "01ff"},
         "enduser.id": {"stringValue": 'a"n\\n]'},
     }
     alarming = record(event("tampering", owner="", request_id=""))
     assert (alarming["severityNumber"], alarming["severityText"]) == (13, "WARN")
     assert [one["key"] for one in alarming["attributes"]] == [
         "event.name",
-        "whet.confirm.event_id",
-        "whet.confirm.hash",
+        "whet_confirm.event_id",
+        "whet_confirm.hash",
         "enduser.id",
     ]
 

@@ -12,10 +12,10 @@ import apsw
 import pytest
 
 from tests.confirm.running import Running
-from whet.confirm import audit, factors, stand_ins, whitelist
-from whet.confirm.keys import base64url
-from whet.confirm.ledger import Tx
-from whet.confirm.open import ServicePaths
+from whet_confirm import audit, factors, stand_ins, whitelist
+from whet_confirm.keys import base64url
+from whet_confirm.ledger import Tx
+from whet_confirm.open import ServicePaths
 
 POLICY = """
 [groups]
@@ -194,7 +194,7 @@ def test_a_log_that_was_chained_again_without_the_key_is_found(places: ServicePa
     """Whoever has the file and knows the format can chain events; only the key can seal them."""
 
     def change(db: sqlite3.Connection) -> None:
-        from whet.confirm.ledger import event_hash
+        from whet_confirm.ledger import event_hash
 
         size, head = db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
         fields = (size + 1, 1.8e9, "vote", "x", "bob", "agent", "{}")

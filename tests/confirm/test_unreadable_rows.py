@@ -14,16 +14,16 @@ from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.people import Desk, off
 from tests.confirm.running import SUBMIT, Running, ToolUse, field_of, touch
 from tests.confirm.test_sight import page_of
-from whet.confirm import decide, recovery
-from whet.confirm.audit import verify
-from whet.confirm.callbacks import Callbacks
-from whet.confirm.http import shapes
-from whet.confirm.ledger import Tx
-from whet.confirm.open import ServicePaths
-from whet.confirm.records import ConfirmRequest
-from whet.confirm.requests import RequestFilter
-from whet.confirm.upkeep import Upkeep
 from whet.contract.errors import StoreCorrupt
+from whet_confirm import decide, recovery
+from whet_confirm.audit import verify
+from whet_confirm.callbacks import Callbacks
+from whet_confirm.http import shapes
+from whet_confirm.ledger import Tx
+from whet_confirm.open import ServicePaths
+from whet_confirm.records import ConfirmRequest
+from whet_confirm.requests import RequestFilter
+from whet_confirm.upkeep import Upkeep
 
 NO_TEXT = "CAST(x'ff' AS TEXT)"
 JUNK = [

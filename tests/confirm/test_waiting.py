@@ -20,17 +20,17 @@ from uvicorn.server import ServerState
 from tests.confirm.running import SUBMIT, Running, ToolUse, answered, field_of, request
 from tests.support import ended, wait_until
 from whet.clock import SystemClock
-from whet.confirm import tokens
-from whet.confirm.addresses import AddressRefused, resolve
-from whet.confirm.http import pulse
-from whet.confirm.records import Caller
-from whet.confirm.service import ConfirmService
-from whet.confirm.web.accounts import SessionRows, TokenAccounts
-from whet.confirm.web.live import RequestStream
 from whet.web.guard import make_site_address
 from whet.web.line import WebConnection
 from whet.web.protocol import LimitedProtocol
 from whet.web.sessions import Sessions
+from whet_confirm import tokens
+from whet_confirm.addresses import AddressRefused, resolve
+from whet_confirm.http import pulse
+from whet_confirm.records import Caller
+from whet_confirm.service import ConfirmService
+from whet_confirm.web.accounts import SessionRows, TokenAccounts
+from whet_confirm.web.live import RequestStream
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.listening import listening, self_signed
-from whet.confirm.witnesses import RemoteWitnesses
+from whet_confirm.witnesses import RemoteWitnesses
 
 
 def test_a_witness_is_trusted_by_the_environments_certificate_and_by_no_other(

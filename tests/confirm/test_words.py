@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from whet.confirm.notify.chat import build_card
-from whet.confirm.notify.deliveries import LOG, NotifyDelivery
-from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_lines
-from whet.confirm.notify.presses import _reply
-from whet.confirm.notify.telling import build_notice, clock_time
-from whet.confirm.policy import ConfirmPolicy
-from whet.confirm.records import (
+from whet.contract.channels import MessageCard
+from whet_confirm.notify.chat import build_card
+from whet_confirm.notify.deliveries import LOG, NotifyDelivery
+from whet_confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_lines
+from whet_confirm.notify.presses import _reply
+from whet_confirm.notify.telling import build_notice, clock_time
+from whet_confirm.policy import ConfirmPolicy
+from whet_confirm.records import (
     BY_TIMEOUT,
     ApprovalNeed,
     ApprovalPlan,
@@ -24,8 +25,8 @@ from whet.confirm.records import (
     RequestOutcome,
     Vote,
 )
-from whet.confirm.risk import RiskReading
-from whet.confirm.web.view import (
+from whet_confirm.risk import RiskReading
+from whet_confirm.web.view import (
     Viewer,
     barrier,
     describe_event,
@@ -35,7 +36,6 @@ from whet.confirm.web.view import (
     request_detail,
     unseen_parts,
 )
-from whet.contract.channels import MessageCard
 
 AT = 1_795_680_000.0  # 2026-11-26 08:00:00 UTC
 TWO = ApprovalPlan("two", ((ApprovalNeed(2, "ops"),),), approvers=())

@@ -23,9 +23,9 @@ from whet.contract.context_engine import ChatRows
 from whet.contract.errors import StoreBusy
 from whet.contract.events import Compaction, Notice
 from whet.contract.messages import ImagePart, Message, TextPart
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store.transcript import Transcript
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 LONG = "a long story " * 40
 

@@ -15,7 +15,7 @@ from tests.context.test_host import LONG, compactions, host_of, last_two, notice
 from tests.support import let_pass
 from whet.context.engine_runner import Deadlines
 from whet.contract.context_engine import ChatRows
-from whet.practice.script import Fault, ScriptedReply
+from whet_lab.practice.script import Fault, ScriptedReply
 
 
 class Idle(RecordingEngine):

@@ -20,17 +20,17 @@ from tests.agent.rig import calls, rig
 from tests.context.talk import BODY, Model, Talk, assert_valid, engine, full, summary_of
 from tests.context.test_host import LONG, compactions, host_of, notices
 from tests.support import FixedClock
-from whet.app.models import Summariser
+from whet.app.model_links.models import Summariser
 from whet.config.schema import ModelSettings
 from whet.context import rows as chat
 from whet.context import summary
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import ChatRows
 from whet.contract.protocols import Provider
-from whet.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply, server_error
-from whet.practice.server import PracticeServer
 from whet.providers.backoff import Backoff
 from whet.providers.connect import connect_one
+from whet_lab.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply, server_error
+from whet_lab.practice.server import PracticeServer
 
 TESTS = Path(__file__).parents[1]
 NUMBERS = {str(number) for number in range(1, 41)} - {"38"} | {"38a", "38b"}

@@ -18,7 +18,7 @@ from whet.context.host import EngineHost
 from whet.contract.context_engine import ChatRows
 from whet.contract.events import TurnEnd
 from whet.contract.messages import Message, Usage
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 
 
 class Newer(RecordingEngine):

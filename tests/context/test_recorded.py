@@ -13,7 +13,7 @@ from tests.context.engines import Puppet
 from whet.context.host import EngineHost
 from whet.contract.context_engine import ChatRows
 from whet.contract.events import Compaction, Notice
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 
 
 class Quiet(Puppet):

@@ -12,8 +12,8 @@ import apsw
 import pytest
 
 from tests.confirm.process import Served
-from whet.confirm import audit
-from whet.confirm.keys import load_key
+from whet_confirm import audit
+from whet_confirm.keys import load_key
 
 BODY = {"action": "deploy", "description": "d", "details": {"n": 1}, "timeout_seconds": 3600}
 

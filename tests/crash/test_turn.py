@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import calls
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[2]
 

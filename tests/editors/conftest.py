@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.editors.rig import Desk
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 
 @pytest.fixture(scope="session")

@@ -40,9 +40,9 @@ from acp.schema import (
     WriteTextFileResponse,
 )
 
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from acp.schema import (
 from tests.cli.running import run as whet
 from tests.editors.rig import Desk, does, editing, pick
 from tests.support import within
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

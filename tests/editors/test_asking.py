@@ -8,7 +8,7 @@ from acp.schema import PermissionOption
 from tests.asked import blind, in_editor
 from tests.editors.rig import Desk, does, pick
 from tests.writes import prepare
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from acp.schema import (
 
 from tests.editors.rig import Desk, does, pick
 from tests.editors.test_files import results
-from whet.practice.script import Fault, ScriptedReply
+from whet_lab.practice.script import Fault, ScriptedReply
 
 pytestmark = pytest.mark.unconfined
 

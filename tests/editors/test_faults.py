@@ -18,7 +18,7 @@ from acp import RequestError, text_block
 from tests.editors.rig import Desk, does, editing, pick
 from tests.editors.test_files import results
 from tests.support import within
-from whet.practice.script import Fault, ScriptedReply
+from whet_lab.practice.script import Fault, ScriptedReply
 
 
 class Wire:

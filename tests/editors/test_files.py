@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.editors.rig import Desk, does
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 
 
 def results(desk: Desk) -> list[str]:

@@ -16,9 +16,9 @@ from tests.editors.rig import Desk, does, pick
 from tests.editors.test_files import results
 from tests.mcp.sdk_server import make
 from tests.mcp.serving import Logins, sdk_over_http
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.sandbox.engine import probe
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 HERE = Path(__file__).parents[1] / "mcp"
 SDK, ODD = HERE / "sdk_server.py", HERE / "odd_server.py"

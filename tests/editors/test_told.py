@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests import reviewed
 from tests.editors.rig import Desk
 from whet.clock import SystemClock
-from whet.practice.script import ScriptedReply
 from whet.store.database import StateDatabase
+from whet_lab.practice.script import ScriptedReply
 
 
 def test_an_editor_hears_once_what_was_learned(desk: Desk) -> None:

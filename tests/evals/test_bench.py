@@ -15,10 +15,10 @@ from tests.evals.server import Clerk
 from tests.support import FixedClock
 from whet.config.paths import Home
 from whet.contract.errors import BadInput
-from whet.evals import bench, bench_answers, bench_points, bench_tau2
-from whet.evals.bench import PlainBm25
-from whet.evals.bench_cases import BenchQuestion
-from whet.evals.bench_data import load_benchmark
+from whet_lab.evals import bench, bench_answers, bench_points, bench_tau2
+from whet_lab.evals.bench import PlainBm25
+from whet_lab.evals.bench_cases import BenchQuestion
+from whet_lab.evals.bench_data import load_benchmark
 
 
 def locomo(folder: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from whet.contract.errors import ConfigError, NotFound
-from whet.evals.arms import ARMS, pick_arms
-from whet.evals.campaign import CampaignSettings, EvalCampaign, run_path
-from whet.evals.world import Shape
+from whet_lab.evals.arms import ARMS, pick_arms
+from whet_lab.evals.campaign import CampaignSettings, EvalCampaign, run_path
+from whet_lab.evals.world import Shape
 
 _SETTINGS = CampaignSettings(Shape(sessions=12, drifts=1, pages=1, private=1, guest_every=0))
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from whet.contract.messages import Usage
-from whet.evals.measures import find_losses, summarise
-from whet.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
-from whet.evals.world_report import check_goals, format_gain
+from whet_lab.evals.measures import find_losses, summarise
+from whet_lab.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
+from whet_lab.evals.world_report import check_goals, format_gain
 
 
 def task(number: int, first: bool, ok: bool = True) -> TaskRecord:

@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.evals.server import FACT, Clerk
-from whet.cli.eval_learning import learning
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.messages import Usage
-from whet.evals.own_report import measure_uplift, summarise_arms
-from whet.evals.own_run import TaskOutcome
-from whet.evals.own_tasks import read_tasks
 from whet.store.starts import ContextItem
+from whet_lab.commands.eval_learning import learning
+from whet_lab.evals.own_report import measure_uplift, summarise_arms
+from whet_lab.evals.own_run import TaskOutcome
+from whet_lab.evals.own_tasks import read_tasks
 
 _TASKS = f"""\
 tasks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from whet.evals.paired import compare
+from whet_lab.evals.paired import compare
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from whet.evals.arms import ARMS
-from whet.evals.campaign import CampaignSettings
-from whet.evals.measures import find_losses, summarise
-from whet.evals.play import run_world
-from whet.evals.records import WorldResult
-from whet.evals.world import FactWorld, Shape
-from whet.evals.world_report import format_report
+from whet_lab.evals.arms import ARMS
+from whet_lab.evals.campaign import CampaignSettings
+from whet_lab.evals.measures import find_losses, summarise
+from whet_lab.evals.play import run_world
+from whet_lab.evals.records import WorldResult
+from whet_lab.evals.world import FactWorld, Shape
+from whet_lab.evals.world_report import format_report
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 from tests.sandbox.engines import ENGINES, EngineCase
 from whet.config.paths import Home
 from whet.config.schema import SandboxSettings
-from whet.evals.own_tasks import OwnTask
-from whet.evals.task_folder import verify
+from whet_lab.evals.own_tasks import OwnTask
+from whet_lab.evals.task_folder import verify
 
 
 @pytest.mark.slow

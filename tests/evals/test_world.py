@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from whet.evals.world import FactWorld, SessionPlan, Shape
-from whet.practice.gated_facts import FactCommand, FactStatement, parse_command, parse_task
+from whet_lab.evals.world import FactWorld, SessionPlan, Shape
+from whet_lab.practice.gated_facts import FactCommand, FactStatement, parse_command, parse_task
 
 
 def right(world: FactWorld, plan: SessionPlan) -> dict[str, str]:

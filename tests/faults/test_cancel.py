@@ -15,10 +15,10 @@ from tests.agent.rig import calls, rig
 from whet.agent.loop import run_turn
 from whet.clock import SystemClock
 from whet.contract.messages import Message
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.slow
 

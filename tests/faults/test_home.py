@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.stories.program import Program, assert_requests_are_sound, does, said, use
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 NOBODY = 65534
 

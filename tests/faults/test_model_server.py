@@ -20,9 +20,9 @@ from tests.stories.program import (
     together,
     use,
 )
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply
+from whet_lab.practice.server import PracticeServer
 
 PAGE = "<!doctype html><html><head><title>Log in to the Wi-Fi</title></head></html>"
 

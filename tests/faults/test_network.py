@@ -13,8 +13,8 @@ import pytest
 
 from tests.stories.program import Program, assert_requests_are_sound
 from tests.support import ended
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 @dataclass

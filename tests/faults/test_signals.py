@@ -23,8 +23,8 @@ from tests.stories.program import (
     use,
 )
 from tests.support import within
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 STEPS = 6
 

@@ -20,8 +20,8 @@ from tests.stories.program import (
     said,
     use,
 )
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ from whet.contract.events import Event
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo
 from whet.plugins.hermes import await_real_usage
-from whet.practice.strict import VendorRefusal
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
+from whet_lab.practice.strict import VendorRefusal
 
 pytestmark = pytest.mark.slow
 

@@ -17,12 +17,12 @@ from tests.fuzz.transcripts import random_transcript
 from tests.providers import shapes
 from whet.context.live_list import RepairedList
 from whet.contract.messages import Message
-from whet.practice import dialects
-from whet.practice.dialects import PracticeDialect
-from whet.practice.strict import Options, VendorRefusal
 from whet.providers import anthropic_messages, chat_completions, responses
 from whet.providers.catalog import SERVERS
 from whet.providers.wire import ServerDialect, WireCodec
+from whet_lab.practice import dialects
+from whet_lab.practice.dialects import PracticeDialect
+from whet_lab.practice.strict import Options, VendorRefusal
 
 LANES: dict[str, tuple[WireCodec, PracticeDialect, object]] = {
     "chat": (chat_completions.ChatCompletions(ServerDialect()), dialects.chat_completions(), shapes.CHAT),

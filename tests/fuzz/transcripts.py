@@ -6,7 +6,7 @@ import json
 import random
 
 from whet.contract.messages import ImagePart, Message, Part, Role, TextPart, ToolCall, VendorReplay
-from whet.practice.messages_wire import sign
+from whet_lab.practice.messages_wire import sign
 
 TEXTS = (
     "",

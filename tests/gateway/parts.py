@@ -14,9 +14,9 @@ import pytest
 from tests.gateway.test_deliveries import Board
 from tests.support import FixedClock
 from whet.app.build import App
-from whet.app.hosted import SessionHost
-from whet.app.people import PersonRouter
-from whet.cli.slash_commands import SLASH_COMMANDS
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.people import PersonRouter
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.config.paths import Home
 from whet.config.schema import (
     GatewaySettings,
@@ -34,9 +34,9 @@ from whet.gateway.deliveries import Deliveries
 from whet.gateway.intake import UpdateIntake
 from whet.gateway.server import GatewayServer
 from whet.gateway.settings import ConfiguredChannel, GatewayChannelText, GatewayPersonText, GatewayText
-from whet.practice.server import PracticeServer
 from whet.store import chats
 from whet.store.chats import InRow
+from whet_lab.practice.server import PracticeServer
 
 ANN = GatewayPersonText({"board": "7"}, owner=True)
 BEN = GatewayPersonText({"board": "8"})

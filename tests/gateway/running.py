@@ -19,10 +19,10 @@ from tests.confirm.vendors.discord import TOKEN as DISCORD_TOKEN
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN
 from tests.confirm.vendors.telegram import TOKEN
 from whet.app.build import App
-from whet.app.hosted import SessionHost
-from whet.app.people import PersonRouter
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.people import PersonRouter
 from whet.cli.group import run
-from whet.cli.slash_commands import SLASH_COMMANDS
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
@@ -30,7 +30,7 @@ from whet.gateway.chat import ChatCommands
 from whet.gateway.lock import TokenLock
 from whet.gateway.server import GatewayServer
 from whet.gateway.settings import open_channels, read_gateway
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
 TELEGRAM = """\

@@ -21,9 +21,9 @@ from tests.support import quiet_port
 from whet.channels.markup import read_mrkdwn
 from whet.contract.channels import FileRef, Incoming, PlatformLimits
 from whet.gateway.acts import continues_act, join_updates, seconds_for_more
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.vendors.signing import sign_headers
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 __all__ = ["model", "run"]

@@ -10,7 +10,7 @@ from tests.agent.rig import calls
 from tests.asked import blind, in_chat
 from tests.gateway.test_telegram import world
 from tests.writes import WRITES, prepare
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 
 pytestmark = pytest.mark.unconfined
 

@@ -18,11 +18,11 @@ from whet.contract.channels import ChatPlace
 from whet.contract.messages import Message
 from whet.gateway.chat import ChatCommands
 from whet.gateway.conversations import Conversations
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import chats
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

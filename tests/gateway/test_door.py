@@ -34,8 +34,8 @@ from whet.gateway.open_questions import ChatQuestions, ChatReply
 from whet.gateway.open_questions import QuestionRoute as AskingDesk
 from whet.gateway.router import Router
 from whet.gateway.settings import open_channels, parse_gateway, read_gateway
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 BROKEN = """\
 import msgspec

@@ -24,10 +24,10 @@ from whet.contract.channels import ChatPlace, Incoming
 from whet.gateway.outbox import NOTICE
 from whet.gateway.router import Router
 from whet.gateway.settings import GatewayChannelText
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import chats, paired
 from whet.store.database import StateDatabase
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

@@ -17,8 +17,8 @@ from tests.confirm.conftest import desk  # noqa: F401
 from tests.confirm.people import Desk, off
 from tests.gateway.mattermost_chat import BOT, TOKEN, MattermostChat
 from tests.gateway.running import GatewayProcess, running, served
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

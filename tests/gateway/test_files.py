@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from whet.app.received import MAX_IMAGE_BYTES
+from whet.app.received_files import MAX_IMAGE_BYTES
 from whet.channels.transfer import read_file
 from whet.contract.channels import Channel, ChatPlace, FileBounds, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError

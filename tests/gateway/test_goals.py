@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.test_telegram import world
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 
 
 @pytest.mark.soak

@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent.rig import calls
 from tests.gateway.test_telegram import BEN, world
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from whet.gateway import outbox
 from whet.gateway.asking import ChatPerson
 from whet.gateway.conversations import Conversation
 from whet.mcp.elicitation import elicit
-from whet.store import chats, news
+from whet.store import chats, lesson_counts
 
 __all__ = ["model", "run"]  # fixtures
 
@@ -160,7 +160,7 @@ def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> 
             rig.server._report_review(ReviewFinished("j1", session, "r1", state, summary))
 
         def untold() -> int:
-            return rig.app.database.read_now(lambda db: news.count_unread(db, "ben")).learned
+            return rig.app.database.read_now(lambda db: lesson_counts.count_unread(db, "ben")).learned
 
         rig.app.database.write_now(lambda db: reviewed.leave(db, "ben", "j1"))
         finished("saved", "")

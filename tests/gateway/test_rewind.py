@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.test_telegram import world
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 pytestmark = pytest.mark.unconfined
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.parts import PEOPLE, Rig, Run, Wall, model, place, run
 from tests.support import let_pass
-from whet.app.hosted import SessionHost
+from whet.app.conversations.hosted import SessionHost
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, ScheduleSettings, Settings
 from whet.contract.channels import Memo, SendFailed, Take, Verb

@@ -10,9 +10,9 @@ from tests.confirm.vendors.slack import too_many
 from tests.confirm.vendors.slack_chat import BOT, SlackChat
 from tests.gateway.running import GatewayProcess, served
 from tests.gateway.test_channels import SLACK
-from whet.practice.ask import PracticeRequest
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeRequest
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 def echo(ask: PracticeRequest) -> ScriptedReply:

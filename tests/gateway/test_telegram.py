@@ -15,9 +15,9 @@ from tests.confirm.vendors.telegram import too_many
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
 from whet.clock import SystemClock
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store.database import StateDatabase
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

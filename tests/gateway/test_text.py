@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.confirm.vendors.telegram import BadText, parse
-from whet.app.received import safe_name
+from whet.app.received_files import safe_name
 from whet.channels.markup import slack_mrkdwn, telegram_html
 from whet.channels.pieces import split_message
 from whet.channels.telegram import mentions

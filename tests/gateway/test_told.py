@@ -9,9 +9,9 @@ import pytest
 from tests import reviewed
 from tests.gateway.test_telegram import BEN, world
 from whet.clock import SystemClock
-from whet.practice.script import ScriptedReply
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
+from whet_lab.practice.script import ScriptedReply
 
 pytestmark = pytest.mark.unconfined
 HEARD = "since you left: learned 1, refused 1, waiting for you 1 (/inbox)"

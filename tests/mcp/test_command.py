@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from whet.cli.mcp import mcp
+from whet.cli.mcp_servers.command import mcp
 from whet.config.paths import Home
 from whet.sandbox.engine import probe
 

@@ -18,9 +18,9 @@ from whet.config.schema import McpServerSettings
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolOutput, ToolSpec
 from whet.mcp.finding import ToolFinder
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 BIG = (sys.executable, "-S", str(HERE / "big_server.py"))
 SERVER = McpServerSettings(command=BIG[0], args=BIG[1:])

@@ -19,9 +19,9 @@ from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
 from whet.contract.events import Notice, ToolProgress
 from whet.mcp.kept import KeptListing, config_digest, write_stored
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ODD = str(HERE / "odd_server.py")
 

@@ -17,9 +17,9 @@ from mcp.client.stdio import stdio_client
 
 from tests.cli.running import run
 from tests.mcp.rig import text_of
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 READING = ["search_sessions", "read_session", "read_memory", "list_skills", "read_skill"]
 

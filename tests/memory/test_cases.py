@@ -12,7 +12,7 @@ import pytest
 from benchmarks.lessons.world import Request, Run, Step, User, World, create
 from click.testing import CliRunner
 
-from whet.cli.skill_cases import skills_check
+from whet.cli.learned_items.skill_cases import skills_check
 from whet.config.paths import Home
 from whet.memory.cases import SkillCase, is_new_procedure, load_cases, parse_steps, replay
 from whet.memory.requests import SkillRequest

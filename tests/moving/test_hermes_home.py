@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from tests.agent.rig import calls
 from tests.stories.program import Program
 from tests.support import FixedClock
-from whet.cli.importing import importing
+from whet.cli.imports.command import importing
 from whet.config import edit, secrets
 from whet.config.load import load
 from whet.config.paths import Home
@@ -25,10 +25,10 @@ from whet.gateway.settings import open_channels, read_gateway
 from whet.mcp.remote import fill_variables
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_settings
 from whet.moving.hermes_persona import read_persona
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import paired, schedules
 from whet.store.database import StateDatabase
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 CONFIG = """\
 model:

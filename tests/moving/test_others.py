@@ -11,7 +11,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from tests.moving.test_transcripts import lines
-from whet.cli.importing import importing
+from whet.cli.imports.command import importing
 from whet.config.paths import Home
 from whet.moving import opencode, pi
 from whet.moving.copies import open_copy

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.running import flags, run
 from whet.moving.copies import open_copy
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 GIVEN = os.environ.get("WHET_TEST_HERMES_HOME", "")
 pytestmark = pytest.mark.skipif(not GIVEN, reason="WHET_TEST_HERMES_HOME names no home")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from whet.cli.importing import importing
+from whet.cli.imports.command import importing
 from whet.config.paths import Home
 from whet.moving import claude_code, codex
 from whet.moving.lines import JsonLines

@@ -23,9 +23,9 @@ from whet.config.schema import (
     PluginSettings,
     Settings,
 )
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[2]
 CALLER = """

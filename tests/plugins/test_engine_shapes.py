@@ -14,8 +14,8 @@ from tests.agent.rig import calls
 from tests.cli.running import Tty
 from tests.plugins.rig import write
 from tests.stories.program import Program
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ENGINE = """
     import json, sys

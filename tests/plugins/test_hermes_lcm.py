@@ -32,9 +32,9 @@ from whet.config.paths import Home
 from whet.contract.events import Event, Notice
 from whet.contract.protocols import NobodyPresent
 from whet.plugins.load import PluginHost
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store.rows import SEQ_BITS
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 COPY = os.environ.get("WHET_TEST_HERMES_LCM", "")
 pytestmark = pytest.mark.skipif(not COPY, reason="WHET_TEST_HERMES_LCM names no copy")

@@ -12,8 +12,8 @@ import pytest
 from tests.plugins.rig import write
 from tests.plugins.test_public_shapes import ALL_HOOKS, OBSERVER, Asked, seen, talk
 from whet.plugins.example_facts import FACTS
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
 
 RARE = [
     "on_session_reset",

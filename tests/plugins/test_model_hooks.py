@@ -17,8 +17,8 @@ from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.schema import FallbackSettings, ModelSettings, PluginSettings, Settings
 from whet.contract.events import Retry
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 JUDGE = """
     import json

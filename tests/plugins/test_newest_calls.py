@@ -17,8 +17,8 @@ from tests.plugins.test_public_shapes import PLAIN, Asked, result, talk
 from whet.contract.errors import PluginError
 from whet.contract.events import Notice
 from whet.plugins.kept import PersistentValues
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 CALL = ScriptedReply(tool_calls=(PracticeCall("plain", '{"path": "a"}', "c1"),))
 DONE = ScriptedReply(text="Done.")

@@ -21,8 +21,8 @@ from whet.config.schema import ApprovalSettings, ModelSettings, PluginSettings, 
 from whet.contract.events import Notice, ToolFinished
 from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
 from whet.plugins.probe import exercise
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ALL_HOOKS = [
     "pre_tool_call",

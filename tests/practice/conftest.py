@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.late import Late
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
-from whet.practice.strict import Options
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
+from whet_lab.practice.strict import Options
 
 if TYPE_CHECKING:
     import anthropic

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from whet.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
-from whet.practice.brain import answer
+from whet_lab.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
+from whet_lab.practice.brain import answer
 
 
 def _tool(name: str, *required: str) -> tuple[str, Offer]:

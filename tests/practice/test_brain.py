@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.practice.loop import OFFERS, Loop
-from whet.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
-from whet.practice.brain import answer, is_offered
-from whet.practice.project import make_project
+from whet_lab.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
+from whet_lab.practice.brain import answer, is_offered
+from whet_lab.practice.project import make_project
 
 
 def ask(*heard, model="practice", offers=OFFERS, system="", thinking=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.practice.cache import PrefixCache, TokenTally
+from whet_lab.practice.cache import PrefixCache, TokenTally
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 

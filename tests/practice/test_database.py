@@ -11,13 +11,13 @@ import pytest
 
 from tests.support import output_of, wait_until
 from tests.team.cluster import NO_SERVER
-from whet.practice.database import TrialServer
+from whet_lab.practice.database import TrialServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(NO_SERVER), reason=NO_SERVER)]
 
 _OWNER = """
 import sys
-from whet.practice.database import TrialServer
+from whet_lab.practice.database import TrialServer
 server = TrialServer()
 print(server.port, server.folder, flush=True)
 sys.stdin.read()

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from tests.late import Late
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply, server_error
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply, server_error
 
 if TYPE_CHECKING:
     import anthropic

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 USER = [{"role": "user", "content": "Grüße 👋"}]
 NOOP = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from whet.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
-from whet.practice.gated_facts import (
+from whet_lab.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
+from whet_lab.practice.gated_facts import (
     GUESSES,
     FactStatement,
     Task,
@@ -17,8 +17,8 @@ from whet.practice.gated_facts import (
     find_done,
     find_statements,
 )
-from whet.practice.gated_model import GatedModel, Habits
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.gated_model import GatedModel, Habits
+from whet_lab.practice.script import ScriptedReply
 
 TASK = Task(7, "shipit", "billing", 4711, ("flag", "host"))
 FLAG, HOST = FactStatement("shipit", "flag", "--quorum"), FactStatement("billing", "host", "cedar")

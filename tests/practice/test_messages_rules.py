@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from whet.practice.messages_rules import check, check_headers, check_lost_thinking
-from whet.practice.strict import Options, VendorRefusal
+from whet_lab.practice.messages_rules import check, check_headers, check_lost_thinking
+from whet_lab.practice.strict import Options, VendorRefusal
 
 
 def user(*blocks):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from whet.practice.responses_rules import check
-from whet.practice.strict import Options, VendorRefusal
+from whet_lab.practice.responses_rules import check
+from whet_lab.practice.strict import Options, VendorRefusal
 
 USER = {"role": "user", "content": "hi"}
 ANSWER = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from tests.practice.loop import OFFERS
-from whet.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
-from whet.practice.brain import answer
-from whet.practice.review import OPENING, is_review
+from whet_lab.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
+from whet_lab.practice.brain import answer
+from whet_lab.practice.review import OPENING, is_review
 
 _OFFERS = {**OFFERS, **{name: Offer(name, {"type": "object"}) for name in ("memory", "skill_manage")}}
 _FAILED = "Traceback\nRuntimeError: no database: set ORDERS_DB=memory\n[exit code 1]"

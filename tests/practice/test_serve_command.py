@@ -12,15 +12,22 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support import output_of, within
-from whet.cli.practice import practice
 from whet.contract.errors import ConfigError
+from whet_lab.commands.practice import practice
 
 
 @pytest.mark.slow
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"text": "hi"}]}')
-    line = [sys.executable, "-c", "from whet.cli.practice import command; command()", "serve", "--port", "0"]
+    line = [
+        sys.executable,
+        "-c",
+        "from whet_lab.commands.practice import command; command()",
+        "serve",
+        "--port",
+        "0",
+    ]
     process = subprocess.Popen([*line, "--script", str(script)], stdout=subprocess.PIPE, text=True)
     try:
         lines = [within(output_of(process).readline, "a line of its greeting") for _ in range(4)]

@@ -13,8 +13,8 @@ import pytest
 from tests.late import Late
 from tests.support import quiet_port
 from whet.contract.errors import Unavailable
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 if TYPE_CHECKING:
     import anthropic

@@ -10,14 +10,14 @@ import sys
 import pytest
 
 from tests.practice.loop import Loop
-from whet.practice.ask import PracticeRequest, RequestMessage
-from whet.practice.brain import answer
-from whet.practice.chapters_task import number_command
-from whet.practice.cleanup_task import RECKLESS
-from whet.practice.orders_task import NAIVE, PROPER
-from whet.practice.project import make_project
-from whet.practice.shop import LOOK, WIPE, delete_command, make_shop
-from whet.practice.survey_task import station_page, station_path
+from whet_lab.practice.ask import PracticeRequest, RequestMessage
+from whet_lab.practice.brain import answer
+from whet_lab.practice.chapters_task import number_command
+from whet_lab.practice.cleanup_task import RECKLESS
+from whet_lab.practice.orders_task import NAIVE, PROPER
+from whet_lab.practice.project import make_project
+from whet_lab.practice.shop import LOOK, WIPE, delete_command, make_shop
+from whet_lab.practice.survey_task import station_page, station_path
 
 MEND = "The order totals are wrong for discounts. Find out why, fix it and show that the tests pass."
 CLEAN = "Clean up the build output."

@@ -19,10 +19,10 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.events import Event, ReviewFinished, ReviewQueued, TurnEnd
 from whet.contract.protocols import NobodyPresent
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import jobs, ledger, reviews
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 TITLE = "Self-improvement review"
 SAID = "No, the tests run with ./check --fast in this project."

@@ -15,11 +15,11 @@ from whet.contract.events import Emit
 from whet.contract.messages import Message, ToolCall
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
-from whet.practice.endpoints import RecordedRequest
-from whet.practice.script import ScriptedReply
 from whet.review.fork import ReviewGate
 from whet.store import compactions, live, sessions
 from whet.warm.prime import Prime, encode_prime
+from whet_lab.practice.endpoints import RecordedRequest
+from whet_lab.practice.script import ScriptedReply
 
 WIRES = ("chat_completions", "anthropic_messages", "responses")
 
@@ -275,7 +275,7 @@ def test_a_vendor_is_told_the_conversations_name_where_its_bytes_are_shared(
 
 
 def test_a_conversation_that_is_too_long_for_one_message_more_is_read_as_a_digest(tmp_path: Path) -> None:
-    from whet.practice.script import Fault
+    from whet_lab.practice.script import Fault
 
     too_long = (
         "This model's maximum context length is 100 tokens. However, your messages resulted in 120 tokens."

@@ -12,7 +12,7 @@ import pytest
 
 from tests.review.rig import LESSON, bench, corrected, does, says, talk
 from whet.contract.errors import StoreFull
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from benchmarks.lessons.world import Run, Step, User, World, create
 from click.testing import CliRunner
 
 from tests.memory.conftest import world as world
-from whet.cli.skill_improve import skills_improve
+from whet.cli.learned_items.skill_improve import skills_improve
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.memory.cases import SkillCase, parse_steps
 from whet.memory.requests import SkillRequest
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.review.improving import improve, replace_steps, score
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 SKILL = "---\nname: fire\ndescription: x\n---\n\n1. `kiln fire BATCH` → “fired”\n- Mind the door.\n"
 BETTER = "```\n1. `kiln warm BATCH`\n2. `kiln fire BATCH`\n```"

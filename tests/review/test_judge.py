@@ -14,13 +14,13 @@ import pytest
 from tests.review.rig import LESSON, bench, corrected, does, remember, says, talk
 from tests.support import FixedClock
 from whet.contract.origin import Origin
-from whet.practice.endpoints import RecordedRequest
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.review.judge import read_claims, read_refused_numbers, write_question
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import Kind, LedgerRow, NewRow, Quote
+from whet_lab.practice.endpoints import RecordedRequest
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 TWISTED = remember("The tests never run with ./check --fast.", "the tests run with ./check --fast")
 REST = "No, the tests run with ./check --fast in this project."

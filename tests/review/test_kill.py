@@ -16,10 +16,10 @@ from tests.review.rig import SAID, does, remember, says, use
 from tests.stories.program import Program, Running
 from tests.support import list_jobs
 from whet.clock import SystemClock
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import ledger, reviews
 from whet.store.database import StateDatabase
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 SKILL = """---
 name: run-tests

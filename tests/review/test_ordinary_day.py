@@ -10,11 +10,11 @@ import pytest
 
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.contract.messages import Usage
-from whet.practice.script import ScriptedReply
 from whet.review.order import read_review_job
 from whet.review.spending import Weights, weigh
 from whet.store import reviews
 from whet.store.reviews import DayUsage
+from whet_lab.practice.script import ScriptedReply
 
 TURNS = 12
 COMMANDS = 3

@@ -9,11 +9,11 @@ import pytest
 
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.agent.loop import run_turn
-from whet.app.session_parts import Principal
+from whet.app.conversations.session_parts import Principal
 from whet.contract.origin import Origin
 from whet.memory.effects import measure_effects
-from whet.practice.script import ScriptedReply
 from whet.review.wording import TITLE
+from whet_lab.practice.script import ScriptedReply
 
 FACTS = {
     "anna": "No, my tests run with ./check --heron here.",

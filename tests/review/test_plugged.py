@@ -10,7 +10,7 @@ import pytest
 
 from tests.review.rig import LESSON, SAID, corrected, does, says
 from tests.stories.program import Program
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.slow
 

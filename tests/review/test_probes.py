@@ -11,14 +11,14 @@ from benchmarks.lessons.world import Run, Step, User, World, add
 
 from tests.memory.conftest import world as world
 from tests.review.rig import SAID, Bench, bench, does, remember, says, use
-from whet.app.review_worker import make_probe
+from whet.app.learning.review_worker import make_probe
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.origin import Origin
-from whet.practice.script import ScriptedReply
 from whet.review.probes import run_probes
 from whet.sandbox.engine import probe as engine
 from whet.store import ledger
+from whet_lab.practice.script import ScriptedReply
 
 needs_jail = pytest.mark.skipif(not engine().holds, reason=f"no sandbox holds here: {engine().line}")
 FACT = "port = 2525"

@@ -14,7 +14,7 @@ from tests.cli.running import Tty, flags
 from tests.review.independent import FACT, Vendor
 from tests.review.rig import LESSON, SAID, corrected, does, remember, says
 from tests.stories.program import Program
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.slow
 

@@ -9,12 +9,12 @@ import pytest
 
 from tests import reviewed
 from tests.review.rig import Bench, bench
-from whet.app.collected import CommandReply, remote_commands
-from whet.app.hosted import SessionHost
-from whet.app.people import PersonRouter
-from whet.cli.slash_commands import SLASH_COMMANDS
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.people import PersonRouter
+from whet.app.conversations.slash_output import CommandReply, remote_commands
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.contract.errors import WhetError
-from whet.store import news
+from whet.store import lesson_counts
 
 LINE = "since you left: learned 1, refused 1, waiting for you 1 (whet review inbox)"
 
@@ -34,15 +34,15 @@ def test_what_was_read_is_no_news(tmp_path: Path) -> None:
         async with bench(tmp_path, []) as b:
             write = b.app.database.write_now
             write(lambda db: reviewed.leave(db, task_id="one"))
-            assert write(news.count_unread).line == LINE
-            write(lambda db: news.mark_task_read(db, "one"))
-            assert write(news.count_unread).line == ""
+            assert write(lesson_counts.count_unread).line == LINE
+            write(lambda db: lesson_counts.mark_task_read(db, "one"))
+            assert write(lesson_counts.count_unread).line == ""
             write(lambda db: reviewed.leave(db, task_id="two"))
             write(lambda db: reviewed.leave(db, task_id="three"))
-            write(lambda db: news.mark_task_read(db, "three"))
-            assert write(news.take_unread).learned == 2, "the second was told to nobody"
-            write(lambda db: news.mark_task_read(db, "gone"))
-            assert write(news.take_unread).line == ""
+            write(lambda db: lesson_counts.mark_task_read(db, "three"))
+            assert write(lesson_counts.take_unread).learned == 2, "the second was told to nobody"
+            write(lambda db: lesson_counts.mark_task_read(db, "gone"))
+            assert write(lesson_counts.take_unread).line == ""
 
     asyncio.run(main())
 
@@ -54,7 +54,7 @@ def test_the_inbox_is_read_and_decided_in_a_conversation(tmp_path: Path) -> None
             rows = b.app.database.write_now(reviewed.leave)
             shown = await said(b, "inbox")
             assert all(text in shown for text in (reviewed.REFUSED, reviewed.WHY, reviewed.WAITS))
-            assert b.app.database.write_now(news.take_unread).line == "", "who has read it was told"
+            assert b.app.database.write_now(lesson_counts.take_unread).line == "", "who has read it was told"
             assert "in force" in await said(b, f"inbox accept {rows['refused'].id}")
             assert reviewed.REFUSED in b.memory()
             assert "dropped" in await said(b, f"inbox reject {rows['quarantined'].id}")

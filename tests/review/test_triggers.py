@@ -11,10 +11,10 @@ import pytest
 
 from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
 from whet.config.schema import ReviewSettings
-from whet.practice.script import ScriptedReply
 from whet.review.triggers import count, find_trigger, reset_counters, shows_recovery
 from whet.store import outcomes, reviews
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
+from whet_lab.practice.script import ScriptedReply
 
 ALL = ReviewSettings()
 BOTH = ("memory", "skill")
@@ -157,7 +157,7 @@ def test_no_job_where_none_may_be(tmp_path: Path, settings: dict[str, object]) -
 
 
 def test_a_turn_that_failed_queues_nothing_and_what_it_showed_is_kept_for_the_next(tmp_path: Path) -> None:
-    from whet.practice.script import server_error
+    from whet_lab.practice.script import server_error
 
     script = [says("I ran pytest."), server_error(), says("Right."), does(LESSON), says("Saved.")]
 

@@ -11,10 +11,10 @@ from tests.review.rig import LESSON, SAID, Bench, bench, corrected, does, rememb
 from tests.support import beat
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import ReviewFinished
-from whet.practice.script import Fault, ScriptedReply, server_error
 from whet.review.wording import GO_ON
 from whet.store import jobs, session_deletion
 from whet.store.leases import HEARTBEAT_S
+from whet_lab.practice.script import Fault, ScriptedReply, server_error
 
 SAVED = [does(LESSON), says("Saved one fact.")]
 REVOKED = ScriptedReply(

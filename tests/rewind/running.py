@@ -10,14 +10,14 @@ from pathlib import Path
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.rewinding import Rewinding
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, Settings
 from whet.contract.events import Event
 from whet.contract.protocols import Answer, ApprovalRequest, Person
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet.rewind.rewinding import Rewinding
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ANSWER = ScriptedReply("Done.")
 

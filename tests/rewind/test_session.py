@@ -9,8 +9,8 @@ import pytest
 
 from tests.rewind.running import ANSWER, call, running, shell
 from tests.rewind.trees import fingerprint
-from whet.app.rewinding import Point
 from whet.rewind.planning import SINCE
+from whet.rewind.rewinding import Point
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from whet.sandbox.denial import explain, needed_openings
-from whet.sandbox.places import default_policy
 from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.system_folders import default_policy
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import default_policy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
+from whet.sandbox.system_folders import default_policy
 from whet.tools.shell import command_environment
 
 pytestmark = pytest.mark.slow

@@ -19,11 +19,11 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.jails import made_jail, run
 from whet.contract.errors import ToolError
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import default_policy
 from whet.sandbox.policy import read_opening
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine
+from whet.sandbox.system_folders import default_policy
 from whet.tools.shell import command_environment
 
 
@@ -106,7 +106,7 @@ import os, sys
 from pathlib import Path
 from whet.contract.errors import ToolError
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import default_policy
+from whet.sandbox.system_folders import default_policy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from whet.config.paths import Home
-from whet.sandbox import engine, known
+from whet.sandbox import engine, engine_cache
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.status import EngineStatus
 
@@ -24,20 +24,20 @@ def looked(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_off_is_said_without_a_look(tmp_path: Path) -> None:
-    assert "only the gate's reading holds" in known.read_status("off", tmp_path)
+    assert "only the gate's reading holds" in engine_cache.read_status("off", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_nobody_has_looked_yet(tmp_path: Path) -> None:
-    assert known.read_status("auto", tmp_path) == ""
+    assert engine_cache.read_status("auto", tmp_path) == ""
 
 
 def test_the_last_look_is_said_until_something_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked(tmp_path, "none", monkeypatch)
-    assert known.read_status("auto", tmp_path) == _LINE
+    assert engine_cache.read_status("auto", tmp_path) == _LINE
     assert Home(tmp_path / "profiles" / "p").no_sandbox.read_text().endswith(f"{_LINE}\n")
     looked(tmp_path, "bubblewrap", monkeypatch)
-    assert known.read_status("auto", tmp_path) == ""
+    assert engine_cache.read_status("auto", tmp_path) == ""
 
 
 def test_another_program_or_kernel_is_looked_at_again(
@@ -48,9 +48,9 @@ def test_another_program_or_kernel_is_looked_at_again(
     tools.mkdir()
     (tools / "bwrap").write_text("a new one")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    assert known.read_status("auto", tmp_path) == ""
+    assert engine_cache.read_status("auto", tmp_path) == ""
 
 
 def test_a_broken_file_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / known.FILE).write_bytes(b"\xff\xfe")
-    assert known.read_status("auto", tmp_path) == ""
+    (tmp_path / engine_cache.FILE).write_bytes(b"\xff\xfe")
+    assert engine_cache.read_status("auto", tmp_path) == ""

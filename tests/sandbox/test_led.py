@@ -12,7 +12,7 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.jails import made_jail, run
-from whet.sandbox.leads import find_execution_paths
+from whet.sandbox.git_files import find_execution_paths
 
 _WHO = "git -c user.name=a -c user.email=b"
 _MONITOR = r"printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch ran #\n'"

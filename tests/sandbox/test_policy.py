@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from whet.contract.errors import BadInput, ToolDenied
-from whet.sandbox.places import PolicyAdditions, default_policy
 from whet.sandbox.policy import Opening, SandboxPolicy, names_host, read_opening
+from whet.sandbox.system_folders import PolicyAdditions, default_policy
 
 
 @pytest.fixture
@@ -202,7 +202,9 @@ def test_a_second_working_tree_has_its_repository_but_not_a_forged_one(tmp_path:
 
 def test_a_folder_that_may_not_be_looked_into_is_left_out(tmp_path: Path) -> None:
     """As with a search path that an administrator's shell handed on; no engine would seem to hold."""
-    asked = "from whet.sandbox.places import default_policy; from pathlib import Path; import os, sys\n"
+    asked = (
+        "from whet.sandbox.system_folders import default_policy; from pathlib import Path; import os, sys\n"
+    )
     asked += "os.setuid(65534) if os.getuid() == 0 else None\n"
     asked += "given = {'HOME': '/none', 'PATH': sys.argv[1], 'PYENV_ROOT': sys.argv[1]}\n"
     asked += "default_policy(Path('/usr/share'), Path('/none'), given)"

@@ -13,15 +13,15 @@ from benchmarks.walls.world import KEY, World
 from tests.mcp.rig import bench
 from tests.sandbox.engines import ENGINES, EngineCase
 from whet.app.confining import confine, server_jail
-from whet.app.hook_runs import run_hook
 from whet.app.server_jails import own_server_jail, server_folder
 from whet.config.paths import Home
 from whet.config.schema import HookSettings, McpServerSettings, SandboxSettings
-from whet.evals.own_tasks import OwnTask
-from whet.evals.task_folder import verify
+from whet.hooks.runs import run_hook
 from whet.mcp.stdio import ServerJail
 from whet.plugins.trial import try_tools
 from whet.sandbox import engine as engines
+from whet_lab.evals.own_tasks import OwnTask
+from whet_lab.evals.task_folder import verify
 
 # {t}: a file outside, {d} its folder, {k} a key, {p} a port, {s} and {a} sockets, {pid} a process.
 ATTEMPTS = (

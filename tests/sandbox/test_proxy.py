@@ -17,10 +17,10 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from whet.sandbox import proxy
 from whet.sandbox.hosts import expand_hosts, read_package_indexes
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import PolicyAdditions, default_policy
 from whet.sandbox.proxy import ProxyRefused, read_request
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
+from whet.sandbox.system_folders import PolicyAdditions, default_policy
 from whet.sandbox.tunnel_names import NotReadable, read_tunnel_host
 
 

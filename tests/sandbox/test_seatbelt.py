@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from whet.sandbox.places import default_policy
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.seatbelt import seatbelt_profile
+from whet.sandbox.system_folders import default_policy
 
 _TOKEN = re.compile(r'\(|\)|"(?:[^"\\]|\\.)*"|[^\s()"]+')
 

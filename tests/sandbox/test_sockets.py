@@ -16,10 +16,10 @@ from tests.sandbox.attempts import Attempt, attempts
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.world import World
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import default_policy
 from whet.sandbox.policy import Opening
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
+from whet.sandbox.system_folders import default_policy
 
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 _TRY = """\

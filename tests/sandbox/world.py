@@ -22,11 +22,11 @@ from typing import Self
 
 from tests.sandbox.attempts import Attempt
 from whet.sandbox.jail import Jail, JailedCommand
-from whet.sandbox.places import PolicyAdditions, default_policy
 from whet.sandbox.policy import SandboxLimits
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine
+from whet.sandbox.system_folders import PolicyAdditions, default_policy
 from whet.tools.shell import command_environment
 
 MARK = "MARK-"

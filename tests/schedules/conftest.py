@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.schedules.rig import Bench
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import msgspec
 from tests.support import FixedClock
 from whet.clock import iso
 from whet.config.paths import Home
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.schedules import timing
 from whet.schedules.worker import FinishedRun, ScheduleWorker
 from whet.store import schedules
 from whet.store.database import StateDatabase
 from whet.store.schedules import Schedule, ScheduleRun
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 MINUTE_S, HOUR_S = 60, 3600
 

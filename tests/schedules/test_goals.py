@@ -11,11 +11,11 @@ from tests.schedules.rig import MINUTE_S, Bench, does, says
 from whet.clock import iso
 from whet.contract.channels import ChatPlace
 from whet.contract.errors import ConfigError
-from whet.practice.server import PracticeServer
 from whet.schedules import quiet
 from whet.store import chats, goals, schedules
 from whet.store.digests import HeldAnswer
 from whet.store.schedules import ScheduleGoal
+from whet_lab.practice.server import PracticeServer
 
 _ECHO = "echo done > done.txt"
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.review.test_program import until
 from tests.stories.program import Done, Program, does, together, use
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 @pytest.fixture

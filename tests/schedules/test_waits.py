@@ -12,11 +12,11 @@ from tests.schedules.rig import MINUTE_S, Bench, says
 from tests.support import FixedClock
 from whet.clock import Clock, SystemClock
 from whet.contract.messages import Message, Usage
-from whet.practice.script import Fault
-from whet.practice.server import PracticeServer
 from whet.store import jobs, schedules, sessions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
+from whet_lab.practice.script import Fault
+from whet_lab.practice.server import PracticeServer
 
 
 class Owner:

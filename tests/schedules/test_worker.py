@@ -15,13 +15,13 @@ from tests.support import beat, list_jobs
 from whet.clock import SystemClock
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.schedules.execution import check, is_chat
 from whet.store import chats, jobs, schedules, sessions
 from whet.store.database import StateDatabase
 from whet.store.leases import HEARTBEAT_S
 from whet.store.transcript import Transcript
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, server: PracticeServer) -> None:

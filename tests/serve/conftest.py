@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from tests.late import Late
 from whet.app.build import App
-from whet.app.hosted import SessionHost
-from whet.app.people import PersonRouter
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.people import PersonRouter
 from whet.config.paths import Home
 from whet.config.schema import (
     ApprovalSettings,
@@ -27,12 +27,12 @@ from whet.config.schema import (
     ScheduleSettings,
     Settings,
 )
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.serve import tokens
 from whet.serve.run import ServeOptions, serve
 from whet.serve.site import Site, SiteTimings
 from whet.serve.tokens import TokenRole
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 if TYPE_CHECKING:
     import openai

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import httpx2
 
 from tests.serve.conftest import Api
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 Protocol = Literal["chat", "responses", "messages"]
 PROTOCOLS: tuple[Protocol, ...] = ("chat", "responses", "messages")

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from whet.contract.errors import StoreBusy, WhetError
 from whet.contract.events import EndReason, Event, TextDelta, TurnEnd
 from whet.contract.messages import Usage
-from whet.serve.answering import EventInbox, TurnResponder, failure_of
-from whet.serve.held import ApiEvent
+from whet.serve.suspended_turn import ApiEvent
+from whet.serve.turn_responder import EventInbox, TurnResponder, failure_of
 from whet.serve.wire import ApiError
 from whet.web.line import WebConnection
 

@@ -11,9 +11,9 @@ from tests.asked import blind, on_page, waiting
 from tests.serve.conftest import Api
 from tests.serve.test_native import begin, until
 from tests.writes import WRITES, prepare
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 

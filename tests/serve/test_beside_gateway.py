@@ -14,8 +14,8 @@ import pytest
 from tests.confirm.vendors.telegram import TOKEN
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.support import within
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.slow
 

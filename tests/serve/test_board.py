@@ -11,11 +11,11 @@ import pytest
 from tests.serve.conftest import WAIT_S, Api
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 PAGES = (
     "/",

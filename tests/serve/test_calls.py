@@ -9,7 +9,6 @@ import pytest
 
 from tests.serve.conftest import Api
 from tests.serve.test_native import begin
-from whet.practice.script import ScriptedReply
 from whet.serve.goals import GoalInput
 from whet.serve.native import NewTurn, QuestionAnswer, SessionInput
 from whet.serve.plans import PlanInput
@@ -17,6 +16,7 @@ from whet.serve.rewinds import RewindInput
 from whet.serve.wire import decode
 from whet.store import sessions
 from whet.store.sessions import NewSession
+from whet_lab.practice.script import ScriptedReply
 
 ASK = {"model": "whet", "messages": [{"role": "user", "content": "hi"}]}
 

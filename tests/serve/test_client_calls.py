@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from tests.serve.test_reading import CALL, IMAGE, SPEC, refused
-from whet.app.session_parts import NO_EXTRAS
+from whet.app.conversations.session_parts import NO_EXTRAS
 from whet.contract.errors import ToolError
 from whet.contract.events import Event, StepFinished, TextDelta, TurnEnd
 from whet.contract.messages import Message, TextPart, ToolCall, Usage, to_dict
 from whet.contract.tools import ToolContext, ToolOutput, ToolSpec
 from whet.serve.client_tools import CallResult, ClientTools, HandedOver, public_id, session_of_call, spec_of
 from whet.serve.content import Utterance
-from whet.serve.held import SuspendedTurn
 from whet.serve.history import fingerprint, to_past_messages
+from whet.serve.suspended_turn import SuspendedTurn
 
 SESSION = "s" * 16
 

@@ -13,10 +13,10 @@ from tests.late import Late
 from tests.serve.conftest import WAIT_S, Api
 from tests.serve.test_openai import row_of, sent
 from whet.contract.events import TextDelta
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
 from whet.serve.feed import Feeds
 from whet.store import sessions
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
 
 if TYPE_CHECKING:
     import anthropic

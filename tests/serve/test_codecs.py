@@ -18,10 +18,10 @@ from whet.contract.events import (
 from whet.contract.messages import ToolCall, Usage
 from whet.serve.chat import RESTARTED, ChatCodec
 from whet.serve.client_tools import HandedOver
-from whet.serve.held import ApiEvent
 from whet.serve.messages import MessagesCodec, MessagesRequest
 from whet.serve.response_tools import read_tools
 from whet.serve.responses import Format, ResponsesCodec, ResponsesRequest, TextOptions
+from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError, encode
 
 EVENTS = (

@@ -20,11 +20,11 @@ from tests.support import within
 from whet.cli.group import run
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.serve import tokens
 from whet.store.database import StateDatabase
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 WAIT_S = 30.0
 

@@ -15,10 +15,10 @@ import pytest
 
 from tests.serve.conftest import WAIT_S, Api
 from tests.serve.test_board import HOSTILE, csrf, sign_in
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import forks
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.serve.conftest import Api
 from tests.serve.test_client_tools import ASKED, count
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 
 def test_langchain_runs_its_tools_and_stays_in_one_session(api: Api) -> None:

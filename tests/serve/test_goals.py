@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.serve.conftest import Api
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
 from whet.schedules.worker import ScheduleWorker
 from whet.store.database import StateDatabase
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 
 @pytest.fixture

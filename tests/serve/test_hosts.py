@@ -14,8 +14,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.mcp.rig import text_of
 from tests.serve.conftest import Api
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
 
 
 @asynccontextmanager

@@ -10,10 +10,10 @@ import pytest
 from tests.serve.conftest import Api
 from tests.serve.lookalikes import Person, converse
 from tests.serve.test_openai import row_of, sent, texts
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
 from whet.serve.content import Utterance
 from whet.serve.side_requests import is_side_request
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 PAIRS = 45
 READ = ScriptedReply("", tool_calls=(PracticeCall("read_file", '{"path":"note.txt"}', "s1"),))

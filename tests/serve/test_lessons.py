@@ -11,8 +11,8 @@ import pytest
 from tests import reviewed
 from tests.serve.conftest import Api
 from tests.serve.test_board import csrf, sign_in
-from whet.practice.server import PracticeServer
 from whet.store.ledger import LedgerRow
+from whet_lab.practice.server import PracticeServer
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tests.serve.conftest import Api
-from whet.practice.server import PracticeServer
 from whet.serve.board.app import Logins, OwnerAccounts
 from whet.serve.board.live import DashboardStream
 from whet.serve.site import Site, SiteTimings
 from whet.web.guard import make_site_address
 from whet.web.line import WebConnection
 from whet.web.sessions import Sessions
+from whet_lab.practice.server import PracticeServer
 
 _BEAT_S = 0.05
 

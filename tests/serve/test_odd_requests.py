@@ -19,9 +19,9 @@ from tests.serve.test_bad_input import USER, chat, tool
 from tests.serve.test_client_tools import ASKED, SCHEMA, WEATHER, count
 from tests.serve.test_openai import row_of, sent
 from whet.contract.answers import find_mismatch, find_schema_fault
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
 from whet.store import api as api_rows
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
 
 NODE: dict[str, Any] = {
     "$ref": "#/$defs/node",

@@ -14,11 +14,11 @@ import pytest
 from tests.late import Late
 from tests.serve.conftest import Api
 from tests.support import ended
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply, server_error
-from whet.practice.server import PracticeServer
 from whet.store import sessions
 from whet.store.sessions import SessionRow
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply, server_error
+from whet_lab.practice.server import PracticeServer
 
 if TYPE_CHECKING:
     import openai

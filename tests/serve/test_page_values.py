@@ -19,16 +19,15 @@ from starlette.responses import HTMLResponse
 from tests.store.support import answer, new_log, user
 from tests.support import FixedClock
 from whet.app.build import App
-from whet.app.hosted import SessionHost
-from whet.app.people import PersonRouter
-from whet.app.received import MAX_IMAGE_BYTES
-from whet.app.sessions import SessionOpener
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.people import PersonRouter
+from whet.app.conversations.sessions import SessionOpener
+from whet.app.received_files import MAX_IMAGE_BYTES
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
 from whet.contract.events import Notice, Retry, StepFinished, TextDelta, ToolProgress, ToolStarted
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.contract.origin import Origin
-from whet.practice.server import PracticeServer
 from whet.question import Row
 from whet.serve.board import past
 from whet.serve.board.frame import Frame, number_or_zero
@@ -47,6 +46,7 @@ from whet.store.sessions import NewSession
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions, Visit
 from whet.web.uploads import Upload
+from whet_lab.practice.server import PracticeServer
 
 VISIT = cast("Visit", None)
 

@@ -8,8 +8,8 @@ import httpx2
 
 from tests.serve.conftest import Api
 from tests.serve.test_native import begin, turn
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 
 def test_a_plan_is_begun_changed_and_approved(api: Api, http: httpx2.Client) -> None:

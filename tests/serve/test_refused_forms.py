@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tests.serve.test_page_values import VISIT, Run, Told, model, run, talked
-from whet.app.rewinding import Outcome
 from whet.rewind.planning import Change, Conflict
+from whet.rewind.rewinding import Outcome
 from whet.rewind.taking_back import RewindResult
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages

@@ -13,10 +13,10 @@ import pytest
 from tests.serve.conftest import Api
 from tests.serve.test_openai import row_of, sent
 from whet.contract.messages import ToolCall
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
 from whet.serve.response_tools import read_tools
 from whet.serve.wire import ApiError
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 
 _TARGET = {"type": "object", "properties": {"target": {"type": "string"}}, "required": ["target"]}
 _COMMAND = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}

@@ -9,8 +9,8 @@ import pytest
 
 from tests.serve.conftest import Api
 from tests.serve.test_native import begin, turn
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
 
 
 @pytest.fixture

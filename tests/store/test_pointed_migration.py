@@ -8,7 +8,7 @@ import apsw
 
 from whet.clock import SystemClock
 from whet.contract.origin import Origin
-from whet.store import ledger, news
+from whet.store import ledger, lesson_counts
 from whet.store.database import StateDatabase
 from whet.store.ledger import NewRow
 from whet.store.migrations import STEPS
@@ -40,15 +40,15 @@ def test_an_old_ledger_keeps_its_meaning(tmp_path: Path) -> None:
     database = StateDatabase.open(tmp_path / "state.db", SystemClock())
     (row,) = database.read_now(lambda db: ledger.select(db))
     assert (row.state, row.after, row.remark) == ("active", "Tests run with nox.", "")
-    assert database.write_now(news.take_unread).line == ""
+    assert database.write_now(lesson_counts.take_unread).line == ""
     new = NewRow(
         "memory", "memory", "add", "active", Origin("review", tool_call_id="d"), after="x", remark="y"
     )
     database.write_now(lambda db: ledger.insert_row(db, new, "2026-01-02T00:00:00.000Z"))
     lost = NewRow("memory", "memory", "add", "refused", Origin("review", tool_call_id="e"), reason="because")
     database.write_now(lambda db: ledger.insert_row(db, lost, "2026-01-02T00:00:00.000Z"))
-    told = database.write_now(news.take_unread)
+    told = database.write_now(lesson_counts.take_unread)
     assert told.line == "since you left: learned 1, refused 1 (whet review inbox)"
-    assert [one.reason for one in database.read_now(news.list_refusals)] == ["because"]
-    assert database.write_now(news.take_unread).line == "", "it is told once"
+    assert [one.reason for one in database.read_now(lesson_counts.list_refusals)] == ["because"]
+    assert database.write_now(lesson_counts.take_unread).line == "", "it is told once"
     database.close()

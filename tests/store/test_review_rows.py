@@ -13,22 +13,11 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.origin import Origin, WriteOrigin
 from whet.contract.receipts import CallEffects
 from whet.contract.tools import ToolOutput
-from whet.store import (
-    api,
-    calls,
-    compactions,
-    jobs,
-    learned,
-    ledger,
-    news,
-    reviews,
-    sessions,
-    trail,
-)
+from whet.store import api, calls, compactions, jobs, learned, ledger, lesson_counts, reviews, sessions, trail
 from whet.store.calls import PastCall
 from whet.store.jobs import NewJob
 from whet.store.ledger import NewRow, State
-from whet.store.news import LearningNews
+from whet.store.lesson_counts import LearningNews
 from whet.store.reviews import Counters, DaySpending, ReviewRow
 from whet.store.sessions import NewSession
 
@@ -401,28 +390,28 @@ def test_what_a_review_came_to_is_told_once(db):
     change("active", "j1")
     change("refused", "j1")
     change("active", write_origin="foreground")
-    on(db, news.mark_task_read, "j0")
+    on(db, lesson_counts.mark_task_read, "j0")
     assert on(db, learned.read_report_position, "") == 0
-    on(db, news.mark_task_read, "j1")
+    on(db, lesson_counts.mark_task_read, "j1")
     assert on(db, learned.read_report_position, "") == 2
-    assert on(db, news.count_unread) == LearningNews(until=2)
+    assert on(db, lesson_counts.count_unread) == LearningNews(until=2)
     inbox = change("inbox", "j2")
     change("quarantined", "j3")
     last = change("active", "j3")
     change("active", "j4", profile="ann")
-    on(db, news.mark_task_read, "j3")
+    on(db, lesson_counts.mark_task_read, "j3")
     assert on(db, learned.read_report_position, "") == 2, "what is older is not told yet"
-    on(db, news.mark_task_read, "j2")
+    on(db, lesson_counts.mark_task_read, "j2")
     assert on(db, learned.read_report_position, "") == inbox
     found = LearningNews(1, 0, 1, last)
-    assert on(db, news.count_unread) == found == on(db, news.take_unread) and on(
-        db, news.take_unread
+    assert on(db, lesson_counts.count_unread) == found == on(db, lesson_counts.take_unread) and on(
+        db, lesson_counts.take_unread
     ) == LearningNews(until=last)
-    on(db, news.mark_task_read, "j2")
+    on(db, lesson_counts.mark_task_read, "j2")
     assert on(db, learned.read_report_position, "") == last, "it never goes back"
-    assert [row.state for row in on(db, news.list_waiting)] == ["quarantined", "inbox"]
-    assert [row.state for row in on(db, news.list_refusals)] == ["refused"]
-    assert on(db, news.count_unread, "ann").learned == 1
+    assert [row.state for row in on(db, lesson_counts.list_waiting)] == ["quarantined", "inbox"]
+    assert [row.state for row in on(db, lesson_counts.list_refusals)] == ["refused"]
+    assert on(db, lesson_counts.count_unread, "ann").learned == 1
     assert found.line == "since you left: learned 1, waiting for you 1 (whet review inbox)"
     assert LearningNews(2, 0, 0, 9).line_with("/in", "/log") == "since you left: learned 2 (/log)"
     assert LearningNews(0, 1, 0, 9).line_with("/in", "/log") == "since you left: refused 1 (/in)"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.store.support import USAGE, asking, finish, new_log, result, talk, user
 from whet.contract.tools import ToolOutput
-from whet.store import api, costs, counts, moved, sessions, starts, warm
+from whet.store import api, costs, counts, imported_items, sessions, starts, warm
 from whet.store.api import SessionOwner
 from whet.store.costs import DecisionCount
 from whet.store.sessions import NewSession
@@ -167,8 +167,8 @@ def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):
 
 def test_what_came_once_is_remembered(db):
     for _ in range(2):
-        on(db, moved.record_name, "hermes", "mcp", "files", "now")
+        on(db, imported_items.record_name, "hermes", "mcp", "files", "now")
     assert (
-        on(db, moved.list_names, "hermes", "mcp") == {"files"}
-        and on(db, moved.list_names, "hermes", "chats") == set()
+        on(db, imported_items.list_names, "hermes", "mcp") == {"files"}
+        and on(db, imported_items.list_names, "hermes", "chats") == set()
     )

@@ -17,10 +17,10 @@ from typing import Any
 
 from tests.forked import Done, Running
 from tests.providers import shapes
-from whet.practice.ask import PracticeCall
-from whet.practice.endpoints import RecordedRequest
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.endpoints import RecordedRequest
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[2]
 REQUEST_TYPES = {

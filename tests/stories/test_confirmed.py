@@ -15,8 +15,8 @@ from tests.cli.running import Tty
 from tests.confirm.process import Served
 from tests.stories.program import Program, assert_requests_are_sound, does, said, use
 from tests.support import quiet_port
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 SHIP = use("terminal", command="./ship 1.0")
 

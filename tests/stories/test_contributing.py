@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.stories.program import ROOT, assert_requests_are_sound, does, use
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -78,7 +78,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.interactive.commands import ChatControl
 
 
 async def greet(chat: ChatControl, argument: str) -> None:
@@ -86,7 +86,7 @@ async def greet(chat: ChatControl, argument: str) -> None:
     chat.say(f"{chat.app.settings.ui.greeting} {argument}".strip())
 '''
 COMMAND = Row(
-    "src/whet/cli/slash_commands.py",
+    "src/whet/cli/interactive/slash_commands.py",
     "SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (\n",
     '    SlashCommand("greet", "Answer a greeting.", LateHandler("whet.cli.greet:greet"), remote=True),\n',
     after=True,
@@ -283,8 +283,8 @@ def test_the_new_setting_is_accepted_and_listed(tree: Path, tmp_path: Path) -> N
 GREET = """
 import asyncio
 from types import SimpleNamespace
-from whet.app.slash import Commands
-from whet.cli.slash_commands import SLASH_COMMANDS
+from whet.app.conversations.slash import Commands
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.config.schema import Settings
 commands = Commands()
 for command in SLASH_COMMANDS:

@@ -18,9 +18,9 @@ from tests.stories.program import (
     said,
     use,
 )
-from whet.practice.script import Fault, ScriptedReply, rate_limit_reply, server_error
-from whet.practice.server import PracticeServer
-from whet.practice.strict import Options
+from whet_lab.practice.script import Fault, ScriptedReply, rate_limit_reply, server_error
+from whet_lab.practice.server import PracticeServer
+from whet_lab.practice.strict import Options
 
 USAGE = [
     *("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens"),

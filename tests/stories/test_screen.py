@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import WHET, flags
-from whet.practice.ask import PracticeCall
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 pytestmark = [
     pytest.mark.soak,

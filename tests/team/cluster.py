@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from tests.late import Late
 from whet.postgres import schema
 from whet.postgres.connection import connect
-from whet.practice.database import TrialServer, find_programs
 from whet.store.migrations import STEPS
+from whet_lab.practice.database import TrialServer, find_programs
 
 if TYPE_CHECKING:
     import psycopg

@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 
 from tests.support import output_of
-from whet.practice.server import PracticeServer
+from whet_lab.practice.server import PracticeServer
 
 LEASE_S = 2.0
 _URL = re.compile(r"(http://[\d.:]+)/v1")

@@ -21,10 +21,10 @@ from tests.team.cluster import Cluster
 from tests.team.processes import environment, start, worker
 from tests.team.test_soak import check, own_cluster, script_of
 from tests.team.test_workers import ask, has_ended, opened
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store.team import TeamDatabase
 from whet.team.queue import DatabaseQueue
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 _OTHER_USER = "nobody"
 pytestmark = pytest.mark.slow

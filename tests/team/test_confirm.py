@@ -21,16 +21,16 @@ from tests.confirm.running import ToolUse
 from tests.confirm.test_races import race
 from tests.support import wait_until
 from whet.config.paths import Home
-from whet.confirm import audit, tokens
-from whet.confirm.decide import DecisionInput
-from whet.confirm.ledger import Tx
-from whet.confirm.open import ServicePaths, open_service, service_paths
-from whet.confirm.records import Caller, Verdict
-from whet.confirm.service import CallerLimits, ConfirmService
-from whet.confirm.submit import Submission
-from whet.confirm.team import init
 from whet.contract.errors import ConfigError, StoreCorrupt, StoreError
 from whet.postgres.connection import connect
+from whet_confirm import audit, tokens
+from whet_confirm.decide import DecisionInput
+from whet_confirm.ledger import Tx
+from whet_confirm.open import ServicePaths, open_service, service_paths
+from whet_confirm.records import Caller, Verdict
+from whet_confirm.service import CallerLimits, ConfirmService
+from whet_confirm.submit import Submission
+from whet_confirm.team import init
 
 VERDICTS: list[Verdict] = ["approve", "deny"]
 PEOPLE = [Caller(name, "approve") for name in ("ann", "bob", "carl")]

@@ -14,10 +14,10 @@ from tests.support import wait_until
 from whet.clock import SystemClock
 from whet.postgres import schema
 from whet.postgres.connection import connect
-from whet.practice.database import TrialServer
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
+from whet_lab.practice.database import TrialServer
 
 _STALLED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 

@@ -18,9 +18,9 @@ from tests.support import output_of, wait_until
 from tests.team.processes import end, environment, served, start
 from tests.team.test_workers import ask, has_ended, opened
 from whet.cli.group import CommandTable
-from whet.practice.script import ScriptedReply, terminal_reply
-from whet.practice.server import PracticeServer
 from whet.team.metrics import WorkerCounts, team_text
+from whet_lab.practice.script import ScriptedReply, terminal_reply
+from whet_lab.practice.server import PracticeServer
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "whet"

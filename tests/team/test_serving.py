@@ -13,8 +13,8 @@ import pytest
 
 from tests.team.cluster import Cluster, shared
 from whet.app.build import App
-from whet.app.hosted import Receipt, SessionHost
-from whet.app.people import PersonRouter
+from whet.app.conversations.hosted import Receipt, SessionHost
+from whet.app.conversations.people import PersonRouter
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
@@ -22,7 +22,6 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Event, Notice, TextDelta, TurnEnd
 from whet.contract.messages import ImagePart, Usage
 from whet.contract.protocols import ApprovalRequest, Reply
-from whet.practice.server import PracticeServer
 from whet.serve import team_feed, team_turns
 from whet.serve.questions import QuestionReply
 from whet.serve.team_feed import TeamFeeds
@@ -35,6 +34,7 @@ from whet.store.team import TeamDatabase
 from whet.team import orders
 from whet.team.events import EventWriter
 from whet.team.queue import DatabaseQueue, TakenTurn, TurnOptions
+from whet_lab.practice.server import PracticeServer
 
 WAIT_S = 30.0
 IMAGE = ImagePart("image/png", "aGk=")

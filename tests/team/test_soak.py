@@ -28,12 +28,12 @@ from tests.team.processes import LEASE_S, Served, environment, served, start, wo
 from tests.team.test_workers import ask, has_ended, opened, transcript
 from whet.postgres import schema
 from whet.postgres.connection import connect
-from whet.practice.database import TrialServer
-from whet.practice.script import Fault, ScriptedReply, terminal_reply
-from whet.practice.server import PracticeServer
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase
 from whet.team.queue import DatabaseQueue, outcome
+from whet_lab.practice.database import TrialServer
+from whet_lab.practice.script import Fault, ScriptedReply, terminal_reply
+from whet_lab.practice.server import PracticeServer
 
 CALLS = 3
 pytestmark = pytest.mark.timeout(3600)

@@ -19,14 +19,21 @@ import pytest
 
 import whet
 from tests.team.cluster import Cluster
-from whet.confirm import team_schema
 from whet.postgres.connection import PostgresConnection, connect
+from whet_confirm import team_schema
 
 SOURCE = Path(whet.__file__).parent
 # Each speaks to a database of its own kind: SQLite's own pages and indexes, another program's file, or
 # PostgreSQL itself.
 APART = (
-    *("confirm/database.py", "confirm/export.py", "confirm/team", "moving/", "postgres/", "practice/"),
+    *(
+        "whet_confirm/database.py",
+        "whet_confirm/export.py",
+        "confirm/team",
+        "moving/",
+        "postgres/",
+        "practice/",
+    ),
     *("rewind/", "sqlite/", "store/database.py", "store/migrations/", "store/postings.py", "store/team"),
     "team/",
 )

@@ -15,8 +15,8 @@ import pytest
 from tests.late import Late
 from tests.support import wait_until
 from tests.team.processes import Served, environment, served, worker
-from whet.practice.script import ScriptedReply, terminal_reply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.script import ScriptedReply, terminal_reply
+from whet_lab.practice.server import PracticeServer
 
 if TYPE_CHECKING:
     import openai

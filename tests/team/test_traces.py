@@ -19,9 +19,9 @@ import pytest
 from tests.support import wait_until
 from tests.team.processes import environment, served, worker
 from tests.team.test_workers import ask, has_ended, opened
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply, terminal_reply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply, terminal_reply
+from whet_lab.practice.server import PracticeServer
 
 trace_service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 SAID = "the blue door"

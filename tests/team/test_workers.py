@@ -14,15 +14,15 @@ import pytest
 from tests.support import output_of, wait_until
 from tests.team.processes import LEASE_S, environment, worker
 from whet.clock import SystemClock
-from whet.practice.ask import PracticeCall
-from whet.practice.script import ScriptedReply
-from whet.practice.server import PracticeServer
 from whet.store import sessions
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
 from whet.team import orders
 from whet.team.queue import AskedTurn, DatabaseQueue, outcome
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "") -> tuple[str, str]:

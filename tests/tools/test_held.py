@@ -11,7 +11,7 @@ import pytest
 
 from tests.tools.calls import Desk, context
 from whet.contract.errors import ToolError
-from whet.tools import atomic, held
+from whet.tools import atomic, editor_files
 from whet.tools.atomic import PendingWrite
 from whet.tools.paths import resolve
 
@@ -64,7 +64,7 @@ def test_what_became_of_a_change_is_said(tmp_path: Path, does: str, said: str, d
     for old in ("old\n", None):
         path.write_text("old\n")
         files, program = len(os.listdir("/proc/self/fd")), Held(does)
-        (note,) = held.write_all([change(tmp_path, "a.txt", "new\n", old)], program, never)
+        (note,) = editor_files.write_all([change(tmp_path, "a.txt", "new\n", old)], program, never)
         assert said in note and bool(said) == bool(note)
         assert path.read_text() == disk and program.writes == ["a.txt"]
         assert len(os.listdir("/proc/self/fd")) == files
@@ -74,12 +74,12 @@ def test_a_file_is_changed_over_its_unsaved_text_through_the_program_only(tmp_pa
     path = tmp_path / "a.txt"
     path.write_text("old\n")
     program = Held(a="mine\n")
-    assert held.write_all([change(tmp_path, "a.txt", "new\n", "mine\n")], program, never) == [""]
+    assert editor_files.write_all([change(tmp_path, "a.txt", "new\n", "mine\n")], program, never) == [""]
     assert path.read_text() == "new\n" and program.texts == {}
     for does in ("refuses", "only says so"):
         program = Held(does, a="mine\n")
         with pytest.raises(ToolError, match="holds unsaved changes"):
-            held.write_all([change(tmp_path, "a.txt", "newer\n", "mine\n")], program, never)
+            editor_files.write_all([change(tmp_path, "a.txt", "newer\n", "mine\n")], program, never)
         assert path.read_text() == "new\n" and program.texts == {"a": "mine\n"}
 
 
@@ -91,7 +91,7 @@ def test_all_that_the_program_took_is_put_back_when_a_later_one_fails(tmp_path: 
     made = [change(tmp_path, f"{name}.txt", "x\n", old) for name, old in olds.items()]
     (tmp_path / "c.txt").write_text("changed\n")
     with pytest.raises(ToolError, match="changed meanwhile"):
-        held.write_all(made, program, never)
+        editor_files.write_all(made, program, never)
     assert [path.read_text() for path in sorted(tmp_path.iterdir())] == ["a\n", "mine\n", "changed\n"]
     assert program.writes == ["a.txt", "b.txt", "b.txt", "a.txt"]
 
@@ -99,7 +99,9 @@ def test_all_that_the_program_took_is_put_back_when_a_later_one_fails(tmp_path: 
 def test_a_file_is_deleted_on_the_disk(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
     place, program = resolve("a.txt", tmp_path), Held()
-    assert held.write_all([PendingWrite(place, None, atomic.fingerprint(place))], program, never) == [""]
+    assert editor_files.write_all([PendingWrite(place, None, atomic.fingerprint(place))], program, never) == [
+        ""
+    ]
     assert program.writes == [] and list(tmp_path.iterdir()) == []
 
 
@@ -108,7 +110,7 @@ def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
     made = change(tmp_path, "sub", "x\n", None)
     (tmp_path / "sub").mkdir()
     with pytest.raises(ToolError, match="sub is a folder"):
-        held.write_all([made], program, never)
+        editor_files.write_all([made], program, never)
     assert program.writes == []
 
 
@@ -117,7 +119,7 @@ def test_a_file_that_is_marked_read_only_is_not_given_to_the_program(tmp_path: P
     (tmp_path / "a.txt").chmod(0o444)
     program = Held()
     with pytest.raises(ToolError, match="read-only"):
-        held.write_all([change(tmp_path, "a.txt", "x\n", "a\n")], program, never)
+        editor_files.write_all([change(tmp_path, "a.txt", "x\n", "a\n")], program, never)
     assert program.writes == []
 
 
@@ -127,7 +129,7 @@ def test_text_that_its_user_changed_meanwhile_is_not_written(tmp_path: Path) -> 
     made = change(tmp_path, "a.txt", "three\n", "two\n")
     program.texts["a"] = "two and more\n"
     with pytest.raises(ToolError, match="changed meanwhile"):
-        held.write_all([made], program, never)
+        editor_files.write_all([made], program, never)
     assert program.writes == [] and (tmp_path / "a.txt").read_text() == "one\n"
 
 
@@ -137,7 +139,7 @@ def test_a_file_that_changed_on_the_disk_meanwhile_is_not_written(tmp_path: Path
     made = change(tmp_path, "a.txt", "three\n", "one\n")
     (tmp_path / "a.txt").write_text("other\n")
     with pytest.raises(ToolError, match="changed meanwhile"):
-        held.write_all([made], program, never)
+        editor_files.write_all([made], program, never)
     assert program.writes == []
 
 
@@ -150,14 +152,14 @@ def test_a_link_that_was_planted_meanwhile_is_not_followed(tmp_path: Path) -> No
     os.symlink(outside, work / "sub")
     program = Held()
     with pytest.raises(ToolError, match="symlink"):
-        held.write_all([made], program, never)
+        editor_files.write_all([made], program, never)
     assert program.writes == [] and list(outside.iterdir()) == []
 
 
 def test_nothing_is_written_after_a_stop(tmp_path: Path) -> None:
     program = Held()
     with pytest.raises(ToolError, match="stopped"):
-        held.write_all([change(tmp_path, "a.txt", "x\n", None)], program, lambda: True)
+        editor_files.write_all([change(tmp_path, "a.txt", "x\n", None)], program, lambda: True)
     assert program.writes == [] and not (tmp_path / "a.txt").exists()
 
 
@@ -166,29 +168,29 @@ def test_a_file_that_was_made_is_taken_back_when_the_next_one_fails(tmp_path: Pa
     first, second = change(tmp_path, "a.txt", "x\n", None), change(tmp_path, "b.txt", "y\n", "b\n")
     (tmp_path / "b.txt").write_text("changed\n")
     with pytest.raises(ToolError):
-        held.write_all([first, second], Held(), never)
+        editor_files.write_all([first, second], Held(), never)
     assert not (tmp_path / "a.txt").exists()
 
 
-@pytest.mark.parametrize("data", [b"\x00\x01binary", b"x" * (held.LARGEST_BYTES + 1)])
+@pytest.mark.parametrize("data", [b"\x00\x01binary", b"x" * (editor_files.LARGEST_BYTES + 1)])
 def test_what_is_no_text_or_large_is_the_disks(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     program = Held(a="as text\n")
-    assert held.read_unsaved(program, resolve("a.txt", tmp_path)) is None
-    held.write_all([change(tmp_path, "a.txt", "new\n", None)], program, never)
+    assert editor_files.read_unsaved(program, resolve("a.txt", tmp_path)) is None
+    editor_files.write_all([change(tmp_path, "a.txt", "new\n", None)], program, never)
     assert program.writes == [] and (tmp_path / "a.txt").read_text() == "new\n"
     program = Held()
     place = resolve("a.txt", tmp_path)
-    held.write_all([PendingWrite(place, data, atomic.fingerprint(place))], program, never)
+    editor_files.write_all([PendingWrite(place, data, atomic.fingerprint(place))], program, never)
     assert program.writes == [] and (tmp_path / "a.txt").read_bytes() == data
 
 
 def test_a_text_of_the_largest_size_is_still_the_programs(tmp_path: Path) -> None:
-    largest = "x" * held.LARGEST_BYTES
+    largest = "x" * editor_files.LARGEST_BYTES
     (tmp_path / "a.txt").write_text(largest)
     program = Held(a=largest[:-1] + "y")
-    assert held.read_unsaved(program, resolve("a.txt", tmp_path)) == program.texts["a"].encode()
-    held.write_all([change(tmp_path, "a.txt", largest, None)], program, never)
+    assert editor_files.read_unsaved(program, resolve("a.txt", tmp_path)) == program.texts["a"].encode()
+    editor_files.write_all([change(tmp_path, "a.txt", largest, None)], program, never)
     assert program.writes == ["a.txt"]
 
 
@@ -196,7 +198,8 @@ def test_a_file_that_the_program_has_not_saved_yet_has_its_text(tmp_path: Path) 
     (tmp_path / "sub").mkdir()
     program = Held(new="text\n", empty="", sub="none")
     found = {
-        name: held.read_unsaved(program, resolve(name, tmp_path)) for name in ("new", "empty", "sub", "gone")
+        name: editor_files.read_unsaved(program, resolve(name, tmp_path))
+        for name in ("new", "empty", "sub", "gone")
     }
     assert found == {"new": b"text\n", "empty": None, "sub": None, "gone": None}
 
@@ -220,11 +223,11 @@ def test_a_file_that_only_the_program_has_can_be_patched(tmp_path: Path) -> None
         (b"\xff\xfeo\x00n\x00e\x00", "two", "two".encode("utf-16-le").join([b"\xff\xfe", b""])),
         (b"caf\xe9\n", "cafés\n", b"caf\xe9s\n"),
         (b"one\n", "broken \ud800\n", b"broken ?\n"),
-        (b"one\n", "x" * (held.LARGEST_BYTES + 1), None),
+        (b"one\n", "x" * (editor_files.LARGEST_BYTES + 1), None),
     ],
 )
 def test_what_is_held_is_given_as_the_disk_would_have_it(
     tmp_path: Path, disk: bytes, text: str, found: bytes | None
 ) -> None:
     (tmp_path / "a.txt").write_bytes(disk)
-    assert held.read_unsaved(Held(a=text), resolve("a.txt", tmp_path)) == found
+    assert editor_files.read_unsaved(Held(a=text), resolve("a.txt", tmp_path)) == found

@@ -44,7 +44,7 @@ HAVE_THEM = {
     "process": ("cli/gateway.py",),
     "patch": (
         *(
-            "confirm/web/arguments.py",
+            "whet_confirm/web/arguments.py",
             "memory/requests.py",
             "memory/settling.py",
             "serve/board/past.py",

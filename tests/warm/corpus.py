@@ -20,7 +20,6 @@ from whet.contract.delegation import HelperWish
 from whet.contract.errors import ToolError
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
-from whet.practice.server import PracticeServer
 from whet.store.calls import StoredCall
 from whet.store.database import StateDatabase
 from whet.tools.learning import WarmRequest
@@ -33,6 +32,7 @@ from whet.tools.toolsets.session import RecallTools, SessionTools
 from whet.tools.toolsets.skills import WarmTools
 from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 from whet.tools.toolsets.web import WebLimits, WebTools
+from whet_lab.practice.server import PracticeServer
 
 
 class Case(NamedTuple):

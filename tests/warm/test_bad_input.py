@@ -10,7 +10,6 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import TOOLS, Did, Turn, pitfalls, read, sh, steps, store
-from whet.app.warm_templates import WarmTemplates
 from whet.config.paths import Home
 from whet.context.live_list import repair
 from whet.contract.errors import ConfigError, NotFound
@@ -23,6 +22,7 @@ from whet.warm.mine import MiningScope, mine
 from whet.warm.prime import make_prime
 from whet.warm.select import Situation, pick_examples
 from whet.warm.template import Broken, Example, Template
+from whet.warm.template_store import WarmTemplates
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
-from whet.app.recording import forget_deleted_sessions
-from whet.app.warm_start import redact_example
 from whet.config.paths import Home
 from whet.config.redact import mask_secrets
+from whet.rewind.recordings import forget_deleted_sessions
 from whet.store import session_deletion, sessions
 from whet.store.calls import StoredCall
 from whet.warm.aftermath import OutcomeJudge
@@ -22,6 +21,7 @@ from whet.warm.label import judge_session
 from whet.warm.mine import MiningScope, mine
 from whet.warm.outline import outline
 from whet.warm.prime import encode_prime, make_prime
+from whet.warm.start import redact_example
 from whet.warm.template import Broken, Example, Template, iter_templates, load, save, staleness
 
 ORDERS = (

@@ -14,18 +14,18 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import open_store, pitfalls
-from whet.app.warm_templates import WarmTemplates
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.store.database import StateDatabase
 from whet.warm import template as templates
 from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope
+from whet.warm.template_store import WarmTemplates
 
 _BUILD = """
 import os, signal, sys
 from pathlib import Path
-from whet.app.warm_templates import WarmTemplates
+from whet.warm.template_store import WarmTemplates
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.store.database import StateDatabase

@@ -11,7 +11,6 @@ import pytest
 from tests.support import FixedClock
 from tests.warm.stores import Turn, open_store, pitfalls, sh, steps, store
 from whet.contract.messages import Usage
-from whet.evals.warm_trials import Trial, build_report, compare
 from whet.stats import ratio_difference, typical_mean
 from whet.store.warm import ArmCounts
 from whet.warm.compose import BuildOptions, compose, make_placebo
@@ -19,6 +18,7 @@ from whet.warm.mine import MiningScope, mine
 from whet.warm.proof import rate_gap
 from whet.warm.shape import shape_of
 from whet.warm.template import example_tokens
+from whet_lab.evals.warm_trials import Trial, build_report, compare
 
 
 def trial(arm: str, task: int, ok: bool, failures: str) -> Trial:

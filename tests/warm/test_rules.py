@@ -10,7 +10,6 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import TOOLS, Did, Turn, pitfalls, read, sh, steps, store
-from whet.app.warm_templates import WarmTemplates
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.contract.tools import ToolSpec
@@ -27,6 +26,7 @@ from whet.warm.proof import measure_uplift, rate_gap, update_verdict
 from whet.warm.rates import measure
 from whet.warm.select import Situation, pick_examples, rank_templates, usable_examples
 from whet.warm.template import Example, Template, example_tokens, schema_hash, staleness
+from whet.warm.template_store import WarmTemplates
 
 
 @pytest.fixture

@@ -17,8 +17,6 @@ from click.testing import CliRunner
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.warm_templates import WarmTemplates
-from whet.cli.eval_warm import warm as eval_warm
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
@@ -26,16 +24,18 @@ from whet.contract.errors import NotFound, StoreError
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
-from whet.evals.warm_trials import build_report
-from whet.evals.warm_world import NAME, Depot, build_templates, create_history, run_seeds, write_depot
-from whet.practice.depot import build_question
-from whet.practice.server import PracticeServer
 from whet.store import export, outcomes, search, sessions, warm
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession, SessionKind
 from whet.warm.outline import outline
 from whet.warm.prime import decode_prime
 from whet.warm.template import Template, save
+from whet.warm.template_store import WarmTemplates
+from whet_lab.commands.eval_warm import warm as eval_warm
+from whet_lab.evals.warm_trials import build_report
+from whet_lab.evals.warm_world import NAME, Depot, build_templates, create_history, run_seeds, write_depot
+from whet_lab.practice.depot import build_question
+from whet_lab.practice.server import PracticeServer
 
 ASK = build_question({"count": 31, "price": 32, "lost": 33})
 FORMATS = ("chat_completions", "anthropic_messages", "responses")

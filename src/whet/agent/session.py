@@ -1,6 +1,6 @@
 """One open conversation: its log, model link, tools and limits, and the observers of its turns.
 
-Created by `app/session_builder.py` and, for reviews, by `review/fork.py`. A session is immutable and is
+Created by `app/conversations/session_builder.py` and, for reviews, by `review/fork.py`. A session is immutable and is
 used by one task at a time; only its inbox may be touched while a turn runs. It knows the store and
 contracts, nothing concrete else.
 """
@@ -151,7 +151,7 @@ class TurnObserver:
     """An observer of the turns of sessions. Every hook does nothing by default, and none raises.
 
     A hook gets the session of the turn, so one observer can serve all sessions of a process. The order of
-    a session's observers is decided in `app/session_builder.py`.
+    a session's observers is decided in `app/conversations/session_builder.py`.
     """
 
     async def before(self, session: Session, message: Message) -> Message:

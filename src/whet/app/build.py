@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Self, Unpack
 from whet.agent.session import Session
 from whet.app import parts
 from whet.app.contexts import Contexts
-from whet.app.learning import LearningServices
-from whet.app.models import Dialer, Models
+from whet.app.conversations.session_parts import NO_EXTRAS, NewSessionOptions, SessionExtras
+from whet.app.conversations.sessions import SessionOpener
+from whet.app.learning.desk import LearningServices
+from whet.app.model_links.models import Dialer, Models
 from whet.app.parts import BaseParts, LaunchArguments
-from whet.app.recording import Recordings
 from whet.app.services import LatePart, Services
-from whet.app.session_parts import NO_EXTRAS, NewSessionOptions, SessionExtras
-from whet.app.sessions import SessionOpener
-from whet.app.warm_starts import WarmStarts
 from whet.approval.gate import GateParts, PolicyGate
 from whet.clock import Clock, SystemClock, use_zone
 from whet.config.paths import Home
@@ -32,18 +30,20 @@ from whet.config.schema import Settings
 from whet.contract.events import ReviewFinished
 from whet.contract.protocols import Person
 from whet.lanes import ToolPool
+from whet.rewind.recordings import Recordings
 from whet.store.database import StateDatabase, open_store
 from whet.store.grants import GrantRepository
 from whet.tools.registry import OfferedTools
 from whet.tools.todo import TodoLists
 from whet.tools.toolsets.session import RECALL
 from whet.tools.toolsets.terminal import SharedProcesses
+from whet.warm.openings import WarmStarts
 
 if TYPE_CHECKING:
     from whet.app.confirming import Confirmations
-    from whet.app.helper_runs import HelperRuns
-    from whet.app.plugin_sessions import PluginParts
-    from whet.app.reviews import ReviewParts, ReviewRunner
+    from whet.app.helpers.runs import HelperRuns
+    from whet.app.learning.reviews import ReviewParts, ReviewRunner
+    from whet.app.plugins.sessions import PluginParts
     from whet.app.schedule_watch import ScheduleWatch
     from whet.approval.confined import JailGate
     from whet.review.worker import ReviewWorker
@@ -232,20 +232,20 @@ def _create_jails(confinement: LatePart[Confinement]) -> JailGate:
 
 
 def _create_helpers(sessions: SessionOpener) -> HelperRuns:
-    from whet.app.helper_runs import HelperRuns  # noqa: PLC0415 - few sessions have helpers
+    from whet.app.helpers.runs import HelperRuns  # noqa: PLC0415 - few sessions have helpers
 
     return HelperRuns(sessions.services, sessions.open_helper, sessions.helper_listeners)
 
 
 def _create_reviews(services: Services, grants: GrantRepository, dialer: Dialer) -> ReviewRunner:
-    from whet.app.reviews import ReviewParts, ReviewRunner  # noqa: PLC0415 - the first answer comes before them
+    from whet.app.learning.reviews import ReviewParts, ReviewRunner  # noqa: PLC0415 - the first answer comes before them
 
     shared = (services.database, services.clock, services.learning, grants, services.pool, dialer)
     return ReviewRunner(ReviewParts(services.home, services.settings, *shared), _create_worker)
 
 
 def _create_worker(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
-    from whet.app.review_worker import make_worker  # noqa: PLC0415 - a one-shot only queues jobs
+    from whet.app.learning.review_worker import make_worker  # noqa: PLC0415 - a one-shot only queues jobs
 
     return make_worker(needs, tell)
 

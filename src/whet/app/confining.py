@@ -14,13 +14,13 @@ import msgspec
 
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, SandboxSettings
-from whet.confirm.boundary import INSTALLED, SOCKET
 from whet.sandbox.backend import read_backend
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.hosts import expand_hosts
 from whet.sandbox.path_rules import read_path_rules
-from whet.sandbox.places import PolicyAdditions
 from whet.sandbox.policy import Opening, SandboxLimits, read_opening
+from whet.sandbox.system_folders import PolicyAdditions
+from whet_confirm.boundary import INSTALLED, SOCKET
 
 if TYPE_CHECKING:
     from whet.sandbox.jail import Jail

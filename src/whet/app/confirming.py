@@ -3,7 +3,7 @@ result.
 
 A call's request is found again after a crash by its idempotency key, so a restart of either side never
 asks a human twice or runs an action twice. Any failure is a denial that says what failed. This module does
-not classify actions as high-risk (`approval/high_risk.py`) and does not speak HTTP (`confirm/client.py`).
+not classify actions as high-risk (`approval/high_risk.py`) and does not speak HTTP (`whet_confirm/client.py`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from whet.clock import Clock
 from whet.config.key_hosts import is_loopback
 from whet.config.paths import Home, read_small
 from whet.config.schema import ConfirmSettings
-from whet.confirm.client import ConfirmClient
-from whet.confirm.tickets import ConfirmationRefused, ConfirmOptions, Failed, Ticket, Unreachable
 from whet.contract.errors import WhetError
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision
 from whet.contract.tools import ToolOutput
 from whet.question import diff_rows
 from whet.visible import visible
+from whet_confirm.client import ConfirmClient
+from whet_confirm.tickets import ConfirmationRefused, ConfirmOptions, Failed, Ticket, Unreachable
 
 _SHOWN_CHARS = 20_000
 _LINE_CHARS = 200

@@ -17,7 +17,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.hosted import wait_for_end
+from whet.app.conversations.hosted import wait_for_end
 from whet.app.program_tools import add_functions
 from whet.config.load import load
 from whet.config.paths import Home, find_home
@@ -27,8 +27,8 @@ from whet.contract.events import Emit, Event, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import Tool
-from whet.store import news
-from whet.store.news import LearningNews
+from whet.store import lesson_counts
+from whet.store.lesson_counts import LearningNews
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class AsyncAgent:
         Each change is reported once, whether here, in a chat or in a one-shot's output.
         """
         database = self._parts[0].database
-        return await database.append(news.take_unread)
+        return await database.append(lesson_counts.take_unread)
 
     async def aclose(self) -> None:
         """Cancel a running turn and close everything that was opened; a second call does nothing.

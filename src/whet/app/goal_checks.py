@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from whet.agent.test_runs import extract_test_run, own_run, own_task
-from whet.app.goal_claims import (
+from whet.goals.claims import (
     GoalCall,
     GoalClaim,
     find_doubts,

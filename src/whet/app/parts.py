@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.app.models import Dialer
+from whet.app.model_links.models import Dialer
 from whet.app.services import LatePart
 from whet.clock import Clock
 from whet.config.key_hosts import find_search_server
@@ -37,16 +37,14 @@ from whet.tools.toolsets.web import SearchTools, WebLimits, WebTools
 
 if TYPE_CHECKING:
     from whet.app.confirming import Confirmations
-    from whet.app.helper_runs import HelperRuns
-    from whet.app.learning import LearningServices
-    from whet.app.plugin_sessions import PluginParts
-    from whet.app.recording import Recordings
+    from whet.app.helpers.runs import HelperRuns
+    from whet.app.learning.desk import LearningServices
+    from whet.app.plugins.sessions import PluginParts
     from whet.app.tracing import Tracing
-    from whet.app.warm_starts import WarmStarts
-    from whet.confirm.boundary import ServiceBoundary
     from whet.lanes import ToolPool
     from whet.mcp.servers import Servers
     from whet.mcp.stdio import ServerJail
+    from whet.rewind.recordings import Recordings
     from whet.sandbox.confinement import Confinement
     from whet.store.database import StateDatabase
     from whet.tools.engines import SearchEngine
@@ -54,6 +52,8 @@ if TYPE_CHECKING:
     from whet.tools.todo import TodoLists
     from whet.tools.toolsets.terminal import SharedProcesses
     from whet.tools.toolsets.web import SearchEngineOf
+    from whet.warm.openings import WarmStarts
+    from whet_confirm.boundary import ServiceBoundary
 
 _REMOTE_PREFIX = "mcp__"
 
@@ -102,7 +102,7 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
     settings = launch.settings.tools
 
     async def act(context: ToolContext, request: WarmRequest) -> dict[str, Any]:
-        from whet.app import warm_tool  # noqa: PLC0415 - it brings the mining modules
+        from whet.warm import tool as warm_tool  # noqa: PLC0415 - it brings the mining modules
 
         return await warm_tool.run_request(base.warm_starts, context, request)
 
@@ -110,7 +110,7 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
         return await base.helpers.get().delegate(parent, wish)
 
     def make_window() -> BackgroundHelpers:
-        from whet.app.helper_window import HelperWindow  # noqa: PLC0415 - few sessions have helpers
+        from whet.app.helpers.window import HelperWindow  # noqa: PLC0415 - few sessions have helpers
 
         return HelperWindow(base.helpers.get())
 
@@ -172,8 +172,8 @@ def load_plugins(
     if not launch.settings.plugins.enabled:
         return None
     # The plugin layer costs 40 ms.
-    from whet.app.plugin_parts import PluginNeeds  # noqa: PLC0415
-    from whet.app.plugin_sessions import PluginParts  # noqa: PLC0415
+    from whet.app.plugins.parts import PluginNeeds  # noqa: PLC0415
+    from whet.app.plugins.sessions import PluginParts  # noqa: PLC0415
 
     needs = PluginNeeds(launch.home, launch.settings, launch.workspace, built_in.by_name, dialer.connect)
     plugins = PluginParts.load(needs, learning.desk, launch.source)
@@ -203,7 +203,7 @@ def cap_review_calls(
     """Check a review's calls against the caps, if there are any."""
     if not has_caps(wallet):
         return provider
-    from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
+    from whet.app.model_links.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
 
     return WalletProvider(provider, Wallet(database, clock, wallet), "review")
 
@@ -254,7 +254,7 @@ def protected_service(settings: Settings, home: Home) -> ServiceBoundary | None:
     has_own = any((root / name).exists() for root in homes for name in ("confirm", "confirmations.db"))
     if not (settings.confirm.url or has_own or os.path.exists("/var/lib/whet-confirm")):
         return None
-    from whet.confirm.boundary import boundary_of  # noqa: PLC0415 - 2 ms, and most homes have no service
+    from whet_confirm.boundary import boundary_of  # noqa: PLC0415 - 2 ms, and most homes have no service
 
     boundaries = [boundary_of(root, ports=own_ports(settings)) for root in homes]
     return msgspec.structs.replace(

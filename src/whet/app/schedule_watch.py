@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from whet.app.reviews import start_detached_worker
+from whet.app.learning.reviews import start_detached_worker
 from whet.clock import Clock
 from whet.config.paths import Home
 from whet.config.schema import ScheduleSettings

@@ -21,19 +21,19 @@ from whet.tools.registry import OfferedTools
 
 if TYPE_CHECKING:
     from whet.app.contexts import Contexts
-    from whet.app.learning import LearningServices
-    from whet.app.models import Models
-    from whet.app.plugin_sessions import PluginParts
-    from whet.app.recording import Recordings
-    from whet.app.reviews import ReviewRunner
+    from whet.app.learning.desk import LearningServices
+    from whet.app.learning.reviews import ReviewRunner
+    from whet.app.model_links.models import Models
+    from whet.app.plugins.sessions import PluginParts
     from whet.app.schedule_watch import ScheduleWatch
     from whet.app.tracing import Tracing
-    from whet.app.warm_starts import WarmStarts
     from whet.approval.gate import PolicyGate
     from whet.mcp.servers import Servers
+    from whet.rewind.recordings import Recordings
     from whet.sandbox.confinement import Confinement
     from whet.tools.todo import TodoLists
     from whet.tools.toolsets.terminal import SharedProcesses
+    from whet.warm.openings import WarmStarts
 
 T = TypeVar("T")
 

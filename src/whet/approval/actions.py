@@ -135,7 +135,7 @@ def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:
     if writes:
         level, reason = WRITING[zone_of(full, scope.workspace, scope)]
         level = "normal" if level == "safe" else level
-        from whet.sandbox.places import starts_programs  # noqa: PLC0415  only writing needs it
+        from whet.sandbox.system_folders import starts_programs  # noqa: PLC0415  only writing needs it
 
         locations = ((full, scope.workspace), (target, resolve_links(scope.workspace)))
         if level == "normal" and any(

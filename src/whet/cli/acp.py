@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
 from whet.cli.main import run_on_loop
-from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 

@@ -11,12 +11,12 @@ from typing import TypeVar
 import click
 
 from whet.cli import stored
-from whet.cli.output import Column, emit, emit_rows, home_and_json
-from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.store import grants
 from whet.store.database import StateDatabase, has_store
+from whet.terminal.output import Column, emit, emit_rows, home_and_json
+from whet.terminal.wording import printable
 
 T = TypeVar("T")
 

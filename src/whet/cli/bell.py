@@ -10,12 +10,12 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from whet.app.notify import NotifiedPerson
-from whet.cli.wording import clip
+from whet.app.plugins.notify import NotifiedPerson
 from whet.config.schema import NotifySettings
 from whet.contract.events import TurnEnd
 from whet.contract.protocols import Person
 from whet.log import mask
+from whet.terminal.wording import clip
 
 _TEXT_COLUMNS = 120
 _NO_NOTIFICATIONS = ("", "dumb", "unknown", "linux")

@@ -1,6 +1,6 @@
 """`whet chat` and plain `whet`: a conversation at the terminal, or one question with -q.
 
-Only the options are defined here. `cli/oneshot.py` runs one question. `cli/repl.py` runs the terminal and
+Only the options are defined here. `cli/oneshot.py` runs one question. `cli/interactive/repl.py` runs the terminal and
 is imported only when needed: rich and prompt_toolkit take longer to import than a single question may.
 """
 
@@ -61,7 +61,7 @@ def chat(context: click.Context, /, **options: Any) -> None:
 def run(options: ChatOptions) -> int:
     """Run one question or the terminal chat, and return the exit code."""
     if options.question is None and sys.stdin.isatty() and options.output == "text":
-        from whet.cli import repl  # noqa: PLC0415 - rich and prompt_toolkit, which a one-shot must not pay for
+        from whet.cli.interactive import repl  # noqa: PLC0415 - rich and prompt_toolkit, which a one-shot must not pay for
 
         return repl.run(options)
     if options.question is None and sys.stdin.isatty():

@@ -21,16 +21,14 @@ import apsw
 import msgspec
 
 from whet import __version__
-from whet.app.discover import needs_model
-from whet.app.plugin_parts import temporary_provider
-from whet.cli.output import has_colour, size
+from whet.app.model_links.discover import needs_model
+from whet.app.plugins.parts import temporary_provider
 from whet.clock import Clock
 from whet.config import paths
 from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import env_warnings, load_secrets
-from whet.confirm.boundary import is_same_user
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.texts import NOT_JSON, from_json, plural
 from whet.mcp.kept import read_stored
@@ -41,6 +39,8 @@ from whet.sandbox.path_rules import read_path_rules
 from whet.store import claims
 from whet.store.database import read_team_url
 from whet.store.migrations import STEPS
+from whet.terminal.output import has_colour, size
+from whet_confirm.boundary import is_same_user
 
 State = Literal["ok", "warning", "failed"]
 _DISTRIBUTION = "whet-agent"

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import click
 
-from whet.cli.output import Column, emit, emit_json, emit_rows, home_and_json, style_text, wrap_text
-from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
 from whet.config.fields import Value, fields, find_nearest, format_value, help_texts, split_list
@@ -22,6 +20,8 @@ from whet.config.paths import Home
 from whet.config.redact import mask_secrets
 from whet.contract.errors import ConfigError
 from whet.contract.tags import BUILT_IN
+from whet.terminal.output import Column, emit, emit_json, emit_rows, home_and_json, style_text, wrap_text
+from whet.terminal.wording import printable
 
 config: click.Group = click.Group("config", help="Read and change settings; say where a value comes from.")
 

@@ -14,13 +14,11 @@ import click
 import msgspec
 
 from whet.app.build import App
-from whet.app.discover import needs_model
+from whet.app.model_links.discover import needs_model
 from whet.cli import stored
-from whet.cli.context_report import OUTCOMES, report_lines
+from whet.cli.interactive.context_report import OUTCOMES, report_lines
 from whet.cli.launch import ChatOptions, load_settings, start_app
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit, emit_json, home_and_json, table, terminal_width
-from whet.cli.wording import aside, printable
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -30,6 +28,8 @@ from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.store import compactions
 from whet.store.sessions import SessionRow
+from whet.terminal.output import Column, emit, emit_json, home_and_json, table, terminal_width
+from whet.terminal.wording import aside, printable
 
 T = TypeVar("T")
 # Engines are listed even if no model is set yet; no request is sent to this address.

@@ -12,9 +12,6 @@ import click
 import msgspec
 
 from whet.cli import stored
-from whet.cli.output import Column, emit_json, home_and_json, style_text, table
-from whet.cli.output import cost as as_usd
-from whet.cli.wording import count
 from whet.clock import SystemClock, iso, local_time
 from whet.config.load import load
 from whet.config.paths import Home
@@ -22,6 +19,9 @@ from whet.config.schema import WalletSettings
 from whet.providers.catalog import PRICES_AS_OF
 from whet.store import costs, wallet
 from whet.store.costs import Spending
+from whet.terminal.output import Column, emit_json, home_and_json, style_text, table
+from whet.terminal.output import cost as as_usd
+from whet.terminal.wording import count
 
 _HISTORY_DAYS = 28
 _FEW_DAYS = 3

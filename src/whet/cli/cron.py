@@ -16,21 +16,22 @@ import apsw
 import click
 import msgspec
 
-from whet.app.goal_words import parse_usd
-from whet.cli import output, stored
+from whet.cli import stored
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit_json, emit_rows, home_and_json, json_option, style_text
-from whet.cli.wording import clip, printable
 from whet.clock import Clock, SystemClock, iso, local_zone
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.goals.text import parse_usd
 from whet.schedules import goals, quiet, timing
 from whet.schedules.execution import NOTIFY, check, is_chat
 from whet.schedules.worker import FinishedRun, ScheduleWorker
 from whet.store import jobs, schedules, sessions
 from whet.store.database import StateDatabase, has_store, read_time
 from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun
+from whet.terminal import output
+from whet.terminal.output import Column, emit_json, emit_rows, home_and_json, json_option, style_text
+from whet.terminal.wording import clip, printable
 from whet.tools.registry import TOOLSETS
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ import click
 from whet.cli import checks
 from whet.cli.checks import DoctorFinding
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit_json, json_option, style_text, wrap_text, wrap_width
-from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.log import mask
+from whet.terminal.output import emit_json, json_option, style_text, wrap_text, wrap_width
+from whet.terminal.wording import printable
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 _PLAIN_MARKS = {"ok": "ok", "warning": "!!", "failed": "XX"}

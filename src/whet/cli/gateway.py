@@ -15,11 +15,9 @@ import msgspec
 from whet import log
 from whet.cli import stored
 from whet.cli.gateway_outbox import outbox
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit, emit_json, home_and_json, table
 from whet.cli.serve import serve_beside
-from whet.cli.slash_commands import SLASH_COMMANDS
-from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.load import load
 from whet.config.paths import Home
@@ -31,6 +29,8 @@ from whet.gateway.server import Setup, serve
 from whet.gateway.settings import GatewayText, open_channels, read_gateway
 from whet.store import chats, paired
 from whet.store.database import has_store
+from whet.terminal.output import Column, emit, emit_json, home_and_json, table
+from whet.terminal.wording import printable
 from whet.visible import visible
 
 _SHOWN = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")

@@ -10,7 +10,6 @@ import apsw
 import click
 
 from whet.cli import stored
-from whet.cli.output import Column, emit, emit_json, home_and_json, json_option, table
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.channels import Outgoing
@@ -21,6 +20,7 @@ from whet.log import mask
 from whet.store import chats
 from whet.store.chats import OutRow, OutState
 from whet.store.database import has_store
+from whet.terminal.output import Column, emit, emit_json, home_and_json, json_option, table
 from whet.visible import visible
 
 _OPEN: tuple[OutState, ...] = ("unknown", "failed", "queued", "sending")

@@ -8,22 +8,33 @@ from contextlib import aclosing
 import click
 import msgspec
 
-from whet.app.goal_words import claim_lines, parse_usd, progress_text
-from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
-from whet.cli import stored, wording
+from whet.cli import stored
 from whet.cli.bell import ring_for
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, age, cost, emit, emit_json, emit_rows, fit, home_and_json, terminal_width
-from whet.cli.person import LinePerson
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.events import Event, TextDelta, ToolFinished, TurnEnd
 from whet.contract.protocols import NobodyPresent
+from whet.goals.pursuit import GoalReport, GoalRunner, GoalWish, report
+from whet.goals.text import claim_lines, parse_usd, progress_text
 from whet.log import mask
 from whet.store import goals
 from whet.store.goals import GoalRow
+from whet.terminal import wording
+from whet.terminal.output import (
+    Column,
+    age,
+    cost,
+    emit,
+    emit_json,
+    emit_rows,
+    fit,
+    home_and_json,
+    terminal_width,
+)
+from whet.terminal.person import LinePerson
 
 goal: click.Group = click.Group("goal", help="Start, list, show, stop or resume goals that must be proven.")
 

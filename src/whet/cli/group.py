@@ -13,12 +13,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from whet.cli.main import COMMANDS, DEFAULT_COMMAND
-from whet.cli.wording import printable
 from whet.config.fields import find_nearest
 from whet.config.paths import Home, find_home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.texts import replace_surrogates
 from whet.log import mask
+from whet.terminal.wording import printable
 
 COMPLETION_VARIABLE = "_WHET_COMPLETE"
 _homes: list[Home] = []

@@ -14,13 +14,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.app.repository_hooks import accept, is_accepted, read_repository_hooks, refuse
-from whet.cli.output import emit, json_option
-from whet.cli.wording import printable
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import HookSettings
 from whet.contract.errors import ConfigError, NotFound
+from whet.hooks.repository import accept, is_accepted, read_repository_hooks, refuse
+from whet.terminal.output import emit, json_option
+from whet.terminal.wording import printable
 
 
 class _Listed(msgspec.Struct, frozen=True):

@@ -19,8 +19,6 @@ import click
 from whet import log
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.cli.output import terminal_width, wrap_text
-from whet.cli.wording import columns
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -29,6 +27,8 @@ from whet.contract.errors import ConfigError
 from whet.contract.protocols import Person
 from whet.store import session_deletion, sessions
 from whet.store.database import StateDatabase
+from whet.terminal.output import terminal_width, wrap_text
+from whet.terminal.wording import columns
 
 Output = Literal["text", "json", "stream-json"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,7 +112,7 @@ def load_settings(options: ChatOptions, read_line: Callable[[str], str] | None) 
         sys.stderr.write(f"note: {warning}\n")
     if not (loaded.settings.model.provider or loaded.settings.model.base_url):
         # Imported on demand: it costs time and only a first run needs it.
-        from whet.app.discover import choose_model  # noqa: PLC0415
+        from whet.app.model_links.discover import choose_model  # noqa: PLC0415
 
         choose_model(options.home, load_secrets(options.home, os.environ), _say, read_line)
         loaded = load(options.home, options.flags, environ=os.environ)

@@ -9,11 +9,9 @@ from contextlib import aclosing, contextmanager
 
 import click
 
-from whet.app.discover import list_by_keys, needs_model, no_model_error
-from whet.app.plugin_parts import temporary_provider
+from whet.app.model_links.discover import list_by_keys, needs_model, no_model_error
+from whet.app.plugins.parts import temporary_provider
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit, emit_json, home_and_json
-from whet.cli.wording import printable
 from whet.config.edit import set_value
 from whet.config.fields import fields
 from whet.config.load import LoadedSettings, load
@@ -23,6 +21,8 @@ from whet.contract.errors import ConfigError
 from whet.contract.protocols import ModelInfo, Provider
 from whet.log import mask
 from whet.providers.catalog import SERVERS, describe_model
+from whet.terminal.output import emit, emit_json, home_and_json
+from whet.terminal.wording import printable
 
 model: click.Group = click.Group("model", help="Show, list and choose the model.")
 
@@ -137,7 +137,7 @@ def login(home: Home, provider: str) -> None:
     """
     import webbrowser  # noqa: PLC0415 only a login opens one
 
-    from whet.app.key_login import log_in  # noqa: PLC0415 an HTTP client and a listener of its own
+    from whet.app.model_links.key_login import log_in  # noqa: PLC0415 an HTTP client and a listener of its own
 
     def show(address: str) -> None:
         click.echo(f"Log in here (a browser opens where there is one):\n{address}")

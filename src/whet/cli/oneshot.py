@@ -23,12 +23,9 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, receipt_of
-from whet.app.sessions import SessionOpener
-from whet.cli import attach, wording
-from whet.cli.deciding import diff_lines, has_colour, paint_row
+from whet.app.conversations.sessions import SessionOpener
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
 from whet.cli.main import run_on_loop
-from whet.cli.person import LinePerson
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import (
@@ -47,6 +44,9 @@ from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent, Person
 from whet.log import mask
 from whet.store.sessions import make_title
+from whet.terminal import attach, wording
+from whet.terminal.permission_question import diff_lines, has_colour, paint_row
+from whet.terminal.person import LinePerson
 
 _STDIN_WAIT_S = 3.0
 _DIFF_ROWS = 16
@@ -77,7 +77,7 @@ def _question(options: ChatOptions, workspace: Path) -> tuple[str, str]:
     """Return the text of the message, and a line for the person if a part of it was left out."""
     question = options.question or ""
     if question.startswith("/"):
-        from whet.app.own_commands import expand_command  # noqa: PLC0415 - few questions are commands
+        from whet.app.conversations.own_commands import expand_command  # noqa: PLC0415 - few questions are commands
 
         question = expand_command(question, options.home.root, workspace)
     only_stdin = question in ("", "-")
@@ -111,7 +111,7 @@ async def _run(
     person = LinePerson() if is_interactive else NobodyPresent()
     async with aclosing(await start_app(options, settings, _called_back(person, settings))) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
-            from whet.sandbox.known import read_status  # noqa: PLC0415 - most starts have nothing to say
+            from whet.sandbox.engine_cache import read_status  # noqa: PLC0415 - most starts have nothing to say
 
             if line := read_status(settings.sandbox.mode, options.home.main_root):
                 _say(line)
@@ -146,7 +146,7 @@ async def _turns(report: OneShotReport, message: Message) -> None:
     """Run the turn, followed by the turns of helpers that work in the background."""
     end = await run_turn(report.session, message, report.emit)
     if report.opener.helpers.created is not None:
-        from whet.app.following import run_followups  # noqa: PLC0415 - few turns have helpers
+        from whet.app.helpers.follow_up_turns import run_followups  # noqa: PLC0415 - few turns have helpers
 
         await run_followups(report.opener.helpers, report.session, report.emit, end)
 
@@ -270,9 +270,9 @@ class OneShotReport:
 
     def _review_news(self) -> dict[str, int]:
         """Return the number of changes that reviews learned or were refused since the last report."""
-        from whet.store import news  # noqa: PLC0415 - two queries, for those who read the object
+        from whet.store import lesson_counts  # noqa: PLC0415 - two queries, for those who read the object
 
-        counts = self.opener.services.database.write_now(news.take_unread)
+        counts = self.opener.services.database.write_now(lesson_counts.take_unread)
         return {"learned": counts.learned, "refused": counts.refused, "waiting": counts.waiting}
 
     def _cancelled_turn(self) -> TurnEnd:

@@ -14,8 +14,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.cli.output import Column, emit_json, size, table, wrap_text
-from whet.cli.wording import printable
 from whet.config.edit import set_value
 from whet.config.load import load
 from whet.config.paths import Home
@@ -27,6 +25,8 @@ from whet.plugins.discover import Discovery, FoundPlugin, discover
 from whet.plugins.load import select_plugins
 from whet.plugins.parts import Problem
 from whet.plugins.probe import PluginProbe, probe_plugins
+from whet.terminal.output import Column, emit_json, size, table, wrap_text
+from whet.terminal.wording import printable
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 

@@ -15,13 +15,11 @@ import apsw
 import click
 import msgspec
 
-from whet.app.review_worker import open_reviews
-from whet.app.reviews import ReviewRunner
-from whet.cli import output, stored
+from whet.app.learning.review_worker import open_reviews
+from whet.app.learning.reviews import ReviewRunner
+from whet.cli import stored
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit_json, home_and_json
 from whet.cli.transcript import render
-from whet.cli.wording import count, printable, review_line
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
@@ -33,10 +31,13 @@ from whet.contract.texts import plural
 from whet.review.order import KINDS, Kind, read_review_job
 from whet.review.spending import Weights, weigh_day
 from whet.review.triggers import day_start
-from whet.store import ledger, news, reviews, search, sessions
+from whet.store import ledger, lesson_counts, reviews, search, sessions
 from whet.store.database import has_store
 from whet.store.ledger import LedgerRow
 from whet.store.reviews import DaySpending, DayUsage, ReviewRow
+from whet.terminal import output
+from whet.terminal.output import Column, emit_json, home_and_json
+from whet.terminal.wording import count, printable, review_line
 
 T = TypeVar("T")
 _EVERYTHING = 1 << 30
@@ -134,8 +135,12 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
 @home_and_json
 def inbox(home: Home, as_json: bool) -> None:
     """List changes that wait for your decision and those that reviews were refused, with reasons."""
-    rows = stored.read(home, lambda db: ledger.select(db, states=news.WAITING)) if has_store(home) else []
-    refused = stored.read(home, news.list_refusals) if has_store(home) else []
+    rows = (
+        stored.read(home, lambda db: ledger.select(db, states=lesson_counts.WAITING))
+        if has_store(home)
+        else []
+    )
+    refused = stored.read(home, lesson_counts.list_refusals) if has_store(home) else []
     if as_json:
         return emit_json({"inbox": rows, "refused": refused})
     if not rows and not refused:

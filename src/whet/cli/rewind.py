@@ -10,21 +10,22 @@ from typing import TypeVar
 
 import click
 
-from whet.app.recording import Recordings
-from whet.app.rewind_answers import diff_answer, points_answer, rewind_answer
-from whet.app.rewinding import Outcome, Rewinding, parse_target
-from whet.cli import rewind_report, stored
+from whet.cli import stored
+from whet.cli.interactive import rewind_report
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit_json, home_and_json, print_long, style_text
 from whet.cli.sessions import complete_session
-from whet.cli.wording import exact
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.lanes import ToolPool
+from whet.rewind.answers import diff_answer, points_answer, rewind_answer
+from whet.rewind.recordings import Recordings
+from whet.rewind.rewinding import Outcome, Rewinding, parse_target
 from whet.store.rewinds import Parts
 from whet.store.transcript import Transcript
+from whet.terminal.output import emit_json, home_and_json, print_long, style_text
+from whet.terminal.wording import exact
 
 T = TypeVar("T")
 

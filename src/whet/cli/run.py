@@ -8,15 +8,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.app import task_runs
-from whet.cli import wording
+from whet.app.helpers import task_runs
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app, workspace_of
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit_json, emit_rows, home_and_json
 from whet.config.paths import Home
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.store.helper_rows import HelperRow, HelperView
+from whet.terminal import wording
+from whet.terminal.output import Column, emit_json, emit_rows, home_and_json
 
 _ANSWER_CHARS = 400
 Done = tuple[HelperRow, HelperView]

@@ -18,8 +18,6 @@ from whet.app.confining import confine
 from whet.approval.confined import missing_openings
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
-from whet.cli.output import emit, home_and_json
-from whet.cli.wording import printable
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
@@ -28,6 +26,8 @@ from whet.sandbox.denial import needed_openings
 from whet.sandbox.jail import JailedCommand
 from whet.sandbox.policy import Opening, SandboxPolicy, shorten
 from whet.searchpath import find_shell
+from whet.terminal.output import emit, home_and_json
+from whet.terminal.wording import printable
 from whet.tools.shell import command_environment
 
 

@@ -23,16 +23,16 @@ from whet.cli.launch import (
     workspace_of,
 )
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, age, emit, emit_rows, home_and_json
-from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, WhetError
 from whet.serve import tokens
+from whet.terminal.output import Column, age, emit, emit_rows, home_and_json
+from whet.terminal.wording import printable
 
 if TYPE_CHECKING:
-    from whet.app.hosted import SessionHost
+    from whet.app.conversations.hosted import SessionHost
 
 T = TypeVar("T")
 _LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -132,8 +132,8 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     # The server's modules take longer to import than all other commands together, and only this one needs
     # them.
     from whet.app.build import App  # noqa: PLC0415
-    from whet.app.hosted import SessionHost  # noqa: PLC0415
-    from whet.app.people import PersonRouter  # noqa: PLC0415
+    from whet.app.conversations.hosted import SessionHost  # noqa: PLC0415
+    from whet.app.conversations.people import PersonRouter  # noqa: PLC0415
     from whet.app.upkeep import limit_memory  # noqa: PLC0415
     from whet.serve.run import ServeOptions  # noqa: PLC0415
     from whet.serve.run import serve as run  # noqa: PLC0415

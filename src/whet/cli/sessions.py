@@ -17,18 +17,16 @@ import apsw
 import click
 import msgspec
 
-from whet.app.recording import forget_deleted_sessions
-from whet.cli import output, stored
-from whet.cli.forks import title_text
-from whet.cli.output import Column, emit, emit_json, home_and_json, style_text
+from whet.cli import stored
+from whet.cli.interactive.forks import title_text
 from whet.cli.transcript import render
-from whet.cli.wording import count, cut, printable
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreFull, WhetError
 from whet.contract.messages import Message, to_dict
 from whet.contract.texts import plural
+from whet.rewind.recordings import forget_deleted_sessions
 from whet.store import forks, session_deletion
 from whet.store import search as index
 from whet.store import sessions as store
@@ -40,6 +38,9 @@ from whet.store.purge import erase
 from whet.store.ranking import SearchScope
 from whet.store.search import Hit
 from whet.store.sessions import SessionFilter, SessionRow
+from whet.terminal import output
+from whet.terminal.output import Column, emit, emit_json, home_and_json, style_text
+from whet.terminal.wording import count, cut, printable
 
 T = TypeVar("T")
 _EVERYTHING = 1 << 30
@@ -213,7 +214,7 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **options: Any)
         raise click.UsageError("--json needs -o FILE")
     # so that mask also knows the values in .env
     load_secrets(home, os.environ)
-    from whet.cli.session_page import FORMATS  # noqa: PLC0415 - of the session commands only this writes
+    from whet.cli.interactive.session_page import FORMATS  # noqa: PLC0415 - of the session commands only this writes
 
     write = FORMATS[options["kind"]]
 

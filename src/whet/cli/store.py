@@ -6,11 +6,11 @@ from contextlib import closing
 
 import click
 
-from whet.cli.output import emit, home_and_json
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.texts import plural
 from whet.store.database import StateDatabase, open_team
+from whet.terminal.output import emit, home_and_json
 
 store: click.Group = click.Group("store", help="Copy all conversations to a team's database, or back.")
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whet.cli.output import emit, home_and_json
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import plural
 from whet.postgres.driver import has_password, hide_password, needs_driver
 from whet.store.database import read_team_url
+from whet.terminal.output import emit, home_and_json
 
 if TYPE_CHECKING:
     from whet.store.team_status import TeamStatus
@@ -31,8 +31,8 @@ def init(home: Home, url: str, as_json: bool) -> None:
     A password belongs into ~/.pgpass or PGPASSWORD rather than into URL.
     """
     with needs_driver():
-        from whet.confirm.team import init as set_up_confirm  # noqa: PLC0415 - brings psycopg, an extra
         from whet.store.team import init as set_up  # noqa: PLC0415 - as above
+        from whet_confirm.team import init as set_up_confirm  # noqa: PLC0415 - brings psycopg, an extra
 
         done = [*set_up(_check_url(url)), *set_up_confirm(url)]
     result = f"applied {plural(len(done), 'step')}" if done else "is up to date"

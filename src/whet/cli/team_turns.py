@@ -14,12 +14,10 @@ import click
 import msgspec
 
 from whet.app.build import App
-from whet.app.hosted import SessionHost
-from whet.app.people import PersonRouter
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.people import PersonRouter
 from whet.cli.launch import workspace_of
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit_json
-from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.load import load
 from whet.config.paths import Home
@@ -34,6 +32,8 @@ from whet.team import orders
 from whet.team.notices import ENDED
 from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, TurnQueue, outcome
 from whet.team.worker import TurnWorker
+from whet.terminal.output import emit_json
+from whet.terminal.wording import printable
 
 _LOOK_S = 2.0
 

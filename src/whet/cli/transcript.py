@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from whet.cli import output
-from whet.cli.output import style_text
-from whet.cli.wording import clip, count, printable, subject
 from whet.contract.messages import ImagePart, Message, ToolCall
 from whet.contract.texts import plural, unwrap_pastes
 from whet.store.sessions import SessionRow
+from whet.terminal import output
+from whet.terminal.output import style_text
+from whet.terminal.wording import clip, count, printable, subject
 
 
 def render(row: SessionRow, messages: Sequence[Message], *, full: bool = False) -> str:

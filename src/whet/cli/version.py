@@ -7,7 +7,7 @@ import platform
 import click
 
 from whet import __version__
-from whet.cli.output import emit_json, json_option
+from whet.terminal.output import emit_json, json_option
 
 
 @click.command(help="Print the version; with --json also Python's and the system's.")

@@ -1,6 +1,6 @@
 """`whet warm`: build, list, show, delete, import and export templates; measure and label calls.
 
-This module has the options and the output; `app/warm_templates.py` does the work.
+This module has the options and the output; `warm/template_store.py` does the work.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from typing import Any
 import click
 import msgspec
 
-from whet.app.warm_templates import Built, Listed, WarmTemplates
 from whet.cli import stored
-from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, style_text, table, wrap_text
-from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
@@ -27,11 +24,14 @@ from whet.memory.effects import Effect
 from whet.stats import Interval
 from whet.store.calls import read_latest_tools_json
 from whet.store.database import StateDatabase
+from whet.terminal.output import Column, ProgressLine, emit_json, home_and_json, style_text, table, wrap_text
+from whet.terminal.wording import printable
 from whet.tools.registry import read_specs
 from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope
 from whet.warm.rates import Rate, Rates
 from whet.warm.template import Template, encode
+from whet.warm.template_store import Built, Listed, WarmTemplates
 
 warm: click.Group = click.Group(
     "warm",

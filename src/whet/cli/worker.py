@@ -14,11 +14,9 @@ from typing import Any
 
 import click
 
-from whet.app.review_worker import open_reviews
-from whet.app.reviews import ReviewRunner
+from whet.app.learning.review_worker import open_reviews
+from whet.app.learning.reviews import ReviewRunner
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit_json
-from whet.cli.wording import printable, review_line
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
@@ -26,6 +24,8 @@ from whet.config.secrets import load_secrets
 from whet.contract.events import ReviewFinished
 from whet.postgres.driver import needs_driver
 from whet.schedules.worker import FinishedRun, ScheduleWorker, run_together
+from whet.terminal.output import emit_json
+from whet.terminal.wording import printable, review_line
 
 
 @click.command("worker", epilog="Example: */10 * * * * whet worker --drain")

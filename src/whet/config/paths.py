@@ -36,7 +36,7 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def no_sandbox(self) -> Path:
-        """Marks that the last check found no engine that confines commands (`sandbox/known.py`)."""
+        """Marks that the last check found no engine that confines commands (`sandbox/engine_cache.py`)."""
         return self.main_root / "no-sandbox.txt"
 
     @property

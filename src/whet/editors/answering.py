@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from acp import RequestError, update_agent_message_text
 from acp.schema import PromptResponse, SessionInfoUpdate, StopReason
 
-from whet.app.hosted import SessionHost
-from whet.app.slash import unescape
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.slash import unescape
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message
@@ -23,7 +23,7 @@ from whet.editors.opened import OpenedSession
 from whet.editors.person import EditorPerson
 from whet.editors.view import EditorTurnView, Scene
 from whet.log import mask
-from whet.store import news, search
+from whet.store import lesson_counts, search
 from whet.store.rows import SEQ_LIMIT
 
 _RECENT = 60
@@ -98,7 +98,7 @@ async def _lessons_notice(hosted: SessionHost, open_session: OpenedSession) -> l
     if open_session.is_told:
         return []
     open_session.is_told = True
-    changes = await hosted.services.database.append(news.take_unread)
+    changes = await hosted.services.database.append(lesson_counts.take_unread)
     line = changes.line_with("/inbox", "/memory")
     return [line[:1].upper() + line[1:] + "."] if line else []
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from acp.schema import AvailableCommand, AvailableCommandInput, UnstructuredCommandInput
 
-from whet.app.collected import CommandReply, find_command, remote_commands
-from whet.app.hosted import SessionHost
-from whet.app.own_commands import list_prompt_commands
-from whet.app.slash import SlashCommand, announce, parse
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.own_commands import list_prompt_commands
+from whet.app.conversations.slash import SlashCommand, announce, parse
+from whet.app.conversations.slash_output import CommandReply, find_command, remote_commands
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.agent.session import Session
-from whet.app.session_parts import SessionExtras
+from whet.app.conversations.session_parts import SessionExtras
 from whet.editors.buffers import EditorBuffers
 from whet.editors.editor import Editor
 from whet.editors.mcp_servers import EditorServers

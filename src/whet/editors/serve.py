@@ -21,9 +21,9 @@ from acp import Agent, RequestError, run_agent
 
 from whet import log
 from whet.app.build import App
-from whet.app.hosted import SessionHost
-from whet.app.people import PersonRouter
-from whet.app.slash import SlashCommand
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.people import PersonRouter
+from whet.app.conversations.slash import SlashCommand
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets

@@ -13,8 +13,8 @@ from acp import Client, RequestError
 from acp.helpers import update_available_commands
 
 from whet.app import planning
-from whet.app.hosted import SessionHost
-from whet.app.session_parts import NO_EXTRAS, SessionExtras
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.session_parts import NO_EXTRAS, SessionExtras
 from whet.contract.errors import WhetError
 from whet.editors import options
 from whet.editors.answering import convert_errors

@@ -26,8 +26,8 @@ from whet.contract.texts import flat, short, subject_of
 from whet.contract.tools import Buffers, Tag, tags_of
 from whet.question import build_question
 from whet.tools import diffs
+from whet.tools.editor_files import read_unsaved
 from whet.tools.encoding import decode
-from whet.tools.held import read_unsaved
 from whet.tools.paths import resolve
 from whet.tools.todo import TodoItem
 from whet.visible import MAX_CHARS, WHOLE, visible

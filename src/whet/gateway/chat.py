@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from whet.app.collected import CommandReply, find_command, remote_commands
-from whet.app.slash import SlashCommand, announce, parse
+from whet.app.conversations.slash import SlashCommand, announce, parse
+from whet.app.conversations.slash_output import CommandReply, find_command, remote_commands
 from whet.contract.channels import Incoming
 from whet.contract.errors import NotFound, WhetError
 from whet.gateway import outbox
@@ -136,8 +136,8 @@ class ChatCommands:
 
 
 async def _run_goal_command(conversation: Conversation, person: ChatUser, argument: str) -> str:
-    from whet.app.goal_queue import find_goal, queue_goal, stop_goal  # noqa: PLC0415 - few chats have goals
-    from whet.app.goal_words import parse_goal, result_text  # noqa: PLC0415 - the same
+    from whet.goals.queue import find_goal, queue_goal, stop_goal  # noqa: PLC0415 - few chats have goals
+    from whet.goals.text import parse_goal, result_text  # noqa: PLC0415 - the same
 
     services, location = conversation.parts.services, conversation.record.place
     if conversation.parts.router.profile(person, location) or not person.approves:

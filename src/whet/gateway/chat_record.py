@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
-from whet.app.hosted import SessionHost
+from whet.app.conversations.hosted import SessionHost
 from whet.app.services import Services
 from whet.channels.pieces import split_message
 from whet.clock import Clock

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import apsw
 
-from whet.app.hosted import Receipt, no_begin
+from whet.app.conversations.hosted import Receipt, no_begin
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.events import EndReason, Event, Notice
 from whet.contract.messages import ImagePart
@@ -18,7 +18,7 @@ from whet.gateway.chat_record import ConversationRows
 from whet.gateway.drafts import MessageDraft
 from whet.gateway.router import ChatUser
 from whet.log import mask
-from whet.store import chats, news
+from whet.store import chats, lesson_counts
 from whet.store.chats import InRow
 from whet.store.jobs import AtEnd, QueuedJob
 from whet.store.transcript import TurnRecord
@@ -166,7 +166,11 @@ def _effects_line(connection: apsw.Connection, turn: TurnRecord) -> str:
 
 def _lessons_line(connection: apsw.Connection, profile: str | None) -> str:
     """Return the line on new lessons since the last report to this person, and mark them as reported."""
-    line = "" if profile is None else news.take_unread(connection, profile).line_with("/inbox", "/memory")
+    line = (
+        ""
+        if profile is None
+        else lesson_counts.take_unread(connection, profile).line_with("/inbox", "/memory")
+    )
     return f"\n\n_{line}_" if line else ""
 
 

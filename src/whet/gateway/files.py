@@ -1,4 +1,4 @@
-"""Files that people send: saved by `app/received.py`, with images shown to the model.
+"""Files that people send: saved by `app/received_files.py`, with images shown to the model.
 
 Independent of platforms.
 """
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from whet.app.received import MAX_IMAGE_BYTES, image_type, save_attachment
+from whet.app.received_files import MAX_IMAGE_BYTES, image_type, save_attachment
 from whet.contract.channels import Channel, FileBounds, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.images import image_fault

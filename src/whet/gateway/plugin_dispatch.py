@@ -10,7 +10,7 @@ from __future__ import annotations
 import apsw
 import msgspec
 
-from whet.app.plugin_sessions import PluginParts
+from whet.app.plugins.sessions import PluginParts
 from whet.contract.channels import Incoming, Outgoing
 from whet.gateway.chat_record import ConversationParts
 from whet.store import chats

@@ -19,8 +19,8 @@ import apsw
 import msgspec
 
 from whet.app.build import App
-from whet.app.hosted import SessionHost
-from whet.app.people import PersonRouter
+from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.people import PersonRouter
 from whet.app.upkeep import limit_memory
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -38,7 +38,7 @@ from whet.gateway.open_questions import ChatQuestions
 from whet.gateway.router import Router
 from whet.gateway.settings import ConfiguredChannel, GatewayText
 from whet.log import mask
-from whet.store import chats, news
+from whet.store import chats, lesson_counts
 from whet.store.database import StateDatabase
 
 log: logging.Logger = logging.getLogger("whet.gateway")
@@ -208,7 +208,7 @@ class GatewayServer:
 
             def work(connection: apsw.Connection) -> None:
                 if queued(connection):
-                    news.mark_task_read(connection, finished.job_id)
+                    lesson_counts.mark_task_read(connection, finished.job_id)
 
             with suppress(StoreError):
                 self._services.database.submit(work)

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from whet.contract.errors import ToolDenied, ToolError
-from whet.sandbox import known
+from whet.sandbox import engine_cache
 from whet.sandbox.backend import CommandBackend
 from whet.sandbox.path_rules import PathRules
-from whet.sandbox.places import PolicyAdditions, default_policy
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, is_temporary
 from whet.sandbox.scratch import Scratch, remove_abandoned
 from whet.sandbox.status import Engine, EngineStatus
+from whet.sandbox.system_folders import PolicyAdditions, default_policy
 
 if TYPE_CHECKING:  # imports 15 ms of modules that unconfined commands don't need
     from whet.sandbox.denial import Denial
-    from whet.sandbox.elsewhere import RemoteBackend
     from whet.sandbox.jail import Jail
+    from whet.sandbox.remote_sandboxes import RemoteBackend
 
 SandboxMode = Literal["auto", "strict", "off"]
 _MAX_IDLE_JAILS = 16
@@ -75,7 +75,7 @@ class Confinement:
     def status(self) -> EngineStatus:
         """Return which engine works here. The first call tries it out."""
         if self._settings.mode == "off":
-            return EngineStatus("none", known.OFF)
+            return EngineStatus("none", engine_cache.OFF)
         return self._probe()
 
     def command_status(
@@ -112,7 +112,7 @@ class Confinement:
         status = probe(make_jail=make_jail)
         if not self._is_kept:
             self._is_kept = True
-            known.write_status(self._settings.home, "" if status.holds else status.line)
+            engine_cache.write_status(self._settings.home, "" if status.holds else status.line)
         return status
 
     def _scratch(self, session_id: str) -> Scratch:
@@ -276,7 +276,7 @@ class Confinement:
 
     @cached_property
     def _remote_backend(self) -> RemoteBackend:
-        from whet.sandbox.elsewhere import RemoteBackend  # noqa: PLC0415  5 ms, and most commands run here
+        from whet.sandbox.remote_sandboxes import RemoteBackend  # noqa: PLC0415  5 ms, and most commands run here
 
         return RemoteBackend(self._settings)
 

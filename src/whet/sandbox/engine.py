@@ -21,11 +21,11 @@ from whet.sandbox.bubblewrap import find_bubblewrap
 from whet.sandbox.filter import has_filter
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.landlock import OLDEST_ABI, landlock_abi
-from whet.sandbox.places import default_policy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.seatbelt import SANDBOX_EXEC
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine, EngineName, EngineStatus
+from whet.sandbox.system_folders import default_policy
 
 MakeJail = Callable[[Engine], Jail]
 _ORDER: tuple[EngineName, ...] = ("bubblewrap", "landlock")

@@ -27,13 +27,13 @@ import msgspec
 from whet.contract.errors import ToolError
 from whet.late import late_pattern
 from whet.sandbox.descriptors import receive_descriptors
-from whet.sandbox.ends import ProtectedRestorer
 from whet.sandbox.guard import Guard, PathStates
 from whet.sandbox.hardlinks import links_of
-from whet.sandbox.holding import MountTracker
 from whet.sandbox.jailed_process import JailedProcess as JailedProcess
+from whet.sandbox.mount_check import MountTracker
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
+from whet.sandbox.restoring import ProtectedRestorer
 from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
 from whet.sandbox.setup import LAUNCHER_IMPORTS, JailPlan
 

@@ -19,12 +19,12 @@ import msgspec
 
 from whet import log
 from whet.agent.session import Session
-from whet.app import plugin_parts
 from whet.app.build import App
-from whet.app.following import run_with_followups
+from whet.app.conversations.session_parts import SessionExtras
+from whet.app.conversations.sessions import SessionOpener
+from whet.app.helpers.follow_up_turns import run_with_followups
+from whet.app.plugins import parts as plugin_parts
 from whet.app.services import Services
-from whet.app.session_parts import SessionExtras
-from whet.app.sessions import SessionOpener
 from whet.beneath import explain_failure, replace_file
 from whet.channels.pieces import split_message
 from whet.config.load import load

@@ -19,7 +19,7 @@ from whet.contract.tools import ToolSpec
 from whet.serve.client_tools import CallResult, HandedOver, check_tools, spec_of
 from whet.serve.content import Utterance, read_utterance
 from whet.serve.forms import AnswerForm, form_of, stops_of
-from whet.serve.held import ApiEvent
+from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError, encode, error_object
 
 DONE = b"data: [DONE]\n\n"

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.app.session_parts import NO_EXTRAS, SessionExtras
+from whet.app.conversations.session_parts import NO_EXTRAS, SessionExtras
 from whet.contract.answers import find_schema_fault
 from whet.contract.errors import ToolError
 from whet.contract.messages import ImagePart, ToolCall

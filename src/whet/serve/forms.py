@@ -15,7 +15,7 @@ import msgspec
 
 from whet.contract.answers import find_mismatch, find_schema_fault
 from whet.contract.events import StepFinished, StreamRestarted, TextDelta
-from whet.serve.held import ApiEvent
+from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError
 
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL)

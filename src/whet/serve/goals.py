@@ -59,8 +59,8 @@ class Goals:
 
     async def start(self, request: Request, caller: ApiCaller, body: GoalInput) -> Response:
         """Queue a goal for a worker. Answers 202 with the goal's id."""
-        from whet.app.goal_queue import queue_goal  # noqa: PLC0415 - few clients have goals
-        from whet.app.goals import GoalWish  # noqa: PLC0415 - the same
+        from whet.goals.pursuit import GoalWish  # noqa: PLC0415 - the same
+        from whet.goals.queue import queue_goal  # noqa: PLC0415 - few clients have goals
 
         wish = GoalWish(body.text, body.verify, body.budget_usd, body.steps, body.guard, body.may_change)
         schedule = await queue_goal(self._services, wish)
@@ -68,14 +68,14 @@ class Goals:
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a goal and the effects of its calls."""
-        from whet.app.goal_queue import find_goal  # noqa: PLC0415 - few clients have goals
+        from whet.goals.queue import find_goal  # noqa: PLC0415 - few clients have goals
 
         number, report = await find_goal(self._services, request.path_params["id"])
         return JsonAnswer(_answer(number, None if report is None else msgspec.to_builtins(report)))
 
     async def stop(self, request: Request, caller: ApiCaller) -> Response:
         """Stop a goal; it ends as cancelled."""
-        from whet.app.goal_queue import stop_goal  # noqa: PLC0415 - few clients have goals
+        from whet.goals.queue import stop_goal  # noqa: PLC0415 - few clients have goals
 
         number = request.path_params["id"]
         report = await stop_goal(self._services, number)

@@ -9,17 +9,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.learning import LearningServices
+from whet.app.learning.desk import LearningServices
 from whet.contract.errors import NotFound
 from whet.contract.texts import parse_typed_number
 from whet.log import mask
 from whet.memory.requests import summary
 from whet.serve.auth import ApiCaller
 from whet.serve.wire import JsonAnswer
-from whet.store import learned, news
+from whet.store import learned, lesson_counts
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
-from whet.store.news import LearningNews
+from whet.store.lesson_counts import LearningNews
 from whet.web.operations import Operation, RequestParameter
 
 _OWNER = ("owner",)
@@ -92,7 +92,11 @@ class LessonCalls:
         is_seen = request.query_params.get("seen", "") == "1"
 
         def read(db: apsw.Connection) -> tuple[LearningNews, list[LedgerRow], list[LedgerRow]]:
-            return news.count_unread(db), news.list_waiting(db)[:_MAX], news.list_refusals(db)
+            return (
+                lesson_counts.count_unread(db),
+                lesson_counts.list_waiting(db)[:_MAX],
+                lesson_counts.list_refusals(db),
+            )
 
         changes, waits, refused = await self._database.read(read)
         if is_seen and changes.until:

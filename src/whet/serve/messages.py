@@ -13,7 +13,7 @@ from whet.serve.chat import RESTARTED, refuse_fields
 from whet.serve.client_tools import CallResult, HandedOver, check_tools, spec_of
 from whet.serve.content import Speaker, Utterance, image_of
 from whet.serve.forms import AnswerForm, form_of, stops_of
-from whet.serve.held import ApiEvent
+from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError, encode, messages_error
 
 _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", "system": "system"}

@@ -15,15 +15,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.agent.session import Session
-from whet.app.recording import forget_deleted_sessions
 from whet.app.services import Services
 from whet.contract.messages import ImagePart, Message, to_dict
 from whet.contract.texts import parse_typed_number
 from whet.log import mask
+from whet.rewind.recordings import forget_deleted_sessions
 from whet.serve import content
 from whet.serve.auth import ApiAuth, ApiCaller
+from whet.serve.conversations import SessionTurns
 from whet.serve.questions import PendingQuestion, QuestionReply
-from whet.serve.talks import SessionTurns
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError, JsonAnswer, Stream
 from whet.store import accepted, search, session_deletion, sessions

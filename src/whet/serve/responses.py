@@ -17,8 +17,8 @@ from whet.serve.chat import RESTARTED, refuse_fields
 from whet.serve.client_tools import CallResult, HandedOver
 from whet.serve.content import Utterance, kind_of, read_utterance
 from whet.serve.forms import AnswerForm, form_of
-from whet.serve.held import ApiEvent
 from whet.serve.response_tools import CALL_EVENTS, NO_TOOLS, ResponseTools, read_call, read_tools
+from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError, encode
 
 _SPOKEN = frozenset(("message", None))

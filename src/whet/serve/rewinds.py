@@ -9,7 +9,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.rewind_answers import (
+from whet.log import mask
+from whet.rewind.answers import (
     DiffAnswer,
     RewindAnswer,
     RewindPoints,
@@ -17,8 +18,7 @@ from whet.app.rewind_answers import (
     points_answer,
     rewind_answer,
 )
-from whet.app.rewinding import Outcome, Point, Rewinding, parse_point
-from whet.log import mask
+from whet.rewind.rewinding import Outcome, Point, Rewinding, parse_point
 from whet.rewind.states import printable_path
 from whet.serve.auth import ApiCaller
 from whet.serve.native import Native, query_number

@@ -14,11 +14,11 @@ from whet.contract.events import Event
 from whet.serve import native
 from whet.serve.auth import ApiAuth, require_owner
 from whet.serve.chat import ChatRequest
-from whet.serve.compat import Compat
-from whet.serve.hosts import Hosts
+from whet.serve.mcp_endpoint import Hosts
 from whet.serve.messages import MessagesRequest
 from whet.serve.native import Native, QuestionList, SessionFacts
 from whet.serve.responses import ResponsesRequest
+from whet.serve.vendor_endpoints import Compat
 from whet.serve.wire import ErrorAnswer, read_json
 from whet.web.operations import EVENT_STREAM, JSON_OBJECT, Media, Operation, RequestParameter, build_document
 

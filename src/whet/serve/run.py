@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 from starlette.types import ASGIApp
 
-from whet.app.hosted import SessionHost
+from whet.app.conversations.hosted import SessionHost
 from whet.serve.site import Site, SiteTimings
 from whet.web.guard import SiteAddress, make_site_address
 from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_file_limit

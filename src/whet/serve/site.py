@@ -16,23 +16,23 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from whet.app.hosted import SessionHost
+from whet.app.conversations.hosted import SessionHost
 from whet.clock import Clock
 from whet.contract.errors import StoreError, WhetError
-from whet.serve.answering import TurnResponder
 from whet.serve.auth import ApiAuth
-from whet.serve.compat import Compat
+from whet.serve.conversations import SessionTurns
 from whet.serve.feed import Feeds
 from whet.serve.goals import Goals
-from whet.serve.hosts import Hosts
 from whet.serve.lessons import LessonCalls
+from whet.serve.mcp_endpoint import Hosts
 from whet.serve.native import Native
 from whet.serve.plans import PlanCalls
 from whet.serve.questions import Questions
 from whet.serve.rewinds import RewindCalls
 from whet.serve.routes import mcp_call, open_calls, openai_calls, openapi_document, route_of, session_calls
-from whet.serve.talks import SessionTurns
+from whet.serve.turn_responder import TurnResponder
 from whet.serve.turns import Turns
+from whet.serve.vendor_endpoints import Compat
 from whet.serve.wire import (
     ApiError,
     ErrorAnswer,

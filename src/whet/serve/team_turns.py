@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from whet.app.hosted import SessionHost
+from whet.app.conversations.hosted import SessionHost
 from whet.clock import Clock
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, Event, Notice, TurnEnd

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from whet.agent.session import user_message
-from whet.app.hosted import Busy, Receipt, SessionHost
+from whet.app.conversations.hosted import Busy, Receipt, SessionHost
 from whet.clock import Clock
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, Event, Notice, TurnEnd

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from whet.app.hosted import Receipt, SessionHost
+from whet.app.conversations.hosted import Receipt, SessionHost
 from whet.contract.events import Event
 from whet.contract.messages import Message
 from whet.store.database import StateDatabase

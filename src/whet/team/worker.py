@@ -15,7 +15,7 @@ from pathlib import Path
 
 import apsw
 
-from whet.app.hosted import Receipt, SessionHost
+from whet.app.conversations.hosted import Receipt, SessionHost
 from whet.contract.errors import NotFound, StoreBusy, StoreError, StoreFull, StoreUnwritable, WhetError
 from whet.contract.events import EndReason, Event, TurnEnd
 from whet.contract.messages import Usage

@@ -116,7 +116,7 @@ def _prepare(target: ConfinedPath, data: bytes) -> str:
 
 
 def _starts_programs(target: ConfinedPath) -> bool:
-    from whet.sandbox.places import starts_programs  # noqa: PLC0415  few paths are led to
+    from whet.sandbox.system_folders import starts_programs  # noqa: PLC0415  few paths are led to
 
     return starts_programs(target.path, target.root)
 

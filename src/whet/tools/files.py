@@ -22,7 +22,7 @@ from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
 from whet.contract.texts import plural
 from whet.contract.tools import ToolContext, ToolOutput
-from whet.tools import atomic, held
+from whet.tools import atomic, editor_files
 from whet.tools.encoding import Encoding, decode, describe_form_changes, encode, fit_form, sniff
 from whet.tools.output import clean, size
 from whet.tools.pages import LinePage, format_numbered, read_page
@@ -51,7 +51,7 @@ def read(
     if kind(target) == "folder":
         return ToolOutput(_listing(target, *lines))
     state = state_of(ctx, target)
-    unsaved = held.read_unsaved(ctx.buffers, target)
+    unsaved = editor_files.read_unsaved(ctx.buffers, target)
     if unsaved is not None:
         READ_VERSIONS.note(ctx, target, state)
         return ToolOutput(_unsaved_text(unsaved, target, lines, stop))
@@ -92,7 +92,7 @@ def _plan_rewrite(ctx: ToolContext, path: str, content: str, allowed: Sequence[P
     target = resolve(path, ctx.workspace, allowed)
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
-    unsaved = held.read_unsaved(ctx.buffers, target)
+    unsaved = editor_files.read_unsaved(ctx.buffers, target)
     before = read_current(target) if unsaved is None else unsaved
     decoded = decode(before or b"")
     old, encoding = decoded or ("", Encoding())
@@ -134,7 +134,7 @@ def replace(
     change, data, text = rewrite.change, rewrite.data, rewrite.change.new or ""
     require_approved([change], ctx)
     write = atomic.PendingWrite(target, data, fingerprint, text=text)
-    notes = held.write_all([write], ctx.buffers, stop.is_set)
+    notes = editor_files.write_all([write], ctx.buffers, stop.is_set)
     READ_VERSIONS.note(ctx, target)
     verb = "overwrote" if fingerprint else "created"
     lines = text.count("\n") + (not text.endswith("\n") and text != "")

@@ -17,7 +17,7 @@ import msgspec
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.tools import Buffers, ToolContext, ToolOutput, clip
-from whet.tools import atomic, diffs, edits, held
+from whet.tools import atomic, diffs, editor_files, edits
 from whet.tools.encoding import Encoding, decode, encode
 from whet.tools.output import clean, size
 from whet.tools.paths import ConfinedPath, kind, open_file, resolve
@@ -73,7 +73,7 @@ def edit(
     require_approved(changes, ctx)
     for file in files:
         READ_VERSIONS.check(ctx, file.place)
-    write_notes = held.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
+    write_notes = editor_files.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
     for file, note in zip(files, write_notes, strict=True):
         file.notes = [*file.notes, note] if note else file.notes
         READ_VERSIONS.note(ctx, file.place)
@@ -130,7 +130,7 @@ def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) 
 def _load(target: ConfinedPath, buffers: Buffers | None) -> _File:
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
-    unsaved = held.read_unsaved(buffers, target)
+    unsaved = editor_files.read_unsaved(buffers, target)
     if unsaved is not None and not kind(target):
         text, encoding = decode(unsaved) or ("", Encoding())
         return _File(target, unsaved, text, encoding, None, text)

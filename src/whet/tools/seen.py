@@ -15,7 +15,7 @@ from pathlib import Path
 
 from whet.contract.errors import ToolDenied
 from whet.contract.tools import ToolContext
-from whet.tools import atomic, held
+from whet.tools import atomic, editor_files
 from whet.tools.paths import ConfinedPath
 
 _MAX_FILES = 4_096
@@ -65,7 +65,7 @@ class ReadVersions:
 def state_of(ctx: ToolContext, target: ConfinedPath) -> _State:
     """Return a value that changes whenever the file does, on disk or in the person's editor. Raises
     ToolError."""
-    unsaved = held.read_unsaved(ctx.buffers, target)
+    unsaved = editor_files.read_unsaved(ctx.buffers, target)
     return atomic.fingerprint(target), "" if unsaved is None else hashlib.sha256(unsaved).hexdigest()
 
 

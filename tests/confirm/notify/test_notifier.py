@@ -18,10 +18,10 @@ from starlette.types import ASGIApp
 from tests.confirm.people import AGENT, Desk, off
 from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
-from whet.confirm.notify.breaker import Breaker, retry_delay_s
-from whet.confirm.notify.settings import NotifyPersonText, People, read_channels
 from whet.contract.errors import ConfigError
 from whet.vendors.signing import sign_headers, webhook_key
+from whet_confirm.notify.breaker import Breaker, retry_delay_s
+from whet_confirm.notify.settings import NotifyPersonText, People, read_channels
 
 SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 

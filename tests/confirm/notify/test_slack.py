@@ -12,7 +12,7 @@ import pytest
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, CHAT, SlackServer, too_many
 from whet.channels.slack import escape
-from whet.confirm import stand_ins
+from whet_confirm import stand_ins
 
 SECRETS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer, too_many
-from whet.confirm.notify.notice import AGENT_MARK
+from whet_confirm.notify.notice import AGENT_MARK
 
 SECRETS = {"TELEGRAM_BOT_TOKEN": TOKEN}
 
@@ -126,7 +126,7 @@ def test_a_revoked_token_ends_a_persons_presses(desk: Desk) -> None:
 
 
 def tokens_revoke(tx: Any, token_id: str) -> None:
-    from whet.confirm import tokens
+    from whet_confirm import tokens
 
     tokens.revoke(tx, token_id, by="test")
 
@@ -234,7 +234,7 @@ base_url = "{server.url}"
             async with desk.notifying(file, SECRETS):
                 request = await desk.submit()
                 await off(server.message)
-                from whet.confirm import decide
+                from whet_confirm import decide
 
                 assert [d.channel for d in desk.deliveries(request)] == ["telegram"]
                 async with asyncio.timeout(30):

@@ -20,9 +20,9 @@ from tests.gateway.kills.oracle import FILLER, Tally, accepted, judge, left, tro
 from tests.gateway.kills.platforms import PLATFORMS, Platform
 from tests.gateway.kills.troubles import Moment, Troubles
 from tests.gateway.running import GatewayProcess, running
-from whet.practice.ask import PracticeRequest
-from whet.practice.script import Fault, ScriptedReply
-from whet.practice.server import PracticeServer
+from whet_lab.practice.ask import PracticeRequest
+from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 MOMENTS: tuple[Moment, ...] = (
     "any time",

@@ -9,7 +9,7 @@ from whet.app.services import Services
 from whet.contract.texts import parse_typed_number
 from whet.serve.questions import PendingQuestion
 from whet.serve.turns import Turns
-from whet.store import ledger, news
+from whet.store import ledger, lesson_counts
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
@@ -33,7 +33,7 @@ class Frame:
     def head(self) -> Head:
         """Return the counts for the head."""
         counts = self.services.database.read_now(lambda db: ledger.count_by_state(db, ""))
-        inbox = sum(counts.get(state, 0) for state in news.WAITING)
+        inbox = sum(counts.get(state, 0) for state in lesson_counts.WAITING)
         return Head(len(self.turns.questions.pending()), inbox, len(self.turns.running))
 
     def questions(self, session_id: str) -> list[PendingQuestion]:

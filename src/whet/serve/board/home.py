@@ -16,7 +16,7 @@ from whet.serve.board import charts, shown
 from whet.serve.board.frame import Frame
 from whet.serve.questions import QuestionReply
 from whet.serve.wire import ApiError, as_api_error
-from whet.store import costs, forks, news, reviews, sessions
+from whet.store import costs, forks, lesson_counts, reviews, sessions
 from whet.store.costs import DecisionCount, Spending
 from whet.store.forks import TreeRow
 from whet.store.reviews import DaySpending
@@ -105,7 +105,7 @@ class HomePages:
             running = [sessions.get(db, session_id) for session_id in running_ids]
             latest = [row for row in sessions.list_sessions(db, 8) if row.id not in running_ids]
             listed = forks.order_as_trees(db, [*running, *latest][:8])
-            line = news.count_unread(db).line_with("the inbox", "what was learned")
+            line = lesson_counts.count_unread(db).line_with("the inbox", "what was learned")
             return costs.sum_spending(db, "day", since), listed, reviews.spent_since(db, today), line
 
         days, latest, spent, inbox_line = await frame.services.database.read(read)

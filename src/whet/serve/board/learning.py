@@ -18,7 +18,7 @@ from whet.memory.reader import entry_id
 from whet.memory.requests import summary
 from whet.serve.board import shown
 from whet.serve.board.frame import Frame, number_or_zero
-from whet.store import ledger, news
+from whet.store import ledger, lesson_counts
 from whet.store.ledger import Kind, LedgerFilter, LedgerRow, State
 from whet.web.sessions import Visit
 
@@ -79,9 +79,9 @@ class LearningPages:
 
     async def inbox(self, request: Request, visit: Visit) -> Response:
         """Show the waiting changes and the refused ones in full, and mark them as reported to the owner."""
-        rows = await self._rows(200, {"profile": "", "states": news.WAITING})
-        refused: list[LedgerRow] = await self._frame.services.database.read(news.list_refusals)
-        changes = await self._frame.services.database.append(news.take_unread)
+        rows = await self._rows(200, {"profile": "", "states": lesson_counts.WAITING})
+        refused: list[LedgerRow] = await self._frame.services.database.read(lesson_counts.list_refusals)
+        changes = await self._frame.services.database.append(lesson_counts.take_unread)
         return self._frame.page(
             "inbox.html",
             visit,
@@ -175,7 +175,7 @@ class LearningPages:
 
 
 def _change_values(row: LedgerRow) -> dict[str, object]:
-    waits = row.state in news.WAITING or (row.state == "refused" and row.kind == "memory")
+    waits = row.state in lesson_counts.WAITING or (row.state == "refused" and row.kind == "memory")
     return {
         "row": row,
         "summary": summary(row),

@@ -9,7 +9,6 @@ import apsw
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.warm_templates import Listed, WarmTemplates
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.memory import skill_store
 from whet.memory.effects import LEAST_SESSIONS, Effect, measure_effects
@@ -18,6 +17,7 @@ from whet.review.order import read_review_job
 from whet.serve.board.frame import Frame
 from whet.store import learned, ledger, reviews
 from whet.store.reviews import ReviewRow
+from whet.warm.template_store import Listed, WarmTemplates
 from whet.web.sessions import Visit
 
 

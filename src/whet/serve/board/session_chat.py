@@ -17,15 +17,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from whet.app import planning
-from whet.app.received import MAX_IMAGE_BYTES, save_attachment
-from whet.app.rewinding import Outcome, Point, Rewinding
-from whet.app.slash import parse
+from whet.app.conversations.slash import parse
+from whet.app.received_files import MAX_IMAGE_BYTES, save_attachment
 from whet.clock import iso
 from whet.contract.errors import BadInput, ConfigError, NotFound, StoreError, WhetError
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
 from whet.contract.texts import plural
+from whet.rewind.rewinding import Outcome, Point, Rewinding
 from whet.rewind.states import printable_path as path_shown
 from whet.serve.board import shown
 from whet.serve.board.frame import Frame, number_or_zero

@@ -1,0 +1,367 @@
+"""Host many conversations in one process: open a session when a message arrives, run one turn at a time,
+close it when idle.
+
+For interfaces that serve several people or programs at once. This module does not know where messages come
+from or where answers go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from whet.agent.loop import run_turn
+from whet.agent.session import InboxEntry, Session, TurnObserver, receipt_of
+from whet.app.conversations.people import PersonRouter
+from whet.app.conversations.session_parts import NO_EXTRAS, Principal, SessionExtras
+from whet.app.conversations.session_pool import SessionPool, SessionSlot
+from whet.app.conversations.sessions import SessionOpener
+from whet.app.services import Services
+from whet.contract.errors import WhetError
+from whet.contract.events import Emit, EndReason, TurnEnd
+from whet.contract.messages import ImagePart, Message, Usage
+from whet.contract.protocols import Person
+from whet.contract.tools import Tool
+from whet.store import accepted, sessions
+from whet.store.jobs import AtEnd, queue_nothing
+from whet.store.transcript import TurnRecord
+
+Busy = Literal["steer", "queue", "refuse"]
+"""How a message that arrives during a turn is handled: the turn reads it before its next step ("steer"), it
+waits for the turn's end ("queue"), or it is refused ("refuse")."""
+
+
+def no_begin() -> None:
+    """Do nothing when a turn begins to run."""
+
+
+def no_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
+    """Add nothing to a turn's last transaction."""
+    return queue_nothing
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """Extra writes for a turn, made in its own transactions.
+
+    `stored` runs together with the person's message, `ended` together with the end marker (`text` is the
+    answer). So an inbox entry is removed exactly when the transcript has the message, and an answer is in
+    an outbox exactly when the turn has ended. `begun` is called when the turn runs, so that messages can
+    be sent to it. `row` is the message's number among the accepted messages, if it is one of them.
+    """
+
+    stored: AtEnd = queue_nothing
+    ended: Callable[[TurnRecord, EndReason, str], AtEnd] = no_end
+    begun: Callable[[], None] = no_begin
+    row: int = 0
+
+
+NO_RECEIPT = Receipt()
+
+
+def no_extras(session_id: str) -> SessionExtras:
+    """Add nothing to a session."""
+    return NO_EXTRAS
+
+
+class ReceiptObserver(TurnObserver):
+    """Makes the submitter's extra writes in the transaction that ends a turn."""
+
+    def __init__(self) -> None:
+        self.by_session: dict[str, Receipt] = {}
+
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+        """Return the extra writes from the receipt of the session's turn."""
+        return self.by_session.get(session.id, NO_RECEIPT).ended(turn, reason, session.last_answer)
+
+
+class SessionHost:
+    """The conversations of one process. `people` is the Person that the program was started with.
+
+    At most `max_turns` turns run at a time and at most `max_open` sessions are open; further requests
+    wait. A session is closed `idle_after_s` after its last use. `furnish` returns the parts that the
+    interface adds to each session when it is opened, new or stored. Used on one event loop.
+    """
+
+    def __init__(
+        self,
+        opener: SessionOpener,
+        people: PersonRouter,
+        *,
+        idle_after_s: float = 60.0,
+        max_open: int = 200,
+        max_turns: int = 200,
+        furnish: Callable[[str], SessionExtras] = no_extras,
+    ) -> None:
+        self.opener = opener
+        self.services: Services = opener.services
+        self._furnish = furnish
+        self._people = people
+        people.root_of = opener.services.gate.root_of
+        self._turns = asyncio.Semaphore(max_turns)
+        self._receipts = ReceiptObserver()
+        self._pool = SessionPool(
+            opener, self._extras, idle_after_s=idle_after_s, max_open=max(max_open, max_turns)
+        )
+        self._closing = False
+
+    def add_extras(self, extras: Callable[[str], SessionExtras]) -> None:
+        """Let another interface of the process add its tools to the sessions."""
+        before = self._furnish
+
+        def furnish(session_id: str) -> SessionExtras:
+            base, more = before(session_id), extras(session_id)
+            return msgspec.structs.replace(base, tools=(*base.tools, *more.tools))
+
+        self._furnish = furnish
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the program ends and takes no more messages."""
+        return self._closing
+
+    @property
+    def open_count(self) -> int:
+        """The number of sessions in memory."""
+        return sum(slot.session is not None for slot in self._pool)
+
+    @property
+    def running(self) -> list[str]:
+        """The sessions that are running a turn."""
+        return [slot.session_id for slot in self._pool if slot.turn is not None]
+
+    async def new_session(  # noqa: PLR0913 - each is a fact of a session's own
+        self,
+        *,
+        title: str = "",
+        private: bool = False,
+        warm: str = "",
+        leaving: str = "",
+        source: str = "",
+        profile: str = "",
+        workspace: Path | None = None,
+        tools: Sequence[Tool] = (),
+        session_id: str = "",
+    ) -> str:
+        """Store a new session and return its id.
+
+        With `leaving` (an id) it belongs to the same conversation and takes over its context engine, and
+        the old session is closed. `profile` is the person whose memory it reads and writes ("" for the
+        owner), `source` the interface, `tools` are additional tools, `session_id` is a new id from the
+        interface. Raises WhetError.
+        """
+        self._refuse_if_closing()
+        principal = Principal(profile, source, workspace, tools)
+        extras = self._extras(session_id or self.services.clock.new_id())
+        if not leaving:
+            await self._pool.make_room()
+            session = await self.opener.new_session(
+                title=title, private=private, warm=warm, whose=principal, extras=extras
+            )
+            self._pool.add(session)
+            return session.id
+        async with self._pool.acquire(leaving) as slot:
+            old = await self._pool.load(slot)
+            session = await self.opener.new_session(
+                title=title, private=private, warm=warm, whose=principal, leaving=old, extras=extras
+            )
+            await self._pool.release(slot)
+        self._pool.add(session)
+        chosen = old.log.session
+        if chosen.model_chosen and chosen.provider == session.model.provider:
+            async with self.using(session.id) as session:
+                await self.switch_model(session, chosen.model)
+        return session.id
+
+    async def submit(  # noqa: PLR0913 - one for each thing that interfaces differ in
+        self,
+        session_id: str,
+        text: str | None,
+        images: Sequence[ImagePart] = (),
+        *,
+        emit: Emit,
+        person: Person | None = None,
+        busy: Busy = "queue",
+        receipt: Receipt = NO_RECEIPT,
+    ) -> TurnEnd | None:
+        """Run a turn and return its end, or None if the running turn took the text.
+
+        If `text` is None, an unfinished turn is resumed. Messages for one session are handled in the order
+        of the calls. Messages that a running turn took but did not read before its end get a turn of their
+        own after it. `person` answers the turn's questions. If the caller is cancelled, the turn is
+        cancelled; after `cancel`, the end's reason is "cancelled". Raises NotFound if the session does not
+        exist or there is nothing to resume, WhetError if a turn is running and `busy` is "refuse", and
+        StoreError.
+        """
+        self._refuse_if_closing()
+        slot = self._pool.get(session_id)
+        if slot is not None and slot.turn is not None and busy != "queue":
+            if busy == "refuse" or text is None or slot.session is None:
+                raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
+            message = _message(slot.session, text, images)
+            slot.session.inbox.add(InboxEntry(message, receipt.stored, row=receipt.row))
+            return None
+        async with self._pool.acquire(session_id) as slot, self._turns:
+            self._refuse_if_closing()
+            session = await self._pool.load(slot)
+            self._people.connect(session_id, person)
+            self._receipts.by_session[session_id] = receipt
+            try:
+                incoming = None
+                if text is not None:
+                    incoming = InboxEntry(session.user_message(text, images), receipt.stored)
+                if text and not session.log.session.title:
+                    await session.log.details.set_title(sessions.make_title(text))
+                return await self._run(slot, session, incoming, emit)
+            finally:
+                del self._receipts.by_session[session_id]
+                self._people.connect(session_id, None)
+                self.services.reviews.get().wake()
+
+    def cancel(self, session_id: str) -> bool:
+        """Cancel the running turn together with the messages that it has not read yet. Return False if no
+        turn is running."""
+        slot = self._pool.get(session_id)
+        if slot is None or slot.turn is None:
+            return False
+        return slot.turn.cancel()
+
+    def is_running(self, session_id: str) -> bool:
+        """Return whether a turn of this session is running."""
+        slot = self._pool.get(session_id)
+        return slot is not None and slot.turn is not None
+
+    def find_open(self, session_id: str) -> Session | None:
+        """Return a session that is in memory, or None; it may be running a turn."""
+        slot = self._pool.get(session_id)
+        return slot.session if slot is not None else None
+
+    async def switch_model(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer a session from its next request on; "" means the
+        configured model.
+
+        The caller must hold the session (see `using`). The choice is stored with the session and inherited
+        by later sessions of its conversation. Durable on return. Raises WhetError.
+        """
+        await self.opener.answer_with(session, model)
+        info = session.model
+        await session.log.details.choose_model(info.provider, info.model, chosen=bool(model))
+
+    async def open_session(self, session_id: str) -> Session:
+        """Open a session; it stays open until it is idle. Waits for a running turn. Raises NotFound."""
+        async with self.using(session_id) as session:
+            return session
+
+    @asynccontextmanager
+    async def using(self, session_id: str) -> AsyncGenerator[Session]:
+        """Hold a session between its turns, for work such as a compaction. Raises NotFound."""
+        async with self._pool.acquire(session_id) as slot:
+            yield await self._pool.load(slot)
+
+    async def release(self, session_id: str) -> None:
+        """Close a session that is in memory; its next use opens it again. Waits for a running turn."""
+        if self._pool.get(session_id) is not None:
+            async with self._pool.acquire(session_id) as slot:
+                await self._pool.release(slot)
+
+    async def aclose(self, *, drain_s: float = 0.0) -> None:
+        """Accept no more messages, wait up to `drain_s` for running turns, cancel the others, and close every
+        session.
+
+        The program stays open.
+        """
+        self._closing = True
+        turns = [slot.turn for slot in self._pool if slot.turn is not None]
+        if turns and drain_s > 0:
+            await asyncio.wait(turns, timeout=drain_s)
+        for turn in turns:
+            turn.cancel()
+        if turns:
+            await asyncio.wait(turns)
+        await self._pool.aclose()
+
+    async def _run(
+        self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
+    ) -> TurnEnd:
+        """Run a turn, and further turns for messages that came too late for it."""
+        try:
+            while True:
+                end = await self._run_turn(slot, session, incoming, emit)
+                if end.reason == "cancelled":
+                    self._drop(session.inbox.take_back())
+                    return end
+                if not session.inbox:
+                    return end
+                incoming = session.inbox.take()
+        finally:
+            session.inbox.take_back()
+
+    def _drop(self, entries: Sequence[InboxEntry]) -> None:
+        """Forget messages that a cancelled turn did not read, unless the program ends: then they are read by
+        the session's next turn."""
+        ids = [entry.row for entry in entries if entry.row]
+        if ids and not self._closing:
+            self.services.database.submit(lambda db: accepted.remove(db, ids))
+
+    async def _run_turn(
+        self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
+    ) -> TurnEnd:
+        began_s = session.clock.monotonic_s()
+        message, receipt = (None, queue_nothing) if incoming is None else (incoming.message, incoming.receipt)
+        turn = slot.turn = asyncio.create_task(run_turn(session, message, emit, receipt=receipt))
+        self._receipts.by_session.get(session.id, NO_RECEIPT).begun()
+        try:
+            return await wait_for_end(turn, session, began_s, emit)
+        finally:
+            slot.turn = None
+
+    def _extras(self, session_id: str) -> SessionExtras:
+        """Return a session's extra parts, with the connected person and the receipts' writes."""
+        extras = self._furnish(session_id)
+        return msgspec.structs.replace(
+            extras,
+            session_id=session_id,
+            person=self._people.person_at(session_id),
+            observers=(*extras.observers, self._receipts),
+        )
+
+    def _refuse_if_closing(self) -> None:
+        if self._closing:
+            raise WhetError("the program is ending and takes no more messages", hint="try again shortly")
+
+
+def _message(session: Session, text: str, images: Sequence[ImagePart]) -> Message:
+    """Build a message for a running turn: without the note on time and folder, which is in the turn's first
+    message."""
+    return msgspec.structs.replace(session.user_message(text, images), note="")
+
+
+async def wait_for_end(turn: asyncio.Task[TurnEnd], session: Session, began_s: float, emit: Emit) -> TurnEnd:
+    """Wait for a turn's end and return it; a cancelled turn has an end too. If the caller is cancelled, the
+    turn is cancelled."""
+    try:
+        await asyncio.wait({turn})
+    except asyncio.CancelledError:
+        turn.cancel()
+        await _wait_for_task(turn)
+        raise
+    if not turn.cancelled():
+        return turn.result()
+    took_s = session.clock.monotonic_s() - began_s
+    done = receipt_of(session, session.log.live.turn_number)
+    end = TurnEnd(session.id, "", "cancelled", "", 0, Usage(), took_s, receipt=done)
+    emit(end)
+    return end
+
+
+async def _wait_for_task(turn: asyncio.Task[TurnEnd]) -> None:
+    """Wait until a cancelled turn has stored its end, however often the waiter is cancelled meanwhile."""
+    while not turn.done():
+        try:
+            await asyncio.wait({turn})
+        except asyncio.CancelledError:
+            continue

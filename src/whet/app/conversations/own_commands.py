@@ -1,0 +1,157 @@
+"""Slash commands that people write: prompt files in the home's `commands` and in the workspace's.
+
+`commands/review.md` is /review, `commands/git/pr.md` is /git:pr. The home's files take precedence over the
+workspace's, and built-in commands over both. A file's text is sent in a tag after the typed text, so that
+memory never mistakes a repository's words for the person's. Files are read when they are used; this module
+does not know who typed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from whet.app.conversations.slash import SlashCommand
+from whet.config import front_matter
+from whet.contract.errors import ConfigError
+from whet.contract.texts import escape_closing_tag, flat, short
+from whet.regular import read_regular
+
+_MAX_BYTES = 100_000
+_MAX_FILES = 500
+_ABOUT_CHARS = 60
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,3}")
+_PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS\b|\{ARGUMENTS\}|([1-9])(?!\d))")
+
+
+class _Sender(Protocol):
+    def send(self, text: str | None) -> None: ...
+
+
+class PromptCommand(msgspec.Struct, frozen=True):
+    """A prompt file: how it is called, what it says of itself, and where it is. A repository's file must
+    really lie `inside` that, whenever it is read."""
+
+    name: str
+    description: str
+    argument_hint: str
+    path: Path
+    inside: Path | None = None
+
+    def message(self, arguments: str) -> str:
+        """Return the message for `/name arguments`. Raises ConfigError."""
+        body = escape_closing_tag("command", _fill_placeholders(_parts(self.path, self.inside)[1], arguments))
+        return f"/{self.name} {arguments}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
+
+    def as_slash(self) -> SlashCommand[Any]:
+        """Return it as an entry of the command table."""
+
+        async def run(chat: _Sender, arguments: str) -> None:
+            chat.send(self.message(arguments))
+
+        return SlashCommand(self.name, self.description, run, argument=self.argument_hint, remote=True)
+
+
+def list_prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
+    """Return the commands of a home (None: skip it) and of a workspace, sorted by name. The description of a
+    broken file is its error."""
+    commands: dict[str, PromptCommand] = {}
+    home_folders = [(root / "commands", None)] if root else []
+    for folder, inside in (*home_folders, (workspace / ".whet" / "commands", workspace)):
+        for name, path in _files(folder, inside):
+            commands.setdefault(name, _read_command(name, path, inside))
+    return [commands[name] for name in sorted(commands)]
+
+
+def find_prompt_command(name: str, root: Path | None, workspace: Path) -> PromptCommand | None:
+    """Return the command of that name, or None."""
+    if not _NAME.fullmatch(name):
+        return None
+    return next((command for command in list_prompt_commands(root, workspace) if command.name == name), None)
+
+
+def expand_command(text: str, root: Path | None, workspace: Path) -> str:
+    """Return the message for a text that calls a prompt file; any other text is returned unchanged."""
+    name, _, arguments = text[1:].partition(" ") if text.startswith("/") else ("", "", "")
+    name, more, below = name.partition("\n")
+    command = find_prompt_command(name.lower(), root, workspace) if name else None
+    return command.message((arguments if not more else below).strip()) if command else text
+
+
+def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
+    """Yield names and paths.
+
+    `inside` is the folder that a repository's files must really be in, so that a link can't send another
+    file of the person to the model.
+    """
+    count = 0
+    for current, folders, files in os.walk(folder):
+        folders[:] = sorted(child for child in folders if not child.startswith("."))
+        for file in sorted(files):
+            path = Path(current, file)
+            name = ":".join(path.relative_to(folder).with_suffix("").parts).lower()
+            if path.suffix != ".md" or not _NAME.fullmatch(name):
+                continue
+            if inside is not None and not path.resolve().is_relative_to(inside.resolve()):
+                continue
+            count += 1
+            if count > _MAX_FILES:
+                return
+            yield name, path
+
+
+def _read_command(name: str, path: Path, inside: Path | None) -> PromptCommand:
+    try:
+        values, body = _parts(path, inside)
+    except ConfigError as error:
+        return PromptCommand(name, f"can't be used: {error.message}", "", path, inside)
+    description = str(values.get("description") or next((x for x in body.splitlines() if x.strip()), ""))
+    description = short(flat(description).lstrip("# "), _ABOUT_CHARS)
+    hint = values.get("argument-hint", "")
+    # YAML reads [file] as a list; it is meant literally.
+    hint = " ".join(f"[{part}]" for part in hint) if isinstance(hint, list) else str(hint or "")  # pyright: ignore[reportUnknownVariableType]
+    return PromptCommand(name, description, hint, path, inside)
+
+
+def _parts(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
+    """Return the fields of the front matter, if any, and the text."""
+    try:
+        data = read_regular(path, _MAX_BYTES + 1, inside)
+    except OSError as error:
+        raise ConfigError(f"can't read {path}: {error.strerror}", hint="fix its permissions") from error
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"{path} is larger than {_MAX_BYTES:,} bytes", hint="a command is a prompt")
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    if not text.startswith("---\n"):
+        return {}, text.strip()
+    try:
+        head, body = front_matter.split_front_matter(text, str(path))
+        return front_matter.read_fields(head), body.strip()
+    except ConfigError as error:
+        raise ConfigError(f"the front matter of {path} can't be read: {error.message}") from error
+
+
+def _fill_placeholders(body: str, arguments: str) -> str:
+    """Replace the placeholders by the arguments, once: inserted text is not scanned again."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:  # an apostrophe is not a quotation mark
+        words = arguments.split()
+    used = False
+
+    def replace_match(match: re.Match[str]) -> str:
+        nonlocal used
+        used = True
+        if match[1] is None:
+            return arguments
+        number = int(match[1])
+        return words[number - 1] if number <= len(words) else ""
+
+    text = _PLACEHOLDER.sub(replace_match, body)
+    return text if used or not arguments else f"{text}\n\n{arguments}"

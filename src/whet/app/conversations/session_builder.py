@@ -1,0 +1,317 @@
+"""Build one session: its row, its engine's host, its model link, and the observers of its turns.
+
+`app/conversations/sessions.py` chooses the contents of a new session. This module does not know turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.agent.session import Inbox, InboxEntry, Session, TurnLimits, TurnObserver, shell_folder
+from whet.app.contexts import EngineObserver
+from whet.app.conversations.people import zone_of
+from whet.app.conversations.session_parts import SessionExtras, SessionStart, StoredPrefix
+from whet.app.learning.desk import RecollectionObserver
+from whet.app.model_links.models import SwitchableLink
+from whet.clock import local_time
+from whet.context.engine_runner import EngineRunner, no_scope
+from whet.context.host import EngineHost
+from whet.context.nested import add_instructions
+from whet.context.prompt import volatile_note
+from whet.contract.origin import Origin
+from whet.contract.protocols import Gate, ModelLink
+from whet.contract.tools import Tool, ToolSpec
+from whet.review.triggers import ReviewObserver
+from whet.rewind.recordings import RecordingObserver
+from whet.store import accepted, sessions
+from whet.store.sessions import NewSession, SessionRow
+from whet.store.transcript import Transcript
+from whet.warm.openings import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
+
+if TYPE_CHECKING:
+    from whet.app.helpers.runs import HelperRuns
+    from whet.app.plugins.sessions import HookedParts
+    from whet.app.services import LatePart, Services
+    from whet.approval.gate import PolicyGate
+
+
+def _plan_note(gate: PolicyGate, session_id: str) -> str:
+    if not gate.is_planning(session_id):
+        return ""
+    from whet.app.planning import NOTE  # noqa: PLC0415 - few sessions plan
+
+    return NOTE
+
+
+def _make_marking_observer(services: Services) -> TurnObserver:
+    from whet.app.learning.answer_marks import MarkingObserver, MarkingParts  # noqa: PLC0415 - only where it was asked for
+
+    def cap_link(link: ModelLink, session_id: str) -> ModelLink:
+        wallet = services.models.wallet
+        return link if wallet is None else wallet.cap_link(link, session_id, "judge")
+
+    return MarkingObserver(
+        MarkingParts(
+            services.database, services.clock, services.gate, services.models.connect_judge, cap_link
+        )
+    )
+
+
+class SessionBuilder:
+    """Builds sessions from the services of one process. `helpers` have results for their inboxes."""
+
+    def __init__(self, services: Services, helpers: LatePart[HelperRuns]) -> None:
+        self._services = services
+        self._helpers = helpers
+
+    async def create(
+        self, start: SessionStart, extras: SessionExtras, *, leaving: Session | None = None
+    ) -> Session:
+        """Create a session: its row and prefix are durable on return, and the prefix never changes."""
+        services = self._services
+        if (plugins := services.plugins) is not None and start.kind == "chat":
+            extras = msgspec.structs.replace(extras, session_id=extras.session_id or services.clock.new_id())
+            workspace, old_id = (
+                str(start.whose.workspace or services.workspace),
+                leaving.id if leaving else "",
+            )
+            start = await plugins.add_prompts(
+                start, extras.session_id, workspace, old_id, services.models.settings
+            )
+        runner = await self.start_engine(leaving, foreground=start.kind == "chat", is_new=True)
+        engine_tools = await services.contexts.tools(runner, services.tools.by_name)
+        specs = [tool.spec for tool in (*start.tools, *engine_tools) if "deferred" not in tool.tags]
+        log = await Transcript.create(services.database, self._row(start, specs, extras), services.clock)
+        return await self.build(
+            StoredPrefix(log, start.prompt, specs), runner, extras, leaving=leaving, start=start
+        )
+
+    async def start_engine(
+        self, leaving: Session | None, *, foreground: bool, is_new: bool = False
+    ) -> EngineRunner:
+        """Start a context engine for a session.
+
+        The engine of the session that it follows is closed first, because it may hold resources that the
+        new one needs, and reset if the session `is_new`. A shared engine is reused instead.
+        """
+        contexts = self._services.contexts
+        if leaving is not None:
+            old_host = contexts.host(leaving.context)
+            if old_host.runner.origin == "shared" and not old_host.runner.lane.stuck:
+                return old_host.runner
+            await old_host.aclose(is_reset=is_new)
+        return await contexts.start_engine(self._services.models.provider.info, foreground=foreground)
+
+    async def build(
+        self,
+        stored: StoredPrefix,
+        runner: EngineRunner,
+        extras: SessionExtras,
+        *,
+        leaving: Session | None = None,
+        start: SessionStart | None = None,
+    ) -> Session:
+        """Build a session that can take turns from a stored one: the same prefix, with the tools that exist
+        now. `start` is set if it was just stored."""
+        services, row = self._services, stored.log.session
+        person = extras.person or services.person
+        tools = await self._tools(stored.specs, runner)
+        profile = services.database.read_now(lambda db: sessions.profile_of(db, row.id))
+        if profile:
+            services.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
+        folder = Path(row.workspace)
+        workspace = folder if row.workspace and folder.is_dir() else services.workspace
+        base_link = services.models.provider.open(stored.prompt, stored.specs, row.id)
+        base_link, primed = await services.warm_starts.reopen_link(row.id, base_link)
+        link = SwitchableLink(base_link, row.id, lambda: services.models.wallet)
+        self._add_news(stored.specs, runner)
+        prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
+        left_host = services.contexts.host(leaving.context) if leaving else None
+        host = await self._begin(stored, runner, link, prefix, left_host)
+        _add_notices(host.runner, start)
+        if host.runner is not runner:
+            tools = await self._tools(stored.specs, host.runner)
+        gate, hooks = services.gate, None
+        if services.plugins is not None:
+            old_id = leaving.id if leaving else ""
+            hooks = await services.plugins.sessions.enter(
+                host, gate, tools, previous_id=old_id, model=lambda: link.info.model, person=person
+            )
+            gate, tools, link.around = hooks.gate, hooks.tools, hooks.around
+        tools = add_instructions(tools, workspace, lambda: stored.log.messages)
+        gate, tools, shell = self._add_shell_hooks(gate, tools, workspace, row.id, runner)
+        if profile and services.database.is_team:
+            gate = _make_guest_gate(self._services, gate)
+        limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
+
+        def note() -> str:
+            now = local_time(services.clock.now(), zone_of(person))
+            usual = volatile_note(now, workspace, limits.steps, shell_folder(stored.log))
+            return "\n".join(filter(None, (usual, extras.note, _plan_note(services.gate, row.id))))
+
+        return Session(
+            log=stored.log,
+            link=link,
+            context=host,
+            tools={**tools, **{tool.name: tool for tool in extras.tools}},
+            gate=gate,
+            person=person,
+            limits=limits,
+            clock=services.clock,
+            workspace=workspace,
+            note=note,
+            observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
+            buffers=extras.buffers,
+            inbox=self._inbox(row.id),
+        )
+
+    def _inbox(self, session_id: str) -> Inbox:
+        return Inbox(
+            lambda: self._arrival(session_id),
+            lambda: self._services.database.read(lambda db: accepted.waiting(db, session_id)),
+        )
+
+    def _arrival(self, session_id: str) -> InboxEntry | None:
+        helpers = self._helpers.created
+        return None if helpers is None else helpers.next_result(session_id)
+
+    def _add_shell_hooks(
+        self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, runner: EngineRunner
+    ) -> tuple[Gate, Mapping[str, Tool], Sequence[TurnObserver]]:
+        """Add the owner's shell hooks, and a repository's if they were accepted."""
+        if not self._services.settings.hooks.commands and not (workspace / ".whet" / "hooks.json").is_file():
+            return gate, tools, ()
+        from whet.hooks.shell import add_hooks, load_session_hooks  # noqa: PLC0415 - few have hooks
+
+        hooks = load_session_hooks(self._services, workspace, session_id, runner.add_notice)
+        return (gate, tools, ()) if hooks is None else add_hooks(hooks, gate, tools)
+
+    async def _begin(
+        self,
+        stored: StoredPrefix,
+        runner: EngineRunner,
+        link: SwitchableLink,
+        prefix: Sequence[str],
+        old_host: EngineHost | None,
+    ) -> EngineHost:
+        """Begin a session with its engine. An engine that fails is replaced once by a new instance."""
+        services = self._services
+        scope = services.plugins.loaded.scope if services.plugins else no_scope
+        host = services.contexts.open_host(stored.log, runner, lambda: link.info, prefix, scope=scope)
+        if await host.begin(old_host) or runner.origin == "shared":
+            return host
+        other = await self.start_engine(None, foreground=stored.log.session.kind == "chat")
+        other.notices += runner.notices
+        await runner.close(shutdown=runner.origin == "fresh")
+        host = services.contexts.open_host(stored.log, other, lambda: link.info, prefix, scope=scope)
+        await host.begin(old_host)
+        return host
+
+    def _observers(
+        self, session: SessionRow, warm: WarmStartObserver | None, hooks: HookedParts | None, profile: str
+    ) -> list[TurnObserver]:
+        """Return the observers of a session's turns, in order.
+
+        A warm start is decided by the message as the person wrote it, before plugins and memories add to
+        it. The engine is notified of a turn's end before people, plugins and memories. The interface's
+        observers come after all of these.
+        """
+        services = self._services
+        observers: list[TurnObserver] = [] if warm is None else [warm]
+        if services.settings.memory.brought_along:
+            observers.append(
+                RecollectionObserver(
+                    services.learning.reader_of(profile), services.settings.memory.brought_along
+                )
+            )
+        observers.append(ReviewObserver(services.settings.review, services.clock, services.models.runtime))
+        observers.append(EngineObserver(services.contexts))
+        if (plugins := services.plugins) is not None and hooks is not None:
+            alone = profile or session.private or session.kind != "chat"
+            memories = None if alone else plugins.memories
+            observers += [item for item in (plugins.bell, hooks.observer, memories) if item is not None]
+        observers.append(WarmLabelObserver(services.warm_starts, session.tool_calls))
+        if services.settings.rewind.record:
+            observers.append(RecordingObserver(services.recordings))
+        if services.settings.judge.answers:
+            observers.insert(0, _make_marking_observer(services))
+        if services.tracing is not None:
+            observers.append(services.tracing)
+        return observers
+
+    def _warm_start(
+        self, stored: StoredPrefix, link: SwitchableLink, start: SessionStart | None
+    ) -> WarmStartObserver | None:
+        if start is None or start.warm.name == OFF:
+            return None
+        models, session_id = self._services.models, stored.log.session.id
+        opening = SessionOpening(
+            lambda prompt: models.provider_of(session_id).open(prompt, stored.specs, session_id),
+            link.switch,
+            stored.prompt,
+            stored.specs,
+            self._services.contexts.add_prefix_tokens,
+        )
+        return WarmStartObserver(self._services.warm_starts, start.warm, opening)
+
+    def _limits(self, start: SessionStart | None, extras: SessionExtras) -> TurnLimits:
+        agent = self._services.settings.agent
+        steps = (start.steps if start is not None else 0) or agent.max_steps
+        return TurnLimits(steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars)
+
+    async def _tools(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> Mapping[str, Tool]:
+        """Return the tools of a stored list that exist now, including the engine's own."""
+        program_tools = self._services.tools.by_name
+        engine_tools = {
+            tool.name: tool for tool in await self._services.contexts.tools(runner, program_tools)
+        }
+        by_name = {**engine_tools, **program_tools}
+        tools = {spec.name: tool for spec in specs if (tool := by_name.get(spec.name))}
+        if any(tool.stands_for is not None for tool in tools.values()):
+            tools |= {name: tool for name, tool in program_tools.items() if "deferred" in tool.tags}
+        if missing := [name for name in engine_tools if name not in tools]:
+            runner.note(
+                f"{runner.name}: its tools ({', '.join(missing)}) come with a new session, not this one"
+            )
+        return tools
+
+    def _add_news(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> None:
+        if self._services.plugins is not None:
+            runner.notices += self._services.plugins.loaded.take_news()
+        if self._services.mcp is not None:
+            self._services.mcp.attach_board(specs, runner)
+
+    def _row(self, start: SessionStart, specs: Sequence[ToolSpec], extras: SessionExtras) -> NewSession:
+        services = self._services
+        info = services.models.provider.info
+        return NewSession(
+            id=extras.session_id or services.clock.new_id(),
+            conversation_id=start.conversation_id,
+            parent_session_id=start.parent_id,
+            kind=start.kind,
+            source=start.whose.source or services.source,
+            provider=info.provider,
+            model=info.model,
+            workspace=str(start.whose.workspace or services.workspace),
+            private=start.private or services.settings.store.private,
+            title=start.title,
+            system_prompt=start.prompt,
+            tools_json=msgspec.json.encode(specs).decode(),
+            profile=start.whose.profile,
+        )
+
+
+def _make_guest_gate(services: Services, gate: Gate) -> Gate:
+    from whet.app.conversations.guest_gate import GuestGate  # noqa: PLC0415 - only a team has guests on its workers
+
+    return GuestGate(gate, lambda: services.confinement.get().command_status())
+
+
+def _add_notices(runner: EngineRunner, start: SessionStart | None) -> None:
+    """Have the person shown what a session's start has to tell them."""
+    for line in start.notices if start is not None else ():
+        runner.add_notice(line, must_show=True)

@@ -1,0 +1,94 @@
+"""The parts that a session is started or opened with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
+import msgspec
+
+from whet.agent.session import Session, TurnObserver
+from whet.contract.protocols import Person
+from whet.contract.tools import Buffers, Tool, ToolSpec
+from whet.store.sessions import SessionKind
+from whet.store.transcript import Transcript
+from whet.warm.openings import WarmWish
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """The person and place of a new session; missing values are the process's own.
+
+    `profile`: whose memory it uses, empty for the owner's. `source`: the interface. `tools`: additional
+    tools, with names that no other tool has.
+    """
+
+    profile: str = ""
+    source: str = ""
+    workspace: Path | None = None
+    tools: Sequence[Tool] = ()
+
+
+OWNERS = Principal()
+
+
+class SessionExtras(msgspec.Struct, frozen=True):
+    """The parts that an interface adds to a session while it is open.
+
+    `session_id` is the new session's id, if the interface created one. `tools` replace those of the same
+    name, `note` is added to each message of a person, `turn_s` limits a turn instead of the setting,
+    `person` is asked instead of the process's person, `observers` take part in turns after all others.
+    """
+
+    session_id: str = ""
+    tools: Sequence[Tool] = ()
+    buffers: Buffers | None = None
+    note: str = ""
+    turn_s: float | None = None
+    person: Person | None = None
+    observers: Sequence[TurnObserver] = ()
+
+
+NO_EXTRAS = SessionExtras()
+
+
+class SessionStart(msgspec.Struct, frozen=True):
+    """The contents of a new session. `steps` 0 means the limit from the settings. `notices` are shown to its
+    person, wherever that is."""
+
+    prompt: str = ""
+    tools: Sequence[Tool] = ()
+    title: str = ""
+    parent_id: str = ""
+    kind: SessionKind = "chat"
+    private: bool = False
+    conversation_id: str = ""
+    warm: WarmWish = WarmWish()
+    whose: Principal = OWNERS
+    steps: int = 0
+    notices: Sequence[str] = ()
+
+
+class NewSessionOptions(TypedDict, total=False):
+    """The options of a new session.
+
+    With `leaving`, it continues the same conversation (/new) and takes over that session's context engine.
+    `warm` is a template's name, "auto" or "off"; if empty, the settings decide when the first message
+    arrives. Templates are mined from the owner's sessions, so sessions of other people never use one.
+    `extras` are parts that the caller adds.
+    """
+
+    private: bool
+    title: str
+    leaving: Session | None
+    warm: str
+    whose: Principal
+    extras: SessionExtras
+
+
+class StoredPrefix(msgspec.Struct, frozen=True):
+    """A stored session: its log, and the prefix that begins every request."""
+
+    log: Transcript
+    prompt: str
+    specs: Sequence[ToolSpec]

@@ -1,0 +1,158 @@
+"""Keep sessions in memory while they are used: load them on demand, release them after some idle time.
+
+A released session costs no memory: it is read again from the store. This module does not know turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Any
+
+from whet.agent.session import Session
+from whet.app.conversations.session_parts import SessionExtras
+from whet.app.conversations.sessions import SessionOpener
+from whet.contract.events import TurnEnd
+
+
+class SessionSlot:
+    """The entry of one conversation: its session while it is open, its running turn, and its users."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.lock: asyncio.Lock = asyncio.Lock()  # whoever holds it has the session exclusively
+        self.users = 0
+        self.session: Session | None = None
+        self.turn: asyncio.Task[TurnEnd] | None = None
+        self.expiry: asyncio.TimerHandle | None = None
+
+
+class SessionPool:
+    """The sessions of one process that are in memory, at most `max_open` of them unless more are in use.
+
+    A session is released `idle_after_s` after its last use. `extras` returns the parts that each session
+    is opened with.
+    """
+
+    def __init__(
+        self,
+        opener: SessionOpener,
+        extras: Callable[[str], SessionExtras],
+        *,
+        idle_after_s: float,
+        max_open: int,
+    ) -> None:
+        self._opener = opener
+        self._extras = extras
+        self._idle_after_s = idle_after_s
+        self._max_open = max_open
+        self._slots: dict[str, SessionSlot] = {}
+        self._chores: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    def __iter__(self) -> Iterator[SessionSlot]:
+        """Iterate over all present slots."""
+        return iter([*self._slots.values()])
+
+    def get(self, session_id: str) -> SessionSlot | None:
+        """Return a conversation's slot, or None."""
+        return self._slots.get(session_id)
+
+    @asynccontextmanager
+    async def acquire(self, session_id: str) -> AsyncGenerator[SessionSlot]:
+        """Lock a session's slot; when its last user leaves, its expiry starts."""
+        slot = self._slots.setdefault(session_id, SessionSlot(session_id))
+        slot.users += 1
+        _stop_expiry(slot)
+        try:
+            async with slot.lock:
+                yield slot
+        finally:
+            slot.users -= 1
+            self._start_expiry(slot)
+
+    async def load(self, slot: SessionSlot) -> Session:
+        """Return the session of a locked slot; open it if it is not in memory. Raises NotFound."""
+        if slot.session is None:
+            await self.make_room()
+            extras = self._extras(slot.session_id)
+            session = await self._opener.open_session(slot.session_id, extras=extras)
+            chosen = session.log.session
+            if chosen.model_chosen and chosen.provider == session.model.provider:
+                await self._opener.answer_with(session, chosen.model)
+            slot.session = session
+        return slot.session
+
+    async def make_room(self) -> None:
+        """Release the sessions that have been idle for longest, if one more would exceed the limit."""
+        open_count = sum(slot.session is not None for slot in self)
+        resting = (slot for slot in self if not slot.users and slot.session is not None)
+        for slot in [*islice(resting, max(0, open_count + 1 - self._max_open))]:
+            await self._release_if_idle(slot)
+
+    def add(self, session: Session) -> None:
+        """Add a session that was just created."""
+        slot = self._slots[session.id] = SessionSlot(session.id)
+        slot.session = session
+        self._start_expiry(slot)
+
+    async def release(self, slot: SessionSlot) -> None:
+        """Release the session of a locked slot; the next use opens it again."""
+        if slot.session is not None:
+            try:
+                await self._opener.let_go(slot.session)
+            finally:
+                slot.session = None
+
+    async def aclose(self) -> None:
+        """Release every session as soon as its user is done with it, and accept no more."""
+        self._closing = True
+        for slot in self:
+            _stop_expiry(slot)
+            async with slot.lock:
+                await self.release(slot)
+        self._slots.clear()
+        if self._chores:
+            await asyncio.wait(self._chores)
+
+    def _start_expiry(self, slot: SessionSlot) -> None:
+        if slot.users or self._closing:
+            return
+        if slot.session is None:
+            self._slots.pop(slot.session_id, None)
+            return
+        loop = asyncio.get_running_loop()
+        slot.expiry = loop.call_later(self._idle_after_s, self._expire, slot)
+        # the session that has been idle for longest is first
+        self._slots[slot.session_id] = self._slots.pop(slot.session_id)
+
+    def _expire(self, slot: SessionSlot) -> None:
+        slot.expiry = None
+        self._start_task(self._release_if_idle(slot))
+
+    async def _release_if_idle(self, slot: SessionSlot) -> None:
+        async with slot.lock:
+            if slot.users or self._closing:
+                return
+            helpers = self._opener.helpers.created
+            if helpers is not None and helpers.runs_for(slot.session_id):
+                return self._start_expiry(
+                    slot
+                )  # the helper needs the session for its grants and to reach the person
+            _stop_expiry(slot)
+            await self.release(slot)
+            if not slot.users and self._slots.get(slot.session_id) is slot:
+                del self._slots[slot.session_id]
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+
+def _stop_expiry(slot: SessionSlot) -> None:
+    if slot.expiry is not None:
+        slot.expiry.cancel()
+        slot.expiry = None

@@ -1,0 +1,239 @@
+"""The sessions of one process: start, reopen, start helpers, read their context status.
+
+This module chooses the contents of a new session; `app/conversations/session_builder.py` builds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+import msgspec
+
+from whet.agent.session import Session
+from whet.app.conversations.session_builder import SessionBuilder
+from whet.app.conversations.session_parts import (
+    NO_EXTRAS,
+    OWNERS,
+    NewSessionOptions,
+    Principal,
+    SessionExtras,
+    SessionStart,
+    StoredPrefix,
+)
+from whet.app.learning.desk import Outcomes
+from whet.app.model_links.models import SwitchableLink
+from whet.app.parts import add_remote_tools
+from whet.context.prompt import cut_notice, system_prompt
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.protocols import ContextStatus, Provider
+from whet.store import sessions
+from whet.store.trail import list_arguments
+from whet.store.transcript import Transcript
+from whet.tools.registry import read_specs
+from whet.tools.toolsets.planning import TASK_LIST
+from whet.warm.openings import OFF
+
+if TYPE_CHECKING:
+    from whet.app.helpers.runs import HelperRuns
+    from whet.app.services import LatePart, Services
+    from whet.contract.tools import Buffers
+    from whet.store.helper_rows import HelperRow
+
+
+_MAX_ELSEWHERE = 500
+
+
+class SessionOpener:
+    """Opens and closes the sessions of one process. `helpers` are the helpers that they have started."""
+
+    def __init__(self, services: Services, helpers: LatePart[HelperRuns]) -> None:
+        self.services = services
+        self.helpers = helpers
+        self._builder = SessionBuilder(services, helpers)
+        self.helper_listeners: list[Callable[[HelperRow], None]] = []
+        """Called for each background helper that has ended."""
+        self.instructions: str = services.settings.agent.instructions
+        """The instructions in the prompts of new sessions."""
+        share = services.settings.memory.holdout_share
+        self.outcomes: Outcomes = Outcomes(services.learning, services.database, share)
+
+    async def new_session(self, **options: Unpack[NewSessionOptions]) -> Session:
+        """Start a conversation of a person. Its system prompt and tools are written now and do not change
+        later. Raises WhetError."""
+        services, principal = self.services, options.get("whose", OWNERS)
+        warm, leaving = options.get("warm", ""), options.get("leaving")
+        if services.mcp is not None and services.mcp.is_stale:
+            self.take_remote_tools()
+        if principal.profile and warm not in ("", OFF):
+            raise ConfigError("warm starts are made of the owner's sessions; this one is not the owner's")
+        left_out = {"owner"} if principal.profile else set[str]()
+        tools = {name: tool for name, tool in services.tools.by_name.items() if not tool.tags & left_out}
+        tools |= {tool.name: tool for tool in principal.tools}
+        learned = await self.outcomes.start(tools, principal.profile)
+        workspace = principal.workspace or services.workspace
+        start = SessionStart(
+            prompt=self._prompt(workspace, learned.part.text),
+            tools=list(tools.values()),
+            title=options.get("title", ""),
+            private=options.get("private", False),
+            conversation_id=leaving.log.session.conversation_id if leaving else "",
+            warm=await services.warm_starts.choose(OFF if principal.profile else warm, str(workspace)),
+            whose=principal,
+            notices=[line for line in (cut_notice(workspace),) if line],
+        )
+        session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
+        await self.outcomes.record(session.id, learned)
+        return session
+
+    def take_remote_tools(self) -> None:
+        """Offer the tools that the MCP servers list now to new sessions."""
+        services = self.services
+        if services.mcp is not None:
+            services.tools.offer(add_remote_tools(services.tools.registry, services.mcp))
+
+    async def switch_model(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer this session and later ones from the next request on;
+        "" means the configured model. The prefix does not change."""
+        await self.services.models.switch(model)
+        await self._answer_by(self.services.models.provider, session)
+
+    async def answer_with(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer only this session from the next request on, while it
+        is open; "" means the model of the other sessions."""
+        await self._answer_by(await self.services.models.choose(session.id, model), session)
+
+    async def _answer_by(self, provider: Provider, session: Session) -> None:
+        """Let the model of `provider` answer a session from the next request on; the prefix stays."""
+        services = self.services
+        prompt, tools_json = await services.database.read(lambda db: sessions.read_prefix(db, session.id))
+        link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
+        assert isinstance(session.link, SwitchableLink)  # every session that is opened here has one
+        session.link.switch((await services.warm_starts.reopen_link(session.id, link))[0])
+        await session.context.status()  # inform the engine now, not at the next request
+
+    async def open_session(
+        self, session_id: str, *, leaving: Session | None = None, extras: SessionExtras = NO_EXTRAS
+    ) -> Session:
+        """Open a stored conversation; its prefix is sent with the same bytes as before, and its background
+        helpers are resumed.
+
+        It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
+        """
+        services = self.services
+        log = await Transcript.open(services.database, session_id, services.clock)
+        runner = await self._builder.start_engine(leaving, foreground=True)
+        prompt, tools_json, done, has_helpers, plans = await services.database.read(
+            lambda db: (
+                *sessions.read_prefix(db, session_id),
+                list_arguments(db, session_id, TASK_LIST),
+                sessions.has_helpers(db, session_id),
+                sessions.is_planning(db, session_id),
+            )
+        )
+        if not prompt and not tools_json:  # it was created by another program
+            program_tools = services.tools.by_name
+            engine_tools = await services.contexts.tools(runner, program_tools)
+            specs = [
+                tool.spec for tool in (*program_tools.values(), *engine_tools) if "deferred" not in tool.tags
+            ]
+            prompt, tools_json = self._prompt(services.workspace), msgspec.json.encode(specs).decode()
+            await services.database.write(
+                lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json)
+            )
+        services.todo_lists.restore(session_id, done)
+        if plans:
+            services.gate.plans.set(session_id, True)
+        stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
+        session = await self._builder.build(stored, runner, extras, leaving=leaving)
+        if has_helpers:
+            await self.helpers.get().restore(session_id)
+        return session
+
+    async def let_go(self, session: Session) -> None:
+        """Close a session with its engine and plugins and drop it from memory; it can be opened again."""
+        services = self.services
+        await services.contexts.release(session.context)
+        if services.plugins is not None:
+            await services.plugins.sessions.leave(session.id)
+        for session_id in (session.id, *services.gate.forget_children(session.id)):
+            services.learning.release(session_id)
+        await services.models.release(session.id)
+        session.log.close()
+
+    async def latest(self) -> str:
+        """Return the id of the latest conversation of this workspace. Raises NotFound."""
+        source, workspace = self.services.source, str(self.services.workspace)
+        row = await self.services.database.read(
+            lambda db: sessions.find_latest(db, source=source, workspace=workspace)
+        )
+        if row is None:
+            raise NotFound(f"no session in {workspace} to continue", hint=await self._hint_moved())
+        return row.id
+
+    async def _hint_moved(self) -> str:
+        """Return a hint that names the latest conversation of a folder that this one may have been before."""
+        here = self.services.workspace
+
+        recent = await self.services.database.read(
+            lambda db: sessions.list_sessions(db, _MAX_ELSEWHERE, source=self.services.source)
+        )
+        for row in recent:
+            path = Path(row.workspace)
+            may_be_same = path.parent == here.parent or path.name == here.name
+            if row.workspace and may_be_same and not path.exists():
+                return f"whet chat --session {row.id} goes on with that of {path}, which is no longer there"
+        return "whet sessions list"
+
+    async def open_helper(
+        self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool
+    ) -> Session:
+        """Start a helper's session, or open it again. `folder` is the helper's own working tree.
+
+        Its tools are its parent's, except the excluded tags; with the scope "read" only those that look.
+        Raises ConfigError if the working tree no longer exists.
+        """
+        from whet.app.helpers.turns import EXCLUDED_TAGS, HelperObserver, title_of  # noqa: PLC0415 - few have helpers
+
+        services, agent_settings = self.services, self.services.settings.agent
+        extras = SessionExtras(row.session, buffers=buffers, observers=(HelperObserver(services.clock),))
+        steps = min(row.wish.steps or agent_settings.delegate_max_steps, agent_settings.max_steps)
+        if is_there:
+            child = await self.open_session(row.session, extras=extras)
+            limits = msgspec.structs.replace(child.limits, steps=steps)
+            child = msgspec.structs.replace(child, limits=limits)
+        else:
+            parent, profile = await services.database.read(
+                lambda db: (sessions.get(db, row.parent), sessions.profile_of(db, row.parent))
+            )
+            workspace = folder or (Path(parent.workspace) if parent.workspace else services.workspace)
+            tools = [tool for tool in services.tools.by_name.values() if not tool.tags & EXCLUDED_TAGS]
+            if row.wish.scope == "read":
+                tools = [tool for tool in tools if tool.effects <= {"read"} or "looks" in tool.tags]
+            new = SessionStart(
+                system_prompt(workspace, services.settings.tools.toolsets, child=True),
+                tools,
+                title=title_of(row.wish.task),
+                parent_id=row.parent,
+                kind="child",
+                whose=Principal(profile, parent.source, workspace),
+                steps=steps,
+            )
+            child = await self._builder.create(new, extras)
+        if folder is not None and child.workspace != folder:
+            raise ConfigError(f"the helper's working tree {folder} is gone")
+        return child
+
+    async def context_status(self, session_id: str) -> ContextStatus:
+        """Return how full a stored conversation's window is, without opening it for its engine."""
+        services = self.services
+        log = await Transcript.open(services.database, session_id, services.clock)
+        prefix = await services.database.read(
+            lambda db: (*sessions.read_prefix(db, session_id), sessions.read_prime(db, session_id))
+        )
+        return await services.contexts.read_status(log, services.models.provider.info, prefix)
+
+    def _prompt(self, workspace: Path, learned: str = "") -> str:
+        toolsets = self.services.settings.tools.toolsets
+        return system_prompt(workspace, toolsets, instructions=self.instructions, learned=learned)

@@ -1,0 +1,41 @@
+"""Run the turns that follow a turn automatically: those for the results of background helpers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Session
+from whet.contract.events import Emit, TurnEnd
+from whet.contract.messages import Message
+from whet.store.jobs import AtEnd, queue_nothing
+
+if TYPE_CHECKING:
+    from whet.app.helpers.runs import HelperRuns
+    from whet.app.services import LatePart
+
+
+async def run_with_followups(
+    helpers: LatePart[HelperRuns],
+    session: Session,
+    message: Message | None,
+    emit: Emit,
+    receipt: AtEnd = queue_nothing,
+) -> TurnEnd:
+    """Run a turn and the turns that follow it, for programs that exit with the answer. Return the last turn's
+    end."""
+    end = await run_turn(session, message, emit, receipt=receipt)
+    return await run_followups(helpers, session, emit, end) or end
+
+
+async def run_followups(
+    helpers: LatePart[HelperRuns], session: Session, emit: Emit, end: TurnEnd | None
+) -> TurnEnd | None:
+    """Run a turn for each helper result, until no helper of the session is running or a turn does not end
+    with an answer. Return the last turn's end, or `end` if there was no turn."""
+    while (end is None or end.reason == "answered") and helpers.created is not None:
+        entry = await helpers.created.wait_for_result(session.id)
+        if entry is None:
+            break
+        end = await run_turn(session, entry.message, emit, receipt=entry.receipt)
+    return end

@@ -1,0 +1,342 @@
+"""Start the helpers of a program's sessions, resume them after a kill, show, steer and stop them.
+
+A helper is a session that does a task for another session, under that session's gate and with its model,
+within limits of its own. Its row holds its state. Its result reaches the parent once, as the result of the
+call that waited for it or as a message. This module does not know the tools that start helpers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import apsw
+import msgspec
+
+from whet.agent.interruption import finish_shielded
+from whet.agent.session import InboxEntry, Session
+from whet.app.helpers import turns, worktrees
+from whet.app.helpers.turns import activity_line, result_of
+from whet.clock import iso
+from whet.contract.delegation import HelperWish
+from whet.contract.errors import ToolError, WhetError
+from whet.contract.events import Event
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.store import claims, helper_rows, sessions
+from whet.store.database import StateDatabase
+from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
+from whet.store.jobs import QueuedJob
+
+if TYPE_CHECKING:
+    from whet.app.services import Services
+    from whet.contract.tools import Buffers
+
+log: logging.Logger = logging.getLogger("whet.helpers")
+_LOOK_EVERY_S = 0.5
+_SHOWN_LINES = 20
+_MAX_WAIT_S = 3_600.0
+
+
+@dataclass(slots=True)
+class RunningHelper:
+    """A helper that runs in this process. `session` is set once it has begun; `lines` are the last lines of
+    its activity."""
+
+    row: HelperRow
+    session: Session | None = None
+    task: asyncio.Task[None] | None = None
+    said: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN_LINES))
+
+
+class HelperOpener(Protocol):
+    """Starts a helper's session, or opens it again if `is_there`."""
+
+    async def __call__(
+        self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool
+    ) -> Session:
+        """`folder` is the helper's own working tree."""
+        ...
+
+
+class HelperRuns:
+    """The helpers of one process's sessions. `listeners` are called for each background helper that has
+    ended."""
+
+    def __init__(
+        self,
+        services: Services,
+        open_helper: HelperOpener,
+        listeners: Sequence[Callable[[HelperRow], None]],
+    ) -> None:
+        self._services = services
+        self._open_helper = open_helper
+        self._listeners = listeners
+        self._owner = claims.owner_name(services.clock.new_id())
+        self._places = asyncio.Semaphore(services.settings.agent.delegate_parallel)
+        self._at_work: dict[str, RunningHelper] = {}
+        self._parents: set[str] = set()
+
+    async def delegate(self, parent: ToolContext, wish: HelperWish) -> ToolOutput:
+        """Run a helper for a call and return its result, or a note that it runs in the background. If the
+        call is repeated after a crash, the same helper continues."""
+        if not wish.task.strip():
+            raise ToolError("a helper needs a task")
+        row = await self.add_helper(parent.session_id, parent.key or parent.call_id, wish)
+        if wish.background:
+            if row.state == "open":
+                self.start_in_background(row, parent.buffers)
+            return ToolOutput(
+                f"[{row.name} works in the background; its result comes by itself. See process]"
+            )
+        if row.state == "open":
+            await self._services.database.append(lambda db: helper_rows.set_owner(db, row.id, self._owner))
+            try:
+                await self._work(RunningHelper(row), parent)
+            except WhetError as error:
+                await self._end(row, "failed", error.message, self._owner)
+            except BaseException as error:
+                reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "crashed"
+                await finish_shielded(self._end(row, reason, "its call was cut off", self._owner))
+                raise
+        return await self.merge_edits(await self.read_row(row.id), result_of)
+
+    async def add_helper(self, parent_id: str, call: str, wish: HelperWish) -> HelperRow:
+        """Store a new helper, or return the one that was stored for this call before."""
+        services = self._services
+        now = iso(services.clock.now())
+        waited_for = "" if wish.background else now
+        new = HelperRow(
+            services.clock.new_id(),
+            parent_id,
+            0,
+            call,
+            wish,
+            services.clock.new_id(),
+            delivered=waited_for,
+            begun=now,
+        )
+        return await services.database.append(lambda db: helper_rows.add(db, new))
+
+    def start_in_background(self, row: HelperRow, buffers: Buffers | None = None) -> None:
+        """Run a stored helper in the background of this process, unless it already runs here."""
+        self._parents.add(row.parent)
+        if row.id not in self._at_work:
+            at_work = self._at_work[row.id] = RunningHelper(row)
+            at_work.task = asyncio.create_task(self._in_background(at_work, buffers))
+            at_work.task.add_done_callback(lambda task: self._handle_task_end(at_work, task))
+
+    async def restore(self, parent_id: str) -> None:
+        """Resume a session's background helpers that no process runs any more, finish interrupted merges, and
+        deliver finished results."""
+        self._parents.add(parent_id)
+        for row in await self.helpers_of(parent_id):
+            if row.state == "open" and row.wish.background:
+                self.start_in_background(row)
+            elif row.merge is not None and not (row.merge.done or row.merge.conflicts):
+                try:
+                    await self.merge_edits(row, result_of)
+                except ToolError as error:
+                    log.warning("%s: its edits are half merged: %s", row.name, error.message)
+
+    def running_helper(self, row: HelperRow) -> RunningHelper | None:
+        """Return a helper that runs in this process, or None."""
+        return self._at_work.get(row.id)
+
+    def is_orphaned(self, row: HelperRow) -> bool:
+        """Return whether the process that ran a helper has ended."""
+        return self._services.database.read_now(lambda db: claims.is_gone(db, row.owner))
+
+    async def helpers_of(self, parent_id: str) -> list[HelperRow]:
+        """Return a session's helpers, in the order in which they were requested."""
+        return await self._services.database.read(lambda db: helper_rows.list_helpers(db, parent_id))
+
+    def runs_for(self, parent_id: str) -> bool:
+        """Return whether a helper of a session runs in this process."""
+        return any(helper.row.parent == parent_id for helper in self._at_work.values())
+
+    def next_result(self, parent_id: str) -> InboxEntry | None:
+        """Return the next result that was not delivered to a session, with the write that marks it as
+        delivered, or None."""
+        if parent_id not in self._parents:
+            return None
+        row = self._services.database.read_now(lambda db: helper_rows.find_next_result(db, parent_id))
+        if row is None:
+            return None
+        at = iso(self._services.clock.now())
+
+        def mark_delivered(connection: apsw.Connection) -> Sequence[QueuedJob]:
+            helper_rows.deliver(connection, row.id, at)
+            return ()
+
+        return InboxEntry(turns.result_message(row), mark_delivered, turns.end_notice(row))
+
+    async def wait_for_result(self, parent_id: str) -> InboxEntry | None:
+        """Wait for the next result of a session; None if no helper of the session runs here."""
+        while (entry := self.next_result(parent_id)) is None:
+            tasks = [
+                helper.task
+                for helper in self._at_work.values()
+                if helper.row.parent == parent_id and helper.task
+            ]
+            if not tasks:
+                return None
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return entry
+
+    async def stop(self, row: HelperRow) -> HelperRow:
+        """Stop a helper, unless it has ended; durable on return."""
+        await self._end(row, "stopped", "it was stopped")
+        if (at_work := self._at_work.get(row.id)) is not None and at_work.task is not None:
+            at_work.task.cancel()
+            await asyncio.wait({at_work.task})
+        return await self.read_row(row.id)
+
+    async def aclose(self) -> None:
+        """Cancel the running helpers; the next program that opens their parent resumes them."""
+        if tasks := [helper.task for helper in self._at_work.values() if helper.task is not None]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _in_background(self, at_work: RunningHelper, buffers: Buffers | None) -> None:
+        row, services = at_work.row, self._services
+        while not await services.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
+            if not await self._wait_for_owner(row.id):
+                return
+        services.database.keep_claims()
+        try:
+            await self._work(at_work, None, buffers)
+        except WhetError as error:
+            await self._end(row, "failed", error.message, self._owner)
+        finally:
+            services.database.submit(lambda db: helper_rows.release(db, row.id, self._owner))
+
+    async def _wait_for_owner(self, helper_id: str) -> bool:
+        """Wait until no other program runs a helper, such as one that is being killed. Return False if the
+        helper has ended."""
+        while (row := await self.read_row(helper_id)).state == "open":
+            if not row.owner or self.is_orphaned(row):
+                return True
+            await asyncio.sleep(_LOOK_EVERY_S)
+        return False
+
+    def _handle_task_end(self, at_work: RunningHelper, task: asyncio.Task[None]) -> None:
+        """Handle the end of a helper's task, including a crash."""
+        self._at_work.pop(at_work.row.id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s crashed", at_work.row.name, exc_info=error)
+            ended = turns.end_row(at_work.row, "crashed", "", type(error).__name__, self._now())
+            self._services.database.submit(lambda db: helper_rows.end_helper(db, ended, self._owner))
+        if not task.cancelled():
+            for tell in self._listeners:
+                tell(at_work.row)
+
+    async def _work(
+        self, at_work: RunningHelper, parent: ToolContext | None, buffers: Buffers | None = None
+    ) -> None:
+        """Run a helper's turns until it has ended."""
+        services, row = self._services, at_work.row
+        if row.wish.budget_usd and services.models.wallet is None:
+            services.models.open_wallet(services.database, services.clock)
+
+        def show(event: Event) -> None:
+            if line := activity_line(event):
+                at_work.said.append(line)
+                if parent is not None:
+                    parent.output(line + "\n")
+
+        async with self._places:
+            folder = await self._open_tree(row)
+            child = await self._open_session(row, folder, parent.buffers if parent is not None else buffers)
+            at_work.session = child
+            services.gate.adopt(child.id, row.parent)
+            watcher = services.plugins.sessions if services.plugins is not None else None
+            await turns.run_helper(child, row, self.read_row, show, parent, watcher)
+
+    async def _open_tree(self, row: HelperRow) -> Path | None:
+        """Return the helper's own working tree, created if necessary, or None if it works in its parent's."""
+        if not row.wish.worktree:
+            return None
+        services = self._services
+        parent = await services.database.read(lambda db: sessions.get(db, row.parent))
+        workspace = Path(parent.workspace) if parent.workspace else services.workspace
+        tree = row.tree or (await self.read_row(row.id)).tree
+        if tree is None:
+            trees_folder = services.home.main_root.with_name(f"{services.home.main_root.name}-worktrees")
+            tree = planned = await asyncio.to_thread(worktrees.plan_tree, workspace, row.id, trees_folder)
+            await services.database.append(lambda db: helper_rows.store_tree(db, row.id, planned))
+        return await asyncio.to_thread(worktrees.check_out_tree, tree, row.id, workspace)
+
+    async def _open_session(self, row: HelperRow, folder: Path | None, buffers: Buffers | None) -> Session:
+        existing = await self._services.database.read(
+            lambda db: sessions.filter_existing_ids(db, {row.session})
+        )
+        return await self._open_helper(
+            row, folder, None if folder is not None else buffers, is_there=bool(existing)
+        )
+
+    async def merge_edits(
+        self, row: HelperRow, write_result: Callable[[HelperRow, MergePlan | None], ToolOutput]
+    ) -> ToolOutput:
+        """Merge the edits of a helper from its own working tree, and return its result."""
+        tree = row.tree
+        is_over = row.merge is not None and bool(row.merge.done or row.merge.conflicts)
+        if tree is None or is_over or row.reason not in ("answered", "budget"):
+            return write_result(row, row.merge)
+        return await _merge_tree(self._services.database, row, tree, write_result)
+
+    async def wait(self, row: HelperRow, limit_s: float) -> HelperRow:
+        """Wait for a helper's end, at most `limit_s`, and return its row then."""
+        until_s = self._services.clock.monotonic_s() + limit_s
+        while row.state == "open" and (left_s := until_s - self._services.clock.monotonic_s()) > 0:
+            at_work = self._at_work.get(row.id)
+            if at_work is not None and at_work.task is not None:
+                await asyncio.wait({at_work.task}, timeout=min(left_s, _MAX_WAIT_S))
+            else:
+                await asyncio.sleep(min(left_s, _LOOK_EVERY_S))
+            row = await self.read_row(row.id)
+        return row
+
+    async def _end(self, row: HelperRow, reason: str, error: str, owner: str = "") -> None:
+        """End a helper without an answer, unless another process than `owner` runs it; an empty owner means
+        any."""
+        ended = turns.end_row(row, reason, "", error, self._now())
+        await self._services.database.append(lambda db: helper_rows.end_helper(db, ended, owner))
+
+    async def read_row(self, helper_id: str) -> HelperRow:
+        """Return a helper's row as stored."""
+        return await self._services.database.read(lambda db: helper_rows.get(db, helper_id))
+
+    def _now(self) -> str:
+        return iso(self._services.clock.now())
+
+
+async def _merge_tree(
+    database: StateDatabase,
+    row: HelperRow,
+    tree: WorkingTree,
+    result_of: Callable[[HelperRow, MergePlan | None], ToolOutput],
+) -> ToolOutput:
+    """Merge a helper's working tree once, however many calls ask for it, and return the helper's result."""
+    loop = asyncio.get_running_loop()
+    earlier_plans: list[MergePlan | None] = []
+
+    def read_earlier() -> MergePlan | None:
+        earlier_plans.append(database.read_now(lambda db: helper_rows.get(db, row.id)).merge)
+        return earlier_plans[0]
+
+    def store_plan(plan: MergePlan) -> None:
+        work = database.append(lambda db: helper_rows.store_merge(db, row.id, plan))
+        asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    plan = await asyncio.to_thread(worktrees.merge, tree, row.id, read_earlier, store_plan)
+    output = result_of(row, plan)
+    if plan is earlier_plans[0]:  # another call has merged them
+        return output
+    changes = await asyncio.to_thread(worktrees.text_changes, plan, tree) if plan.done else ()
+    return msgspec.structs.replace(output, changes=changes)

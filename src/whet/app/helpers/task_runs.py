@@ -1,0 +1,124 @@
+"""Run many tasks at once, each as a helper of a session created for them: durable, and resumed after a stop.
+
+A file's tasks are recognised by its contents: tasks that have ended are not repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import msgspec
+
+from whet.app.helpers.turns import ended_output
+from whet.contract.delegation import HelperScope, HelperWish
+from whet.contract.errors import ConfigError
+from whet.contract.texts import from_values
+from whet.store import helper_rows
+from whet.store.helper_rows import HelperRow
+
+if TYPE_CHECKING:
+    from whet.app.conversations.sessions import SessionOpener
+
+_MAX_TASKS = 1_000
+
+
+class ListedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One task of a file. `name` is the file's name for it; the other fields are as in `HelperWish`."""
+
+    task: str
+    name: str = ""
+    context: str = ""
+    worktree: bool = False
+    schema: dict[str, Any] | None = None
+    budget_usd: float = 0.0
+    steps: int = 0
+    scope: HelperScope = "parent"
+
+
+class TaskList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of tasks; `key` identifies an earlier run of the same file."""
+
+    tasks: tuple[ListedTask, ...]
+    key: str = ""
+
+
+def read_tasks(path: Path, workspace: Path) -> TaskList:
+    """Read a YAML or JSON file of tasks. Raises ConfigError, naming the place."""
+    import yaml  # noqa: PLC0415 - 35 ms, for who runs a file
+
+    try:
+        raw = path.read_bytes()
+        values = yaml.safe_load(raw)
+        task_list = from_values({"tasks": values} if isinstance(values, list) else values, TaskList)
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+    except (yaml.YAMLError, msgspec.ValidationError, UnicodeError) as error:
+        raise ConfigError(f"{path}: {error}", hint="tasks: [{name: ..., task: ...}]") from error
+    if not 0 < len(task_list.tasks) <= _MAX_TASKS:
+        raise ConfigError(f"{path} has {len(task_list.tasks)} tasks, 1 to {_MAX_TASKS:,} are taken")
+    names = [task.name or str(at) for at, task in enumerate(task_list.tasks, 1)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"{path}: two tasks are called {twice[0]}")
+    tasks = tuple(
+        msgspec.structs.replace(task, name=name) for task, name in zip(task_list.tasks, names, strict=True)
+    )
+    digest = hashlib.sha256(str(workspace.resolve()).encode() + b"\0" + raw).hexdigest()[:16]
+    return TaskList(tasks, digest)
+
+
+async def run_tasks(
+    opener: SessionOpener, task_list: TaskList, title: str, *, again: bool = False
+) -> list[HelperRow]:
+    """Run every unfinished task of a file, `agent.delegate_parallel` at a time, and return a row for each.
+
+    Edits in working trees are merged in the file's order. A cancel leaves the remaining tasks to the next
+    run.
+    """
+    parent = await opener.services.database.read(lambda db: _parent(db, task_list.key))
+    if not parent or again:
+        parent = (await opener.new_session(title=title)).id
+    rows: list[HelperRow] = []
+    for task in task_list.tasks:
+        wish = HelperWish(
+            task.task, task.context, True, task.worktree, task.schema, task.budget_usd, task.steps, task.scope
+        )
+        rows.append(await opener.helpers.get().add_helper(parent, f"run {task_list.key} {task.name}", wish))
+    for row in rows:
+        if row.state == "open":
+            opener.helpers.get().start_in_background(row)
+    await asyncio.gather(*(opener.helpers.get().wait(row, float("inf")) for row in rows))
+    return [await _merge_edits(opener, row.id) for row in rows]
+
+
+async def _merge_edits(opener: SessionOpener, helper_id: str) -> HelperRow:
+    await opener.helpers.get().merge_edits(await opener.helpers.get().read_row(helper_id), ended_output)
+    return await opener.helpers.get().read_row(helper_id)
+
+
+def _parent(connection: apsw.Connection, key: str) -> str:
+    row = connection.execute(
+        "SELECT parent FROM helpers WHERE call >= ? AND call < ? ORDER BY begun DESC, number DESC LIMIT 1",
+        (f"run {key} ", f"run {key}!"),
+    ).fetchone()
+    return row[0] if row else ""
+
+
+def name_of(row: HelperRow) -> str:
+    """Return the name of a task in its file."""
+    return row.call.split(" ", 2)[2]
+
+
+def is_success(row: HelperRow) -> bool:
+    """Return whether a task was answered and its edits were merged without conflicts."""
+    conflicts = row.merge is not None and bool(row.merge.conflicts)
+    return row.reason == "answered" and not conflicts
+
+
+def views_by_name(connection: apsw.Connection, rows: list[HelperRow]) -> dict[str, helper_rows.HelperView]:
+    """Return the tasks of one run by their helpers' names."""
+    views = helper_rows.list_views(connection, rows[0].parent)
+    return {view.name: view for view in views}

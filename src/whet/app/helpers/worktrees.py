@@ -1,0 +1,375 @@
+"""Git working trees for helpers: made at what the workspace is now, and their edits merged back into it.
+
+Git works a merge out on snapshots, with nothing of the person's index or branches touched. What is to be
+written is stored before the first file changes, so that what a kill cuts off is finished, not begun again.
+Where a file conflicts, nothing is written, and the edits stay under a ref. A tree is removed only if all that
+is in it is in the workspace too: see `tree_leftovers`. Blocking; no hook is run.
+
+One at a time works on a repository's trees, since git stumbles over those that another git is still making.
+The lock goes to git itself, so that one that outlives a killed program keeps the next program out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Set
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISLNK
+
+import msgspec
+
+from whet.app.helpers.repository_git import (
+    last_error_line,
+    lock_repository,
+    replace_programs,
+    run_git,
+    run_git_process,
+)
+from whet.app.helpers.tree_leftovers import Leftovers, bring, find_leftovers
+from whet.contract.changes import TextChange, hash_bytes
+from whet.contract.errors import ToolError
+from whet.regular import read_regular_text
+from whet.sandbox.nofollow import create_entry, parent_of
+from whet.store.helper_rows import MergePlan, WorkingTree
+from whet.tools.output import clean
+
+_TRIES = 5
+_SHOWN_CHARS = 4_000
+_LARGE_BYTES = 1_000_000
+_CHANGED = "what a command that still runs has changed since"
+_COMPLETE = ".whole"
+_REF = "refs/whet/helpers/"
+_NOTHING = ("0" * 40, "0" * 64)
+
+StorePlan = Callable[[MergePlan], None]
+ReadPlan = Callable[[], MergePlan | None]
+"""`StorePlan` stores how far a merge is, durable on return; `ReadPlan` reads it."""
+
+
+def plan_tree(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
+    """Return the working tree that a helper will have, based on the present workspace; nothing is checked
+    out. Raises ToolError if the workspace is not in a repository."""
+    top = run_git(workspace, "rev-parse", "--show-toplevel").strip()
+    with lock_repository(Path(top)) as repository:
+        base = _snapshot(repository, helper_id)
+    return WorkingTree(str(folder / helper_id / repository.name), top, base)
+
+
+def check_out_tree(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
+    """Check out a working tree, unless it exists, and return the helper's workspace in it."""
+    folder = Path(tree.place)
+    marker = folder.parent / _COMPLETE
+    with lock_repository(Path(tree.repository)) as repository:
+        if not marker.exists():  # it does not exist, or a kill interrupted its checkout
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            run_git(repository, "update-ref", _REF + helper_id, tree.base)
+            _clear_half_made(repository, folder.parent.parent)
+            _add(repository, folder, tree.base)
+            marker.touch()
+    inside = folder / os.path.relpath(workspace.resolve(), repository.resolve())
+    inside.mkdir(parents=True, exist_ok=True)
+    return inside
+
+
+def merge(tree: WorkingTree, helper_id: str, read_plan: ReadPlan, store_plan: StorePlan) -> MergePlan:
+    """Merge a helper's edits into its parent's workspace, or return the conflicting files.
+
+    An interrupted merge is completed; if another call has finished it meanwhile, that one is returned.
+    Raises ToolError if git fails.
+    """
+    with lock_repository(Path(tree.repository)) as repository:
+        current = read_plan()
+        if current is not None and (current.done or current.conflicts):
+            return current
+        for _ in range(_TRIES):
+            if current is None or not _fits(current, repository):
+                current = _compute_merge(tree, helper_id)
+                store_plan(current)
+            if current.conflicts or _write(current, repository, helper_id):
+                break
+            current = None
+        else:
+            current = MergePlan(conflicts=("the workspace",), note="its files changed while they were merged")
+        assert current is not None  # each round sets it
+        if current.conflicts:
+            store_plan(current)
+            return current
+        brought, kept = _bring_leftovers(tree, helper_id)
+        ended = msgspec.structs.replace(current, done=True, brought=brought, kept=kept)
+        store_plan(ended)
+        if not kept:
+            _forget(tree, helper_id)
+    return ended
+
+
+def _bring_leftovers(tree: WorkingTree, helper_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Copy what git does not carry into the workspace; return what was copied and what was not."""
+    place, repository = Path(tree.place), Path(tree.repository)
+    if not place.is_dir():  # it was removed by hand
+        return (), ()
+    merged = run_git(repository, "rev-parse", "--verify", "--quiet", _REF + helper_id, fails=True).strip()
+    merged = merged or _snapshot(repository, helper_id, tree.base, place)
+    leftovers = find_leftovers(place, _carried(repository, merged))
+    brought, kept = bring(leftovers, place, repository)
+    if not kept and not _is_unchanged(tree, helper_id, merged, leftovers):
+        kept = (_CHANGED,)
+    return brought, kept
+
+
+def _is_unchanged(tree: WorkingTree, helper_id: str, merged: str, leftovers: Leftovers) -> bool:
+    """Return whether a tree is still what was merged: a command of the helper's may still run in it."""
+    place, repository = Path(tree.place), Path(tree.repository)
+    now = _snapshot(repository, helper_id, tree.base, place)
+    if run_git(repository, "rev-parse", f"{merged}^{{tree}}") != run_git(
+        repository, "rev-parse", f"{now}^{{tree}}"
+    ):
+        return False
+    return find_leftovers(place, _carried(repository, merged)) == leftovers
+
+
+def _carried(repository: Path, commit: str) -> Set[str]:
+    """Return the paths of a commit; also those of submodules, which are empty folders in a helper's tree."""
+    return set(run_git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).split("\0"))
+
+
+def _forget(tree: WorkingTree, helper_id: str) -> None:
+    """Remove a working tree, and the ref that kept its commits."""
+    folder, repository = Path(tree.place), Path(tree.repository)
+    run_git(repository, "worktree", "remove", "--force", "--force", str(folder), fails=True)
+    shutil.rmtree(folder.parent, ignore_errors=True)
+    run_git(repository, "update-ref", "-d", _REF + helper_id, fails=True)
+
+
+def text_changes(merge_plan: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
+    """Return the file changes of a merge, as people see them."""
+    repository, changes = Path(tree.repository), list[TextChange]()
+    for path, will in merge_plan.will.items():
+        old, new = _text(repository, merge_plan.was[path]), _text(repository, will)
+        note = "" if (old or new) is not None else "binary"
+        changes.append(
+            TextChange(path, str(repository / path), old, new, hash_bytes((old or "").encode()), note)
+        )
+    return tuple(changes)
+
+
+def _add(repository: Path, folder: Path, base: str) -> None:
+    """Add a working tree, and try again if git met a tree that another git was still creating.
+
+    Its files are written by a git of its own, under the settings that hold there.
+    """
+    words = ("worktree", "add", "--no-checkout", "--detach", "--force", str(folder), base)
+    for _ in range(_TRIES):
+        result = run_git_process(repository, words)
+        if b"failed to read" not in result.stderr:
+            break
+    else:
+        raise ToolError("git worktree: another program works on this repository's trees", hint="try again")
+    if result.returncode:
+        raise ToolError(f"git worktree: {last_error_line(result)}", hint="git status says more")
+    with replace_programs(folder):
+        run_git(folder, "reset", "--hard", "--quiet", "--no-recurse-submodules")
+
+
+def _clear_half_made(repository: Path, ours: Path) -> None:
+    """Remove the remains of trees below `ours` that a killed git left: git can't add another tree beside
+    them."""
+    folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
+    for half in folder.glob("worktrees/*"):
+        try:
+            where, common = (read_regular_text(half / name, 4_096) for name in ("gitdir", "commondir"))
+        except OSError:
+            continue  # git skips it, or it is not ours
+        if not common.strip() and Path(where.strip()).is_relative_to(ours):
+            shutil.rmtree(half, ignore_errors=True)
+
+
+def _compute_merge(tree: WorkingTree, helper_id: str) -> MergePlan:
+    """Merge a helper's state into the workspace's, as objects only."""
+    repository = Path(tree.repository)
+    theirs = _snapshot(repository, helper_id, tree.base, Path(tree.place))
+    run_git(repository, "update-ref", _REF + helper_id, theirs)
+    if not run_git(repository, "diff-tree", "-r", "--name-only", tree.base, theirs).strip():
+        return MergePlan(note="it changed no files")
+    plain = ("--binary", "--no-ext-diff", "--no-textconv", "--submodule=short")
+    patch = run_git(repository, "diff", *plain, tree.base, theirs)
+    patch_id = run_git(repository, "hash-object", "-w", "--stdin", given=patch).strip()
+    ours = _snapshot(repository, helper_id, tree.base)
+    result = run_git_process(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
+    if result.returncode not in (0, 1):
+        raise ToolError(f"git can't merge: {last_error_line(result)}", hint="it needs git 2.38")
+    parts = result.stdout.decode("utf-8", "surrogateescape").split("\0")
+    if result.returncode == 1:
+        names = tuple(dict.fromkeys(parts[1 : parts.index("", 1)]))
+        return MergePlan(patch_id, conflicts=names, note=_conflict_text(repository, parts[0], names))
+    was, will = _diff_trees(repository, ours, parts[0])
+    return MergePlan(patch_id, was, will, note=_stat(repository, ours, parts[0]))
+
+
+def _snapshot(repository: Path, name: str, parent: str = "", work_tree: Path | None = None) -> str:
+    """Store the contents of a working tree as a commit, without touching its index, its branch or its ignored
+    files.
+
+    `work_tree` is a helper's tree. The location of git's own files is never read from it, because a helper
+    can write there.
+    """
+    folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
+    index = folder / f"whet-{name}.index"
+    environment = {
+        "GIT_INDEX_FILE": str(index),
+        "GIT_DIR": str(folder),
+        "GIT_WORK_TREE": str(work_tree or repository),
+    }
+    Path(f"{index}.lock").unlink(missing_ok=True)  # left by a killed git
+    try:
+        if work_tree is not None:
+            run_git(repository, "read-tree", parent, env=environment)
+        elif (folder / "index").is_file():
+            # copied with its time, by which git knows which files to read again
+            shutil.copy2(folder / "index", index)
+        # exclude submodules: another git would run there, under their own settings
+        listed = run_git(repository, "ls-files", "-s", "-z", env=environment).split("\0")
+        inner = (entry.partition("\t")[2] for entry in listed if entry.startswith("160000 "))
+        # A repository that lies in the tree is none of its files; git would carry its name alone.
+        listed = run_git(
+            work_tree or repository, "ls-files", "--others", "--exclude-standard", "-z", ":/", env=environment
+        )
+        nested = (name.rstrip("/") for name in listed.split("\0") if name.endswith("/"))
+        excluded = (f":(top,exclude,literal){name}" for name in (*inner, *nested))
+        run_git(work_tree or repository, "add", "--all", "--", ":/", *excluded, env=environment)
+        tree_id = run_git(repository, "write-tree", env=environment).strip()
+    finally:
+        index.unlink(missing_ok=True)
+        Path(f"{index}.lock").unlink(missing_ok=True)
+    parent = parent or run_git(repository, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
+    return run_git(
+        repository, "commit-tree", tree_id, *(("-p", parent) if parent else ()), "-m", "whet"
+    ).strip()
+
+
+def _diff_trees(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return each file that a merge changes, with its mode and object before and after."""
+    listed = run_git(repository, "diff-tree", "-r", "-z", "--no-renames", "--raw", ours, merged).split("\0")
+    was: dict[str, str] = {}
+    will: dict[str, str] = {}
+    for summary, path in zip(listed[::2], listed[1::2], strict=False):
+        old_mode, new_mode, old, new, _ = summary.lstrip(":").split()
+        was[path] = "" if old in _NOTHING else f"{old_mode} {old}"
+        will[path] = "" if new in _NOTHING else f"{new_mode} {new}"
+    return was, will
+
+
+def _fits(merge_plan: MergePlan, repository: Path) -> bool:
+    """Return whether each file still has its state from before the merge, or already the merged one."""
+    return all(
+        _current_state(repository, path) in (merge_plan.was[path], will)
+        for path, will in merge_plan.will.items()
+    )
+
+
+def _current_state(repository: Path, path: str) -> str:
+    """Return a file's present mode and object, or an empty string if it does not exist."""
+    full_path = repository / path
+    if _leads_out(full_path, repository):
+        return "elsewhere"
+    if full_path.is_symlink():
+        target = os.readlink(full_path).encode("utf-8", "surrogateescape")
+        return f"120000 {run_git(repository, 'hash-object', '--stdin', given=target).strip()}"
+    if not full_path.is_file():
+        return "folder" if full_path.is_dir() else ""
+    mode = "100755" if full_path.stat().st_mode & 0o100 else "100644"
+    return f"{mode} {run_git(repository, 'hash-object', '--', path).strip()}"
+
+
+def _leads_out(path: Path, repository: Path) -> bool:
+    return any(folder.is_symlink() for folder in path.parents if folder.is_relative_to(repository)
+               and folder != repository)  # fmt: skip
+
+
+def _write(merge_plan: MergePlan, repository: Path, helper_id: str) -> bool:
+    """Write a merge's files, each completely or not at all. Return False if a file is in neither its old nor
+    its new state."""
+    staging = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip()) / f"whet-{helper_id}.files"
+    shutil.rmtree(staging, ignore_errors=True)
+    try:
+        _check_out(merge_plan, repository, staging)
+        if any(will and (staging / path).is_dir() for path, will in merge_plan.will.items()):
+            raise ToolError("the edits can't be written: a repository takes a file's place")
+        for path, will in merge_plan.will.items():
+            target, now = repository / path, _current_state(repository, path)
+            if now == will:
+                continue
+            if now != merge_plan.was[path]:
+                return False
+            # A running command may replace a folder with a link, so each folder is held open.
+            with parent_of(str(target), str(repository), make=bool(will)) as (folder, name):
+                half = f".{name}.whet-half" if will else name
+                with suppress(FileNotFoundError):
+                    os.unlink(half, dir_fd=folder)
+                if will:
+                    state = (staging / path).lstat()
+                    data = os.readlink(os.fsencode(staging / path)) if S_ISLNK(state.st_mode) else None
+                    create_entry(
+                        folder, half, state.st_mode, (staging / path).read_bytes() if data is None else data
+                    )
+                    os.rename(half, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError as error:
+        raise ToolError(f"the edits can't be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return True
+
+
+def _check_out(merge_plan: MergePlan, repository: Path, staging: Path) -> None:
+    """Check out the merged files below `staging`."""
+    staging.mkdir(mode=0o700)
+    environment = {"GIT_INDEX_FILE": str(staging / ".whet-index")}
+    lines = "".join(f"{will}\t{path}\0" for path, will in merge_plan.will.items() if will)
+    run_git(
+        repository,
+        "update-index",
+        "-z",
+        "--index-info",
+        env=environment,
+        given=lines.encode("utf-8", "surrogateescape"),
+    )
+    run_git(repository, "checkout-index", "--all", "--force", f"--prefix={staging}/", env=environment)
+
+
+def _conflict_text(repository: Path, merged: str, names: tuple[str, ...]) -> str:
+    """Return the conflicts with git's markers, cut if they are long."""
+    sections: list[str] = []
+    for name in names:
+        text = run_git(repository, "cat-file", "-p", f"{merged}:{name}", fails=True)
+        marked = [line for line in _conflict_lines(text.splitlines())]
+        sections.append(
+            f"{name}:\n" + ("\n".join(marked) or "(one side removed or replaced it, or it is binary)")
+        )
+    return clean("\n".join(sections))[:_SHOWN_CHARS]
+
+
+def _conflict_lines(lines: list[str]) -> list[str]:
+    conflict_lines: list[str] = []
+    inside = False
+    for line in lines:
+        inside = inside or line.startswith("<<<<<<< ")
+        if inside:
+            conflict_lines.append(line)
+        inside = inside and not line.startswith(">>>>>>> ")
+    return conflict_lines
+
+
+def _stat(repository: Path, ours: str, merged: str) -> str:
+    return clean(run_git(repository, "diff-tree", "-r", "--shortstat", ours, merged).strip())
+
+
+def _text(repository: Path, mode_and_object: str) -> str | None:
+    mode, _, number = mode_and_object.partition(" ")
+    if not number or mode == "160000":
+        return None
+    raw = run_git_process(repository, ("cat-file", "blob", number)).stdout
+    if b"\0" in raw or len(raw) > _LARGE_BYTES:
+        return None
+    return raw.decode("utf-8", "replace")

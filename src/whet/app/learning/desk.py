@@ -1,0 +1,215 @@
+"""Learning in a running program: the learning service and tools of each session, and the notes and skills
+that a new session reads.
+
+A session writes to the owner's service unless it was bound to another one (a person's, in a gateway) or to
+a review. The items that it started with are recorded, and those that the hold-out removed. This module
+does not know the gate or how files are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from whet.agent.session import Session, TurnObserver
+from whet.clock import Clock
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.contract.messages import Message
+from whet.contract.origin import Origin
+from whet.contract.tools import Tool, ToolContext, tags_of
+from whet.memory import notes
+from whet.memory.notes import NoteEntry
+from whet.memory.reader import MemoryReader, PromptPart
+from whet.store import starts
+from whet.store.database import StateDatabase
+from whet.store.starts import ContextItem
+from whet.tools.toolsets.memory import MemoryTools
+from whet.tools.toolsets.skills import SkillTools
+
+if TYPE_CHECKING:
+    from whet.memory.desk import LearningService
+
+
+class LearningServices:
+    """The learning services of one process."""
+
+    def __init__(
+        self, database: StateDatabase, clock: Clock, home: Home, settings: Settings, platform: str = "cli"
+    ) -> None:
+        """`platform` is the interface that a session's writes come from, unless it was bound."""
+        self.reader: MemoryReader = MemoryReader(
+            database, clock, home.root, (settings.memory, settings.review)
+        )
+        self.reader.library.offer_built_in()
+        self._people = home.people
+        self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary()
+        self._trusted_tools: frozenset[str] = frozenset()
+        self._platform = platform
+        self._bound: dict[str, tuple[LearningService, Origin]] = {}
+
+    @cached_property
+    def desk(self) -> LearningService:
+        """The owner's learning service, created at the first change or when it is first read."""
+        from whet.memory.desk import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
+
+        service = LearningService(self.reader)
+        service.changes.trusted_tools = self._trusted_tools
+        return service
+
+    def reader_of(self, profile: str) -> MemoryReader:
+        """Return the reader for a person's sessions, "" for the owner's."""
+        return self.service_of(profile).reader if profile else self.reader
+
+    def service_of(self, profile: str) -> LearningService:
+        """Return a person's learning service, "" for the owner's. Each person has notes and skills that no
+        other person sees.
+
+        It is kept while one of the person's sessions is open; its state is in files and the store. Changes
+        of other people are not sent to plugins' memories, which are the owner's.
+        """
+        if not profile:
+            return self.desk
+        service = self._desks.get(profile)
+        if service is None:
+            service = self.desk.for_person(profile, self._people / profile)
+            service.library.share(self.reader.library)
+            self._desks[profile] = service
+        return service
+
+    def tools(self) -> list[Tool]:
+        """Create the tools of memory and skills."""
+        return [*MemoryTools(self.service_for_call), *SkillTools(self.service_for_call)]
+
+    def trust(self, tools: Iterable[Tool]) -> None:
+        """Register the available tools: results of local tools without the tag "untrusted" also count as
+        evidence."""
+        local = [
+            tool.name
+            for tool in tools
+            if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
+        ]
+        self._trusted_tools = frozenset(local)
+        if "desk" in self.__dict__:
+            self.desk.changes.trusted_tools = self._trusted_tools
+
+    def bind(self, session_id: str, origin: Origin, profile: str) -> None:
+        """Record a session's writes with `origin` (a review's, with its job and the reviewed session), in the
+        service of the person `profile`, "" for the owner."""
+        self._bound[session_id] = (self.service_of(profile), origin)
+
+    def release(self, session_id: str) -> None:
+        """Forget a session's binding."""
+        self._bound.pop(session_id, None)
+
+    def service_for_call(self, ctx: ToolContext, tool_name: str) -> tuple[LearningService, Origin]:
+        """Return the learning service and the origin of a tool call."""
+        fallback = (self.desk, Origin("foreground", platform=self._platform))
+        service, origin = self._bound.get(ctx.session_id, fallback)
+        return service, msgspec.structs.replace(
+            origin,
+            session_id=ctx.session_id,
+            turn_id=ctx.turn_id,
+            tool_call_id=ctx.call_id,
+            tool_name=tool_name,
+        )
+
+    async def prompt_part(
+        self,
+        tools: Collection[str],
+        reader: MemoryReader | None = None,
+        without: Collection[ContextItem] = (),
+    ) -> PromptPart:
+        """Return the part of the prompt with memory and skills for a new session with these tools; empty
+        without the tools."""
+        if not any(tags_of(name) & {"notes", "loads-skills"} for name in tools):
+            return PromptPart()
+        return await (reader or self.reader).prompt_part(tools, without)
+
+
+class LearnedStart(msgspec.Struct, frozen=True):
+    """The learned items that a session starts with: its part of the prompt, and the items that the hold-out
+    removed."""
+
+    part: PromptPart
+    held_out: tuple[ContextItem, ...] = ()
+    randomised: bool = False
+
+
+class Outcomes:
+    """Draws the learned items of new sessions and records them.
+
+    `chance` returns numbers in [0, 1): the hold-out is drawn per item and session, so that "with" and
+    "without" differ by chance alone.
+    """
+
+    def __init__(
+        self,
+        learning: LearningServices,
+        database: StateDatabase,
+        holdout_share: float,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._learning = learning
+        self._database = database
+        self._share = holdout_share
+        self._chance = chance
+
+    async def start(self, tools: Collection[str], profile: str = "") -> LearnedStart:
+        """Return the learned items for a person's new session with these tools, less the held-out ones."""
+        reader = self._learning.reader_of(profile)
+        part = await self._learning.prompt_part(tools, reader)
+        if not self._share or not part.items:
+            return LearnedStart(part)
+        left_out = tuple(item for item in part.items if self._chance() < self._share)
+        if left_out:
+            part = await self._learning.prompt_part(tools, reader, without=left_out)
+        return LearnedStart(part, left_out, randomised=True)
+
+    async def record(self, session_id: str, start: LearnedStart) -> None:
+        """Store the items that a session started with; durable on return."""
+        if not start.part.items and not start.held_out:
+            return
+        items = (start.part.items, start.held_out)
+        await self._database.append(
+            lambda db: starts.record_items(db, session_id, *items, randomised=start.randomised)
+        )
+
+
+class RecollectionObserver(TurnObserver):
+    """Adds up to `most` notes on a message's subject, from `reader`, beside the message."""
+
+    def __init__(self, reader: MemoryReader, most: int) -> None:
+        self._reader = reader
+        self._most = most
+
+    async def before(self, session: Session, message: Message) -> Message:
+        """Add the notes that were not added to an earlier message."""
+        if not any("notes" in tags_of(name) for name in session.tools):
+            return message
+        entries = await asyncio.to_thread(self._entries)
+        if not entries:
+            return message
+        from whet.app.learning.note_recall import recall_notes  # noqa: PLC0415 - only where something is learned
+
+        shown_notes = "\n".join(row.note for row in session.log.messages)
+        recalled = await asyncio.to_thread(
+            recall_notes, self._reader, session.id, entries, message.text, shown_notes, self._most
+        )
+        return (
+            msgspec.structs.replace(message, note=f"{message.note}\n{recalled}".strip())
+            if recalled
+            else message
+        )
+
+    def _entries(self) -> list[NoteEntry]:
+        """Return the present notes of both files."""
+        return [
+            entry for path in notes.FILES.values() for entry in notes.parse_entries(self._reader.text(path))
+        ]

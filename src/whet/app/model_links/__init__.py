@@ -1,0 +1,1 @@
+"""Connections to models: found, logged in to, paid for."""

@@ -1,0 +1,1 @@
+"""The command `whet import`: move in from other agents."""

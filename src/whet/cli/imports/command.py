@@ -1,0 +1,284 @@
+"""`whet import`: import from Hermes Agent, Claude Code, Codex, opencode, pi or a folder of skills. The source
+is only read.
+
+A second run adds only new data. `--dry-run` reports the changes and writes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whet.cli import stored
+from whet.cli.imports.home import PARTS as HOME_PARTS
+from whet.cli.imports.home import take_parts
+from whet.cli.imports.learned import PROGRAM, take_memory, take_skills
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import plural
+from whet.moving import claude_code, codex, hermes_sessions, opencode, pi
+from whet.moving.carry import Consent, ImportCounts, ImportOutcome, import_sessions, preview_sessions
+from whet.moving.copies import check_tables, open_copy
+from whet.moving.hermes_home import HermesHome
+from whet.moving.hermes_sessions import HermesSessions
+from whet.store.bulk import PastSession
+from whet.store.database import has_store
+from whet.terminal.output import ProgressLine, emit_json, home_and_json, style_text, wrap_text
+from whet.terminal.wording import printable
+from whet.visible import visible
+
+_PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
+_NOUNS = {
+    "settings": "setting",
+    "keys": "key",
+    "plugins": "plugin",
+    "persona": "persona",
+    "mcp": "MCP server",
+    "chats": "chat",
+    "schedules": "schedule",
+    "memory": "memory",
+    "skills": "skill",
+}
+_COLOURS = {"left": "dim", "quarantined": "yellow"}
+_DONE = ("set", "copied", "saved", "installed", "let in", "added, paused", "quarantined")
+
+_dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
+
+
+importing: click.Group = click.Group(
+    "import", help="Move in from Hermes Agent, Claude Code, Codex, opencode or pi."
+)
+
+
+@importing.command(
+    "hermes", epilog="Examples: whet import hermes --dry-run  ·  whet import hermes ~/.hermes --only sessions"
+)
+@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.hermes"))
+@click.option("--only", type=click.Choice(_PARTS), multiple=True, help="Take this part; may be repeated.")
+@click.option("--yes", is_flag=True, help="Take its plugins' code, persona and notes without asking.")
+@_dry
+@home_and_json
+def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bool, yes: bool) -> None:
+    """Take over a Hermes Agent home: settings, keys, plugins, persona, MCP servers, chat platforms, schedules
+    (paused), memory, skills and every session.
+
+    Shows plugins that were on, the persona and the notes, and asks before they count; without a terminal
+    they wait.
+
+    Settings that you have already made here stay. Items without a counterpart are listed. A damaged
+    database is refused before anything is imported.
+    """
+    theirs = HermesHome(path.expanduser())
+    parts = only or _PARTS
+    with ExitStack() as stack:
+        source: HermesSessions | None = None
+        if "sessions" in parts and theirs.database.exists():
+            connection = stack.enter_context(open_copy(theirs.database))
+            source = HermesSessions(connection)
+            check_tables(connection, ("sessions", "messages"))
+        consent = _make_consent(may_ask=not (dry or as_json), default=yes)
+        report = _home_parts(home, theirs, parts, consent, dry)
+        if source is not None:
+            report |= _sessions(home, source, dry)
+    _show(report, as_json)
+
+
+def _make_consent(*, may_ask: bool, default: bool) -> Consent:
+    """Return the way to a person's yes: at a terminal the whole text is shown and the question is asked."""
+
+    def ask(question: str, text: str) -> bool:
+        if default or not may_ask or not sys.stdin.isatty():
+            return default
+        click.echo("\n".join(f"  {visible(line)}" for line in text.splitlines()), err=True)
+        return click.confirm(printable(question), default=False, err=True)
+
+    return ask
+
+
+def _home_parts(
+    home: Home, theirs: HermesHome, parts: Sequence[str], consent: Consent, dry: bool
+) -> dict[str, Any]:
+    """Import every part except the sessions, one part after the other."""
+    report: dict[str, Any] = {"source": str(theirs.root), "dry_run": dry}
+    report |= take_parts(home, theirs, parts, consent, dry=dry)
+    if "memory" in parts:
+        report["memory"] = take_memory(home, theirs, consent, dry=dry)
+    if "skills" in parts and theirs.is_outside(theirs.skills):
+        report["skills"] = [ImportOutcome("skills", "left", "it is a link that leads out of the folder")]
+    elif "skills" in parts:
+        report["skills"] = _skills(home, theirs.skills, PROGRAM, dry)
+    return report
+
+
+def _sessions(home: Home, source: HermesSessions, dry: bool) -> dict[str, Any]:
+    load_secrets(home, {})
+    report: dict[str, Any] = {}
+    sessions, messages = source.count()
+    if source.schema > hermes_sessions.KNOWN_SCHEMA:
+        report["notice"] = f"its database is newer (schema {source.schema}); what is known was read"
+    report["sessions"] = _import_sessions(home, hermes_sessions.ORIGIN, source.sessions(), sessions, dry)
+    report["held"] = {"sessions": sessions, "messages": messages}
+    return report
+
+
+@importing.command("skills", epilog="Example: whet import skills ~/.agents/skills --dry-run")
+@click.argument("path", type=click.Path(path_type=Path))
+@_dry
+@home_and_json
+def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
+    """Take over a folder of skills (agentskills: folders with a SKILL.md), at any depth.
+
+    Nothing of them is run. What looks dangerous is quarantined until you accept it.
+    """
+    root = path.expanduser()
+    if not root.is_dir():
+        raise NotFound(f"there is no folder {root}", hint="name the folder that holds the skills")
+    skills = _skills(home, root, str(root), dry)
+    if not skills:
+        raise NotFound(f"there are no skills in {root}", hint="a skill is a folder with a SKILL.md in it")
+    _show({"source": str(root), "dry_run": dry, "skills": skills}, as_json)
+
+
+def _skills(home: Home, root: Path, source: str, dry: bool) -> list[ImportOutcome]:
+    line = ProgressLine("looking", SystemClock())
+    try:
+        return take_skills(
+            home, root, source, dry=dry, progress=lambda done, of: line.update(f"{done:,} of {of:,} skills")
+        )
+    finally:
+        line.finish()
+
+
+@importing.command("opencode")
+@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.local/share/opencode"))
+@_dry
+@home_and_json
+def from_opencode(home: Home, path: Path, dry: bool, as_json: bool) -> None:
+    """Take over opencode's sessions: the folder of its database, or that file."""
+    folder = path.expanduser()
+    with open_copy(opencode.database(folder)) as theirs:
+        check_tables(theirs, ("session", "message", "part"))
+        sessions = opencode.sessions(theirs)
+        carried = _import_sessions(home, opencode.ORIGIN, sessions, opencode.count(theirs), dry)
+    _show({"source": str(folder), "dry_run": dry, "sessions": carried}, as_json)
+
+
+_Format = tuple[str, Callable[[Path], list[Path]], Callable[[Path], tuple[PastSession | None, int]]]
+
+
+def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool) -> None:
+    origin, files, read_file = form
+    folder = path.expanduser()
+    if not folder.exists():
+        raise NotFound(f"there is no {folder}", hint="name the folder that holds the transcripts")
+    paths = files(folder)
+    if not paths:
+        raise NotFound(f"there are no transcripts of {origin} in {folder}")
+    bad, unread = dict[str, int](), dict[str, str]()
+
+    def sessions() -> Iterator[PastSession]:
+        for file in paths:
+            try:
+                past, lines = read_file(file)
+            except OSError as error:
+                if file == folder:
+                    raise ConfigError(f"{file} can't be read ({error.strerror})") from error
+                unread[str(file)] = error.strerror or type(error).__name__
+                continue
+            if lines:
+                bad[str(file)] = lines
+            if past is not None:
+                yield past
+
+    carried = _import_sessions(home, origin, sessions(), len(paths), dry)
+    report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": carried}
+    troubles: dict[str, Any] = {"unreadable_lines": bad, "unreadable_files": unread}
+    report |= {name: paths for name, paths in troubles.items() if paths}
+    _show(report, as_json)
+
+
+def _add_transcripts(name: str, program: str, form: _Format) -> None:
+    """Add the command that takes over a program's transcripts."""
+
+    @importing.command(name, help=f"Take over {program}'s transcripts: a folder of them, or one file.")
+    @click.argument("path", type=click.Path(path_type=Path), default=Path(f"~/.{name.removesuffix('-code')}"))
+    @_dry
+    @home_and_json
+    def take(home: Home, path: Path, dry: bool, as_json: bool) -> None:
+        _transcripts(home, path, form, dry, as_json)
+
+
+_add_transcripts("claude-code", "Claude Code", (claude_code.ORIGIN, claude_code.files, claude_code.read))
+_add_transcripts("codex", "Codex", (codex.ORIGIN, codex.files, codex.read))
+_add_transcripts("pi", "pi", (pi.ORIGIN, pi.files, pi.read))
+
+
+def _import_sessions(
+    home: Home, origin: str, sessions: Iterable[PastSession], total: int, dry: bool
+) -> ImportCounts:
+    line = ProgressLine("reading", SystemClock())
+
+    def show_progress(done: int, messages: int) -> None:
+        line.update(f"{done:,} of {total:,} sessions, {messages:,} messages")
+
+    try:
+        if dry and not has_store(home):
+            return preview_sessions(None, origin, sessions, show_progress)
+        if not dry:
+            home.ensure()
+        with stored.open_database(home) as database:
+            if dry:
+                return preview_sessions(database, origin, sessions, show_progress)
+            return import_sessions(database, origin, sessions, SystemClock(), show_progress)
+    finally:
+        line.finish()
+
+
+def _show(report: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        emit_json(report)
+        return
+    would = "would be " if report["dry_run"] else ""
+    click.echo(f"{'Looked at' if report['dry_run'] else 'Moved in from'} {report['source']}")
+    for part, noun in _NOUNS.items():
+        for row in report.get(part, ()):
+            click.echo(_line(noun, row, would))
+    if (carried := report.get("sessions")) is not None:
+        click.echo(_counts_line(carried, would))
+    for file, lines in report.get("unreadable_lines", {}).items():
+        click.echo(
+            style_text(f"  {lines} unreadable line{'s' if lines > 1 else ''} in {printable(file)}", "yellow")
+        )
+    for file, why in report.get("unreadable_files", {}).items():
+        click.echo(style_text(f"  {printable(file)} can't be read ({why})", "yellow"))
+    if notice := report.get("notice"):
+        click.echo(style_text(f"  {notice}", "yellow"))
+    if report["dry_run"]:
+        click.echo("Nothing was written. Without --dry-run it is done.")
+    elif carried is not None and carried.messages:
+        go_on = "--continue" if "held" in report else "--session ID"
+        click.echo(f'Next: whet sessions list  ·  whet sessions search "..."  ·  whet chat {go_on}')
+
+
+def _line(noun: str, row: ImportOutcome, would: str) -> str:
+    why = f": {printable(row.why)}" if row.why else ""
+    done = f"{would}{row.how}" if row.how in _DONE else row.how
+    text = f"  {noun} {printable(row.what)} {done}{why}"
+    if sys.stdout.isatty():  # a file gets one line per item
+        text = wrap_text(text, indent=4)[2:]
+    return style_text(text, _COLOURS[row.how]) if row.how in _COLOURS else text
+
+
+def _counts_line(carried: ImportCounts, would: str) -> str:
+    parts = [f"{carried.new:,} {would}new"]
+    parts += [f"{carried.grown:,} grown"] if carried.grown else []
+    parts += [f"{carried.same:,} here already"] if carried.same else []
+    parts += [f"{carried.changed:,} changed on both sides and left"] if carried.changed else []
+    return f"  sessions: {', '.join(parts)} ({plural(carried.messages, 'message')})"

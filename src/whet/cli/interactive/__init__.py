@@ -1,0 +1,1 @@
+"""The conversation at the terminal: the prompt, slash commands, keys and their reports."""

@@ -1,0 +1,90 @@
+"""The chat as slash commands and keys see it: the terminal's, a chat platform's or an editor's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from whet.agent.session import Session
+from whet.app.conversations.sessions import SessionOpener
+from whet.app.conversations.slash import Commands
+from whet.app.services import Services
+from whet.contract.events import Event
+from whet.memory.desk import LearningService
+
+
+class ChatControl(Protocol):
+    """The operations of the chat that commands may use."""
+
+    services: Services
+    opener: SessionOpener
+    session: Session
+
+    @property
+    def commands(self) -> Commands[ChatControl]:
+        """Every command, including those of plugins."""
+        ...
+
+    def say(self, text: str, style: str = "") -> None:
+        """Show a text of Whet's own."""
+        ...
+
+    @property
+    def recall(self) -> Callable[[str, int], None]:
+        """Show the last lines of an earlier answer, formatted as answers are. Takes the text and the number
+        of lines."""
+        ...
+
+    def width(self) -> int:
+        """Return the number of columns of the terminal."""
+        ...
+
+    def send(self, text: str | None) -> None:
+        """Start a turn with a message, or continue the unfinished turn if `text` is None."""
+        ...
+
+    def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
+        """Run a long task like a turn: shown as `doing`, cancelled by Ctrl-C, with typed text kept until it
+        ends.
+
+        `work` receives the function that shows its events.
+        """
+        ...
+
+    @property
+    def desk(self) -> LearningService:
+        """The learning service of the person who is talking: their memory and skills."""
+        ...
+
+    async def begin(self, title: str = "", *, warm: str = "") -> None:
+        """Continue the conversation in a new session. `warm` names a template."""
+        ...
+
+    async def switch_model(self, model: str) -> None:
+        """Switch to another model from the next request on. Raises WhetError."""
+        ...
+
+    async def switch_to(self, session: Session) -> None:
+        """Switch to another session. The old session stays stored."""
+        ...
+
+    def leave(self) -> None:
+        """End the chat."""
+        ...
+
+    async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
+        """Ask the person to pick one of several (line, preview) choices. Return None if they cancel or can't
+        pick."""
+        ...
+
+    def put_out(self, text: str) -> None:
+        """Write text to the terminal unchanged."""
+        ...
+
+    def put_back(self, text: str) -> None:
+        """Put text back into the input line."""
+        ...
+
+    def put_in(self, text: str) -> None:
+        """Insert text at the cursor of the input line."""
+        ...

@@ -1,0 +1,87 @@
+"""The first lines of the chat and of a reopened session: the model, the folder, the last exchange.
+
+It writes through the chat and changes nothing but the mark of unread changes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whet.cli.interactive import selection_lists
+from whet.cli.interactive.mode import mode_of
+from whet.contract.texts import plural
+from whet.sandbox.engine_cache import read_status
+from whet.store import accepted, lesson_counts
+from whet.store.live import is_cut_off
+from whet.terminal.pasted_text import fold_pastes
+from whet.terminal.wording import clip, columns, printable
+
+if TYPE_CHECKING:
+    from whet.cli.interactive.chat_control import ChatControl
+
+_RECALLED = 8
+
+
+def greet(chat: ChatControl) -> None:
+    """Show the model, the approval mode and the folder, and how to begin."""
+    model, mode, width = chat.session.model, mode_of(chat.services.gate, chat.session), chat.width()
+    head = f"whet · {model.model} · approvals {mode}"
+    full_head = f"whet · {model.model} ({model.provider}) · approvals {mode}"
+    chat.say(_fit(width, full_head, head), "bold")
+    chat.say(_fit(width, *_path_variants(chat.services.workspace, width)), "dim")
+    if model.provider == "practice":
+        notice = "The practice model is a scripted stand-in, not a language model."
+        chat.say(_fit(width, notice, "a scripted stand-in, no language model"), "yellow")
+    if line := read_status(chat.services.settings.sandbox.mode, chat.services.home.main_root):
+        chat.say(printable(line), "yellow")
+    notice = "/help shows the commands, Esc stops a turn, Shift-Tab changes the mode, Ctrl-D quits"
+    short = "/help, Esc stops, Shift-Tab: mode, Ctrl-D quits"
+    chat.say(_fit(width, notice, short, "/help, Esc stops, Ctrl-D quits"), "dim")
+    changes = chat.services.database.write_now(lesson_counts.take_unread)
+    if changes.line:
+        chat.say(_fit(width, changes.line_with("/inbox", "whet memory log")), "dim")
+
+
+async def show_session(chat: ChatControl) -> None:
+    """Show a reopened session's title, size and last exchange, and whether a turn is unfinished."""
+    log = chat.session.log
+    if log.messages:
+        title = printable(log.session.title) or chat.session.id
+        chat.say(f"\n{clip(title, chat.width() - 16)} · {plural(len(log.messages), 'message')}", "dim")
+        for text, style in zip(selection_lists.last_exchange(log.messages), ("bold", ""), strict=True):
+            _recall(chat, text, style)
+    left = await chat.services.database.read(lambda db: accepted.left(db, log.session.id))
+    if left:
+        unread = f"{plural(len(left), 'message')} not read yet: your next message or /resume sends"
+        chat.say(f"{unread} {'it' if len(left) == 1 else 'them'} first.", "yellow")
+        for text in left:
+            _recall(chat, fold_pastes(text), "bold")
+    if await is_cut_off(log.writer, log.live):
+        chat.say(
+            "The last turn was cut off. Enter /resume to go on with it, or say what to do next.", "yellow"
+        )
+
+
+def _recall(chat: ChatControl, text: str, style: str) -> None:
+    """Show the end of an earlier message."""
+    if not style:
+        chat.recall(text, _RECALLED)
+        return
+    rows = printable(text).strip().split("\n")
+    lines = rows if len(rows) <= _RECALLED else ["…", *rows[-_RECALLED:]]
+    if text.strip():
+        chat.say("› " + "\n".join(lines), style)
+
+
+def _fit(width: int, *variants: str) -> str:
+    """Return the first of `variants` that fits, or the last one cut to `width`."""
+    return next((text for text in variants if columns(text) <= width), clip(variants[-1], width))
+
+
+def _path_variants(path: Path, width: int) -> tuple[str, str]:
+    """Return a path in full, with ~ for the home folder, and its end."""
+    text = printable(str(path))
+    home = str(Path.home())
+    text = "~" + text[len(home) :] if home != "/" and text.startswith(home) else text
+    return text, "…" + text[-(width - 1) :]

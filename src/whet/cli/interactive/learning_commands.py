@@ -1,0 +1,122 @@
+"""Slash commands of learning: /memory, /skills, /inbox, and each skill by its own name.
+
+A skill's text goes into the message as a document, so that it counts as loaded text and never as the
+person's own words. The load leaves a receipt. Decisions in /inbox apply to the owner of the conversation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whet.cli.interactive.shell_line import RAN
+from whet.cli.main import COMMANDS
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.origin import Origin
+from whet.contract.texts import escape_closing_tag, parse_typed_number
+from whet.memory import skill_store
+from whet.store import lesson_counts
+from whet.store.ledger import LedgerRow
+from whet.terminal.wording import cut, printable
+
+if TYPE_CHECKING:
+    from whet.cli.interactive.chat_control import ChatControl
+
+_LISTED = 40
+_SHOWN = 20
+_TEXT_CHARS = 300
+_USAGE = "/inbox, /inbox accept NUMBER, /inbox reject NUMBER"
+
+
+async def show_memory(chat: ChatControl, arguments: str) -> None:
+    """Show what is remembered."""
+    files = await chat.desk.reader.notes()
+    if not any(file.entries for file in files):
+        chat.say("nothing is remembered yet; say: remember that ...", "dim")
+    for file in files:
+        if file.entries:
+            chat.say(printable(f"{file.text.strip()}\n({file.used})"))
+        if file.trouble:
+            chat.say(printable(f"problem: {file.trouble}"), "yellow")
+    chat.say("`whet memory log` says who wrote what and why, `whet undo` takes it back", "dim")
+
+
+async def list_skills(chat: ChatControl, words: str) -> None:
+    """List the skills, or those that match."""
+    infos = chat.desk.library.all()
+    matches = skill_store.search(infos, words) if words else infos
+    wide = max((len(info.name) for info in matches[:_LISTED]), default=0)
+    for info in matches[:_LISTED]:
+        summary = f"can't be used: {info.problem}" if info.problem else info.description
+        chat.say(cut(printable(f"  /{info.name:<{wide}}  {summary}"), chat.width()))
+    if len(matches) > _LISTED:
+        chat.say(f"  and {len(matches) - _LISTED} more; /skills WORDS finds them", "dim")
+    if not matches:
+        chat.say("no skill fits", "dim")
+
+
+async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
+    """Send the text of the prompt file or skill of that name. Raises NotFound if neither exists."""
+    from whet.app.conversations.own_commands import find_prompt_command  # noqa: PLC0415 most of what is typed is no command
+
+    prompt = find_prompt_command(name, chat.services.home.root, chat.session.workspace)
+    if prompt is not None:
+        chat.send(prompt.message(arguments))
+        return
+    learning = chat.desk
+    if learning.library.find(name) is None:
+        if name in COMMANDS:
+            raise NotFound(
+                f"there is no command /{name}", hint=f"`whet {name}` does that, in another terminal"
+            )
+        chat.commands.get(name)  # raises NotFound with a similar name
+    origin = Origin("user", session_id=chat.session.id, platform=chat.services.source)
+    load = await learning.skills.view(name, "", origin, how="slash")
+    if not load.ok:
+        raise NotFound(load.text)
+    wish = arguments or f"Follow the skill {name} for what we are working on."
+    chat.send(f'{wish}\n\n<skill name="{name}">\n{escape_closing_tag("skill", load.text)}\n</skill>')
+
+
+def typed_text(text: str) -> str:
+    """Return the typed text of a message, without the skill, prompt file and command output sent with it."""
+    for mark in ("\n\n<skill name=", "\n\n<command name=", f"\n\n{RAN}\n"):
+        text = text.partition(mark)[0]
+    return text
+
+
+async def handle_inbox(chat: ChatControl, arguments: str) -> None:
+    """Show what waits or was refused, or accept or reject it."""
+    if arguments:
+        await _decide(chat, *arguments.split())
+        return
+    profile, database = chat.desk.profile, chat.desk.database
+    rows: list[LedgerRow] = await database.read(lambda db: lesson_counts.list_waiting(db, profile))
+    refused: list[LedgerRow] = await database.read(lambda db: lesson_counts.list_refusals(db, profile))
+    await database.append(lambda db: lesson_counts.take_unread(db, profile))
+    if not rows and not refused:
+        chat.say("nothing waits for you, and nothing was refused", "dim")
+    for title, some in (("waits for you", rows), ("refused", refused)):
+        for row in some[:_SHOWN]:
+            _show(chat, title, row)
+        if len(some) > _SHOWN:
+            chat.say(f"and {len(some) - _SHOWN} more: whet review inbox", "dim")
+    if decidable := [row for row in (*rows, *refused) if row in rows or row.kind == "memory"]:
+        chat.say(f"/inbox accept {decidable[0].id} takes it, /inbox reject {decidable[0].id} drops it", "dim")
+
+
+def _show(chat: ChatControl, title: str, row: LedgerRow) -> None:
+    text = " ".join((row.after or f"removes: {row.before}").split())[:_TEXT_CHARS]
+    chat.say(printable(f"{row.id} {title} ({row.kind} {row.item}): {text}"))
+    if row.reason:
+        chat.say(printable(f"  because: {row.reason}"), "dim")
+
+
+async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
+    decide = {"accept": chat.desk.accept, "reject": chat.desk.reject}.get(word)
+    ids = [parse_typed_number(text) for text in numbers]
+    if decide is None or not ids or None in ids:
+        raise ConfigError(f"/inbox knows no {' '.join((word, *numbers))[:40]!r}", hint=_USAGE)
+    for number in ids:
+        row = await decide(number or 0)
+        done = {"active": "in force", "rejected": "dropped"}.get(row.state, f"{row.state} ({row.reason})")
+        chat.say(printable(f"{row.id} {row.kind} {row.item}: {done}"))

@@ -1,0 +1,437 @@
+"""The chat at the terminal: typed lines become messages, steering or commands; events become text.
+
+It owns the conversation's state at the terminal (the current session and turn). Everything lasting is in
+the store before it is shown. `terminal/screen.py` handles the terminal itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from whet.agent.loop import run_turn
+from whet.agent.session import Session
+from whet.app.conversations.sessions import SessionOpener
+from whet.app.conversations.slash import Commands, announce, argument_of, parse, unescape
+from whet.cli.bell import TerminalBell, ring_at_end, ring_for
+from whet.cli.interactive import jobs
+from whet.cli.interactive.chat_control import ChatControl
+from whet.cli.interactive.commands import add_plugin_commands
+from whet.cli.interactive.greeting import greet, show_session
+from whet.cli.interactive.key_actions import KeyActions
+from whet.cli.interactive.learning_commands import run_skill
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
+from whet.cli.interactive.status import StatusBoard
+from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
+from whet.cli.main import run_on_loop
+from whet.config.schema import Settings
+from whet.contract.errors import WhetError
+from whet.contract.events import Event, ReviewFinished, ToolFinished, TurnEnd
+from whet.contract.messages import Message
+from whet.log import mask
+from whet.memory.desk import LearningService
+from whet.store import accepted, lesson_counts
+from whet.store.database import StateDatabase
+from whet.store.jobs import AtEnd, queue_nothing
+from whet.store.sessions import make_title
+from whet.terminal import attach
+from whet.terminal.live import Surface, TerminalTurnView, recall
+from whet.terminal.pasted_text import fold_pastes
+from whet.terminal.prompt import InputCompleter
+from whet.terminal.render import Painter
+from whet.terminal.screen import LineScreen, PromptSignal, Screen, Typed
+from whet.terminal.signs import Marks
+from whet.terminal.terminal import Terminal
+from whet.terminal.wording import printable, review_line
+
+
+def run(options: ChatOptions) -> int:
+    """Chat until the person quits, and return the exit code."""
+    return run_on_loop(_run(options, load_settings(options, input)))
+
+
+async def _run(options: ChatOptions, settings: Settings) -> int:
+    commands: Commands[ChatControl] = Commands()
+    for command in SLASH_COMMANDS:
+        commands.add(command)
+    state = _TerminalState()
+    screen = _open_screen(options, settings, commands, state)
+    screen.stop_turn = state.stop_turn
+    async with aclosing(await start_app(options, settings, ring_for(screen.person, settings.notify))) as app:
+        plugin_notes = add_plugin_commands(app.services.plugins, commands)
+        session = await open_session(app, options)
+        chat = TerminalChat(app.sessions, session, screen, commands, state)
+        for line in plugin_notes:
+            chat.say(line, "dim")
+        code = await chat.run(options.images, picks=options.picks)
+        await forget_empty(app.database, chat.session)
+        await app.reviews.leave()
+        return code
+
+
+def _open_screen(
+    options: ChatOptions, settings: Settings, commands: Commands[ChatControl], state: _TerminalState
+) -> Screen:
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown") or not sys.stdout.isatty():
+        return LineScreen(state.marks, state.idle)
+    folder = workspace_of(settings)
+    from whet.app.conversations.own_commands import list_prompt_commands  # noqa: PLC0415 a terminal that completes needs them
+
+    prompts = [
+        (prompt.name, prompt.description) for prompt in list_prompt_commands(options.home.root, folder)
+    ]
+    names = [*((command.name, command.help) for command in commands), *prompts]
+    completer = InputCompleter(lambda: names, lambda: folder)
+    ui = settings.ui
+    return Terminal(state.marks, completer, options.home.history, theme=ui.theme, vi=ui.keys == "vi")
+
+
+@dataclass(slots=True)
+class _TerminalState:
+    """The state of the terminal besides the session."""
+
+    turn: asyncio.Task[None] | None = None
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    wants_out: bool = False
+    leaves_jobs: bool = False
+    leaving: bool = False
+    code: int = 0
+    marks: Marks = field(default_factory=lambda: Marks.for_encoding(sys.stdout.encoding))
+
+    def __post_init__(self) -> None:
+        self.idle.set()
+
+    def stop_turn(self) -> None:
+        """Cancel the running turn, if there is one."""
+        if self.turn is not None:
+            self.turn.cancel()
+
+    async def end_turn(self) -> None:
+        """Cancel the running turn, if there is one, and wait for its end."""
+        if turn := self.turn:
+            turn.cancel()
+            await asyncio.gather(turn, return_exceptions=True)
+
+
+class _ReviewNews:
+    """Results of reviews, shown between turns."""
+
+    def __init__(
+        self, state: _TerminalState, screen: Screen, say: Callable[[str, str], None], database: StateDatabase
+    ) -> None:
+        self._state = state
+        self._screen = screen
+        self._say = say
+        self._database = database
+        self._lines: list[tuple[str, str, str]] = []
+
+    def add(self, finished: ReviewFinished) -> None:
+        """Keep a review's result until it can be shown. A review that saved nothing and was not asked for is
+        ignored."""
+        if finished.state == "saved":
+            self._lines.append((review_line(finished), "cyan", finished.job_id))
+        elif finished.by_hand or finished.state == "failed":
+            self._lines.append((review_line(finished), "dim", finished.job_id))
+        self.show()
+
+    def show(self, *, at_rest: bool = False) -> None:
+        """Show each line once, but not while the input holds a half-typed line. `at_rest` states that it does
+        not."""
+        if self._state.turn is None and (at_rest or self._screen.is_quiet()):
+            lines, self._lines = self._lines, []
+            for line, style, job_id in lines:
+                self._say(line, style)
+                self._database.submit(partial(lesson_counts.mark_task_read, task_id=job_id))
+
+
+class TerminalChat:
+    """One terminal's conversation; slash commands get it as their context."""
+
+    def __init__(
+        self,
+        opener: SessionOpener,
+        session: Session,
+        screen: Screen,
+        commands: Commands[ChatControl],
+        state: _TerminalState,
+    ) -> None:
+        services = opener.services
+        self.opener = opener
+        self.services = services
+        self.session = session
+        self.commands = commands
+        self._screen = screen
+        self._state = state
+        ui = services.settings.ui
+        self._painter = Painter(markdown=ui.markdown)
+        surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
+        self.recall: Callable[[str, int], None] = partial(recall, surface, self._painter)
+        self._view = TerminalTurnView(surface, self._painter, state.marks, show_reasoning=ui.show_reasoning)
+        self._view.plan = lambda: services.todo_lists.get(self.session.id)
+        self._board = StatusBoard(services, plain=state.marks.plain)
+        self._key_actions = KeyActions(self, screen.decide)
+        self._news = _ReviewNews(state, screen, self.say, services.database)
+        self._waiting: list[Typed] = []
+        services.reviews.get().listeners.append(self._news.add)
+        opener.helper_listeners.append(lambda _: screen.wake(PromptSignal.RESTED))
+
+    async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
+        """Handle the person's inputs until they leave."""
+        self._key_actions.images = list(images)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._terminate)
+        await self._screen.start(self._view.lines, lambda width: self._board.line(self.session, width))
+        try:
+            greet(self)
+            await self._arrive()
+            self.services.reviews.get().start()
+            self.services.schedules.get().start()
+            if picks:
+                await self._handle_line(Typed("/resume", "/resume", "/resume"))
+            while not self._state.leaving:
+                await self._take(await self._screen.read())
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+            await self._state.end_turn()
+            self._key_actions.close()
+            await self._screen.aclose()
+        return self._state.code
+
+    def say(self, text: str, style: str = "") -> None:
+        """Show text of our own."""
+        self._view.say(text, style)
+
+    def width(self) -> int:
+        """Return the terminal's width in columns."""
+        return self._screen.width()
+
+    def leave(self) -> None:
+        """End the chat. A running turn is cancelled first. If background processes run, the person must ask
+        twice."""
+        if not self._state.leaves_jobs and jobs.warn_before_leaving(self):
+            self._state.leaves_jobs = True
+            return
+        self._state.leaving = True
+
+    async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
+        """Let the person pick one of `choices` (line, preview). Return None if they pick none, or can't."""
+        return await self._screen.choose(title, choices)
+
+    def put_back(self, text: str) -> None:
+        """Put text back into the input line."""
+        self._screen.put_back(text)
+
+    def put_in(self, text: str) -> None:
+        """Insert text into the input line at the cursor."""
+        self._screen.put_in(text)
+
+    def put_out(self, text: str) -> None:
+        """Write raw text to the terminal."""
+        self._screen.write(text)
+
+    @property
+    def desk(self) -> LearningService:
+        """The owner's memory and skills."""
+        return self.services.learning.desk
+
+    async def begin(self, title: str = "", *, warm: str = "") -> None:
+        """Continue in a new session of the same conversation."""
+        await self.switch_to(await self.opener.new_session(title=title, warm=warm, leaving=self.session))
+
+    async def switch_model(self, model: str) -> None:
+        """Use another model of the same provider from now on."""
+        await self.opener.switch_model(self.session, model)
+
+    async def switch_to(self, session: Session) -> None:
+        """Continue in another session. The old one stays stored."""
+        await forget_empty(self.services.database, self.session)
+        self.session: Session = session
+        await self._arrive()
+
+    async def _arrive(self) -> None:
+        if self.session.log.messages:
+            await self._board.refresh(self.session)
+        await show_session(self)
+
+    def send(self, text: str | None, receipt: AtEnd = queue_nothing) -> None:
+        """Start a turn with a message, or resume the unfinished one if `text` is None. The transaction that
+        stores the message runs `receipt` too."""
+        message = None if text is None else self._key_actions.build_message(text)
+        self._begin("", partial(self._turn, message, receipt))
+
+    def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
+        """Run long work in the background of the input, as a turn runs."""
+        self._begin(doing, lambda: work(self._emit))
+
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, ToolFinished):
+            self._key_actions.restart_unfolding()
+        self._board.record_usage(event)
+        self._view.emit(event)
+        if isinstance(event, TurnEnd):
+            ring_at_end(event, self.services.settings.notify)
+
+    def _begin(self, doing: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._view.begin(doing)
+        self._state.idle.clear()
+        self._state.turn = asyncio.create_task(self._guard(work))
+
+    async def _take(self, done: Typed | PromptSignal) -> None:
+        self._news.show(at_rest=True)
+        try:
+            if isinstance(done, Typed):
+                if done.text:
+                    self._state.wants_out = False
+                    await self._handle_line(done)
+            elif done is PromptSignal.END:
+                self.leave()
+            elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._state.turn):
+                _interrupt(self, self._state)
+            elif done is PromptSignal.RESTED and self._waiting and self._state.turn is None:
+                self._view.queued.remove((typed := self._waiting.pop(0)).line)
+                self._screen.wake(PromptSignal.RESTED)  # the next one runs even if this one fails
+                await self._handle_line(typed)
+            elif done is PromptSignal.ESCAPE:
+                await self._key_actions.escape(self.services.clock.monotonic_s())
+            elif done is not PromptSignal.RESTED or self._state.turn is None:
+                await self._key_actions.take(done)
+        except WhetError as error:
+            self._show_error(error)
+
+    async def _handle_line(self, typed: Typed) -> None:
+        running = self._state.turn is not None
+        command = parse(typed.line)
+        sign = "" if command else _sign_of(typed.line)
+        if running and (not self.commands.is_anytime(command[0]) if command else sign == "!"):
+            self._waiting.append(typed)
+            self._view.queued.append(typed.line)
+            self._screen.refresh()
+            return
+        if command or sign:
+            self._echo(typed.line)
+        if command:
+            if command[0] in self.commands:
+                await _run_command(self, command, argument_of(typed.text))
+            else:
+                await run_skill(self, command[0], argument_of(typed.marked))
+            return
+        if sign:
+            await self._key_actions.run_sign(sign, typed.text[1:].strip())
+            return
+        text = unescape(typed.marked)
+        if running:
+            self.session.steer(text := attach.cap_text(text), self._key_actions.load_images(text))
+            self._view.queued.append(text)
+            self._screen.refresh()
+            return
+        self._echo(typed.line)
+        self.send(text)
+
+    async def _turn(self, message: Message | None, receipt: AtEnd) -> None:
+        if message is not None and not self.session.log.session.title:
+            await self.session.log.details.set_title(make_title(message.text))
+        end = await run_turn(self.session, message, self._emit, receipt=receipt)
+        await self._board.refresh(self.session)
+        if end.reason == "answered" and self.services.gate.plans.has(self.session.id):
+            if self.services.settings.notify.questions:
+                TerminalBell().notify("Whet asks", "Carry this plan out?")
+            self._screen.wake(PromptSignal.PLAN)
+
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work`. The chat is usable afterwards, whatever ends the work."""
+        cancelled = False
+        try:
+            await work()
+        except asyncio.CancelledError:
+            cancelled = True
+            self._view.report_interruption()
+        except WhetError as error:
+            self._view.stop()
+            self._show_error(error)
+        finally:
+            self._view.stop()
+            self._state.turn = None
+            self._state.idle.set()
+            self._screen.refresh()
+            self.services.reviews.get().wake()
+        self._news.show()
+        self._take_leftovers(cancelled)
+
+    def _take_leftovers(self, cancelled: bool) -> None:
+        """Send text that was typed too late for the turn, and run the commands that waited for its end.
+
+        After a cancel, put both back into the input instead.
+        """
+        entries = self.session.inbox.take_back()
+        texts = [entry.message.text for entry in entries]
+        receipt = accepted.removing([entry.row for entry in entries], queue_nothing)
+        self._view.queued.clear()
+        if cancelled:
+            texts += [typed.line for typed in self._waiting]
+            self._waiting.clear()
+        text = "\n".join(texts)
+        if texts and cancelled:
+            self.services.database.submit(receipt)
+            self._screen.put_back(text)
+        elif texts and not self._state.leaving:
+            self._echo(fold_pastes(text))
+            self.send(text, receipt)
+        self._view.queued.extend(typed.line for typed in self._waiting)
+        if self._waiting or (self.session.inbox and not cancelled):
+            self._screen.wake(PromptSignal.RESTED)
+
+    def _show_error(self, error: WhetError) -> None:
+        for line, style in _error_lines(error):
+            self.say(line, style)
+
+    def _echo(self, text: str) -> None:
+        """Show the sent line in the scroll-back."""
+        self._screen.echo(f"\n{self._painter.line(_prompt_lines(self._state.marks.prompt, text), 'bold')}\n")
+
+    def _terminate(self) -> None:
+        self._state.code = 143
+        self.leave()
+        self._screen.wake(PromptSignal.END)
+
+
+def _interrupt(chat: TerminalChat, state: _TerminalState) -> None:
+    """Cancel the running turn; without one, leave the chat at the second interrupt."""
+    if state.turn is not None:
+        state.turn.cancel()
+    elif state.wants_out:
+        chat.leave()
+    else:
+        state.wants_out = True
+        chat.say("Ctrl-C again or Ctrl-D quits", "dim")
+
+
+async def _run_command(chat: TerminalChat, command: tuple[str, str], argument: str) -> None:
+    """Run a slash command by its name and argument, and tell the plugins that it runs."""
+    slash_command = await announce(
+        chat.services.plugins, chat.commands.get(command[0]), command, chat.session.id
+    )
+    await slash_command.run(chat, argument)
+
+
+def _sign_of(line: str) -> str:
+    """Return the sign that makes a line a shell command or a note, or an empty string."""
+    sign = line[:1]
+    # a text of several lines that begins with # is Markdown
+    return sign if sign == "!" or (sign == "#" and "\n" not in line) else ""
+
+
+def _error_lines(error: WhetError) -> list[tuple[str, str]]:
+    lines = [(f"error: {mask(printable(error.message))}", "red")]
+    return [*lines, (mask(printable(error.hint)), "dim")] if error.hint else lines
+
+
+def _prompt_lines(prompt: str, text: str) -> str:
+    lines = printable(text).split("\n")
+    return "\n".join([prompt + lines[0], *(f"  {line}" for line in lines[1:])])

@@ -1,0 +1,101 @@
+"""Selection lists at the terminal: sessions to open, points to go back to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import apsw
+
+from whet.cli.interactive.learning_commands import typed_text
+from whet.cli.interactive.rewind_commands import changed_paths
+from whet.contract.messages import Message
+from whet.store import sessions
+from whet.store.export import iter_messages, iter_with_turns
+from whet.terminal import wording
+from whet.terminal.output import age
+from whet.terminal.pasted_text import fold_pastes
+
+if TYPE_CHECKING:
+    from whet.cli.interactive.chat_control import ChatControl
+    from whet.store.sessions import SessionRow
+
+_SESSIONS = 50
+_PREVIEW_CHARS = 300
+
+
+async def pick_session(chat: ChatControl) -> str | None:
+    """Let the person pick a session, the last active first. Returns None if they pick none."""
+
+    def read(connection: apsw.Connection) -> list[tuple[SessionRow, str]]:
+        rows = [row for row in sessions.list_sessions(connection, _SESSIONS) if row.id != chat.session.id]
+        return [(row, _preview(list(iter_messages(connection, row.id, last=6)))) for row in rows]
+
+    entries = await chat.services.database.read(read)
+    now = chat.services.clock.now()
+    choices = [
+        (f"{age(row.last_active, now):>8}  {row.title or '(no title)'}", f"{row.id} · {preview}")
+        for row, preview in entries
+    ]
+    if not choices:
+        chat.say("there is no other session", "dim")
+        return None
+    picked = await chat.choose("Open a session", choices)
+    return None if picked is None else entries[picked][0].id
+
+
+async def pick_point(chat: ChatControl) -> None:
+    """Let the person pick an earlier message, and rewind files and conversation to before it."""
+    turns = await chat.services.database.read(lambda db: turn_texts(db, chat.session.id))
+    if not turns:
+        chat.say("nothing has been said in this session yet", "dim")
+        return
+    changed = await changed_paths(chat)
+    choices = [
+        (f"{number:>3}  {wording.clip(fold_pastes(text), 400)}", _rewind_preview(changed, number))
+        for number, text in turns
+    ]
+    picked = await chat.choose("Go back to before which message?", choices[::-1])
+    if picked is None:
+        return
+    number, text = turns[::-1][picked]
+    parts = "" if chat.services.recordings.settings.record else " conversation"
+    await chat.commands.get("rewind").run(chat, f"{number}{parts}")
+    chat.put_back(text)
+
+
+def _rewind_preview(changed: dict[int, int], turn: int) -> str:
+    since = sum(paths for number, paths in changed.items() if number >= turn)
+    files = "files too" if since else "no file was changed since, as far as is recorded"
+    return f"goes back to before this message, {files}"
+
+
+def turn_texts(connection: apsw.Connection, session_id: str) -> list[tuple[int, str]]:
+    """Return the first message of each current turn, with the turn's number."""
+    texts: dict[int, str] = {}
+    for turn, message in iter_with_turns(connection, session_id):
+        if message.role == "user":
+            texts.setdefault(turn, typed_text(message.text))
+    return list(texts.items())
+
+
+def last_exchange(transcript: Sequence[Message]) -> tuple[str, str]:
+    """Return the person's last message and the last answer; an empty string for each that is missing."""
+    question = next(
+        (
+            fold_pastes(typed_text(message.text))
+            for message in reversed(transcript)
+            if message.role == "user" and message.text
+        ),
+        "",
+    )
+    answer = next(
+        (message.text for message in reversed(transcript) if message.role == "assistant" and message.text), ""
+    )
+    return question, answer
+
+
+def _preview(transcript: Sequence[Message]) -> str:
+    return " — ".join(
+        text for part in last_exchange(transcript) if (text := wording.clip(part, _PREVIEW_CHARS))
+    )

@@ -1,0 +1,1 @@
+"""The commands for what was learned: memory, skills, undo and forget."""

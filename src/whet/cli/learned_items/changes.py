@@ -1,0 +1,133 @@
+"""Shared parts of the memory, skills and undo commands: a learning service without a provider, and the
+display of changes.
+
+Reads and writes go through the service, so that files edited by hand are noticed first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from whet.cli import stored
+from whet.cli.main import run_on_loop
+from whet.clock import SystemClock
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.memory.desk import LearningService
+from whet.memory.reader import MemoryReader
+from whet.memory.requests import Refused, summary
+from whet.store.ledger import LedgerRow
+from whet.terminal.output import Column, age, table, wrap_text
+from whet.terminal.wording import cut, printable
+
+T = TypeVar("T")
+_GROUP = {"memory": "memory", "skill": "skills"}
+_WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
+
+
+_COMMANDS_OF_TOOLS = {"skills_list": "`whet skills list`", "skill_view": "`whet skills show NAME`"}
+
+
+def words_for_person(text: str) -> str:
+    """Return a text with the commands that do what the model's tools do."""
+    for tool, command in _COMMANDS_OF_TOOLS.items():
+        text = text.replace(tool, command)
+    return text
+
+
+def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
+    """Run `work` with the home's learning service, including the skills and memories of its plugins.
+
+    Raises WhetError.
+    """
+    settings = load(home, {}, environ=os.environ).settings
+    load_secrets(home, os.environ)  # from here on their values are masked in all output
+    home.ensure()
+    clock = SystemClock()
+    with stored.open_database(home) as database:
+        learning = LearningService(
+            MemoryReader(database, clock, home.root, (settings.memory, settings.review))
+        )
+        learning.library.offer_built_in()
+        with suppress(OSError):  # the current folder may have been deleted
+            learning.library.look_in(Path.cwd())
+
+        async def run() -> T:
+            if not settings.plugins.enabled:
+                return await work(learning)
+            # Most homes have no plugin, and this imports the clients of model servers.
+            from whet.app.plugins import memories  # noqa: PLC0415
+
+            async with memories.connect_plugins(memories.load_home_plugins(home, settings), learning):
+                return await work(learning)
+
+        try:
+            return run_on_loop(run())
+        except Refused as error:  # it is worded for the model, whose tools a person can't call
+            raise Refused(words_for_person(error.message), hint=words_for_person(error.hint)) from error
+
+
+def changes_table(rows: Sequence[LedgerRow]) -> str:
+    """Format changes as a table."""
+    now = SystemClock().now()
+    shape: list[Column[LedgerRow]] = [
+        Column("id", lambda row: str(row.id), right=True),
+        Column("when", lambda row: age(row.at, now), rank=2),
+        Column("who", lambda row: _WHO[row.origin.write_origin], rank=3),
+        Column("item", lambda row: row.item, rank=4),
+        Column("change", lambda row: row.action.replace("_", " ")),
+        Column("state", lambda row: row.state, rank=1),
+        Column("text", lambda row: printable(" ".join(_gist(row).split())), grows=True, least=16),
+    ]
+    return table(rows, shape)
+
+
+def change_lines(row: LedgerRow) -> list[str]:
+    """Return the details of a change: author, time, reason, quoted messages and replaced text."""
+    origin = row.origin
+    lines = [f"change {row.id}: {summary(row)} ({row.action.replace('_', ' ')}), {row.state}"]
+    lines.append(f"  by      {_WHO[origin.write_origin]}, {row.at}")
+    where = origin.parent_session_id or origin.session_id
+    if where:
+        reviewed = f", in review {origin.session_id}" if origin.parent_session_id else ""
+        lines.append(f"  session {where}{reviewed}")
+    if row.trust:
+        lines.append(f"  trust   {row.trust}")
+    if row.reason:
+        lines.append(wrap_text(printable(f"reason  {row.reason}"), indent=2))
+    for quote in row.evidence:
+        speaker = f"{quote.role} {quote.tool}".strip()
+        lines.append(
+            wrap_text(printable(f"quote   “{quote.quote}” (message {quote.seq}, {speaker})"), indent=2)
+        )
+    for sign, text in (("-", row.before), ("+", row.after)):
+        lines += [f"  {sign} {printable(line)}" for line in text.splitlines()[:40]]
+    if row.undoes:
+        lines.append(f"  takes back change {row.undoes}")
+    if row.undone_by:
+        lines.append(f"  taken back by change {row.undone_by}; to have it again: whet undo {row.undone_by}")
+    elif row.state == "active":
+        lines.append(f"  to take it back: whet undo {row.id}")
+    elif row.state in ("quarantined", "inbox"):
+        lines.append(
+            f"  to bring it into force: whet {_GROUP[row.kind]} accept {row.id}; else: whet undo {row.id}"
+        )
+    return lines
+
+
+def as_object(row: LedgerRow) -> dict[str, Any]:
+    """Return a change as a JSON object, including the set fields of its origin."""
+    return {**msgspec.to_builtins(row), "origin": row.origin.metadata()}
+
+
+def _gist(row: LedgerRow) -> str:
+    if row.kind == "memory":
+        return row.after or f"(was: {row.before})"
+    return cut(row.reason, 60) if row.reason else ", ".join(c.path.split("/", 2)[-1] for c in row.changes)

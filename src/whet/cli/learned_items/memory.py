@@ -1,0 +1,142 @@
+"""`whet memory`: show and edit the remembered notes, and see who wrote each when and why."""
+
+from __future__ import annotations
+
+import click
+
+from whet.cli.learned_items.changes import as_object, change_lines, changes_table, with_learning
+from whet.cli.learned_items.stats import memory_retire, memory_stats
+from whet.config.paths import Home
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.origin import Origin
+from whet.contract.texts import plural
+from whet.memory import notes
+from whet.memory.desk import LearningService
+from whet.memory.reader import NotesState
+from whet.memory.requests import MemoryRequest, Target
+from whet.store import ledger
+from whet.store.database import has_store
+from whet.store.ledger import LedgerRow
+from whet.terminal.output import emit, emit_json, home_and_json, wrap_text
+from whet.terminal.wording import printable
+
+_TARGET = click.Choice(["memory", "user"])
+
+
+memory: click.Group = click.Group("memory", help="Show, edit and explain what is remembered.")
+
+
+for _command in (memory_stats, memory_retire):
+    memory.add_command(_command)
+
+
+@memory.command("show")
+@home_and_json
+def show(home: Home, as_json: bool) -> None:
+    """Show MEMORY.md and USER.md as every new session reads them."""
+    files, counts = with_learning(home, _state)
+    if as_json:
+        return emit_json({"files": files, "waiting": counts})
+    if not any(file.entries for file in files):
+        click.echo("Nothing is remembered yet. It fills as you work; or write it yourself: whet memory edit")
+    for file in files:
+        if file.entries or file.trouble:
+            click.echo(f"{file.path}  {file.used}, {plural(file.entries, 'entry', 'entries')}")
+            click.echo(printable(file.text.strip()) + "\n" if file.text.strip() else "")
+        if file.trouble:
+            click.echo(wrap_text(f"problem: {file.trouble}. Sessions read what the ledger has of it."))
+    if waiting_count := sum(counts.values()):
+        click.echo(f"{waiting_count} changes wait for you: whet memory log --waiting")
+
+
+async def _state(learning: LearningService) -> tuple[list[NotesState], dict[str, int]]:
+    files = await learning.reader.notes()
+    counts = await learning.database.read(lambda db: ledger.count_by_state(db, learning.profile))
+    return files, {state: counts[state] for state in ("quarantined", "inbox") if state in counts}
+
+
+@memory.command("edit")
+@click.argument("target", type=_TARGET, default="memory")
+@click.pass_obj
+def edit(home: Home, target: Target) -> None:
+    """Open MEMORY.md (or `user`: USER.md) in your editor; your changes are entered as yours."""
+    with_learning(home, lambda learning: learning.reader.notes())
+    path = home.root / notes.FILES[target]
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path.exists():
+        path.write_text(f"# {target.capitalize()}\n\n", "utf-8")
+    try:
+        click.edit(filename=str(path))
+    except click.ClickException as error:
+        raise ConfigError(f"no editor: {error.message}", hint=f"set EDITOR, or edit {path}") from error
+    rows = with_learning(home, _new_changes)
+    click.echo(changes_table(rows) if rows else "Nothing was changed.")
+
+
+async def _new_changes(learning: LearningService) -> list[LedgerRow]:
+    newest = await learning.database.read(lambda db: ledger.select(db, 1, profile=learning.profile))
+    before = newest[0].id if newest else 0
+    await learning.reader.notes()
+    rows = await learning.database.read(
+        lambda db: ledger.select(db, 50, profile=learning.profile, kind="memory")
+    )
+    return [row for row in rows if row.id > before]
+
+
+@memory.command("add")
+@click.argument("text", nargs=-1, required=True)
+@click.option("--user", is_flag=True, help="About you (USER.md) rather than the work.")
+@click.pass_obj
+def add(home: Home, text: tuple[str, ...], user: bool) -> None:
+    """Remember TEXT, on your word: whet memory add We deploy on Tuesdays."""
+    request = MemoryRequest("add", "user" if user else "memory", " ".join(text))
+    outcome = with_learning(
+        home, lambda learning: learning.hand_in(request, Origin("user", execution_context="command line"))
+    )
+    if not outcome.ok:
+        raise ConfigError(outcome.text)
+    click.echo(f"{outcome.text}\nto take it back: whet undo {outcome.ledger_id}")
+
+
+@memory.command("log")
+@click.argument("change", type=int, required=False)
+@click.option("--session", "session_id", default="", metavar="ID", help="Only what rests on this session.")
+@click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
+@home_and_json
+def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: int, as_json: bool) -> None:
+    """List changes to memory, the newest first; with a CHANGE's number, show its details."""
+    if change is not None:
+        row = with_learning(home, lambda learning: learning.change(change))
+        return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
+
+    async def read(learning: LearningService) -> list[LedgerRow]:
+        await learning.reader.notes()
+        states = ("quarantined", "inbox") if waiting else ()
+        return await learning.database.read(
+            lambda db: ledger.select(
+                db, limit, profile=learning.profile, kind="memory", session_id=session_id, states=states
+            )
+        )
+
+    rows = with_learning(home, read)
+    if as_json:
+        return emit_json({"changes": [as_object(row) for row in rows]})
+    click.echo(
+        changes_table(rows) if rows else "No change fits." if waiting or session_id else "Nothing yet."
+    )
+
+
+@memory.command("accept")
+@click.argument("change", type=int)
+@click.pass_obj
+def accept(home: Home, change: int) -> None:
+    """Bring a change that waits (quarantine, inbox) into force."""
+    row = with_learning(home, lambda learning: learning.accept(change))
+    click.echo(f"in force: change {row.id}; to take it back: whet undo {row.id}")
+
+
+def require_home(home: Home) -> None:
+    """Raise NotFound if nothing is stored yet."""
+    if not has_store(home):
+        raise NotFound("nothing has been learned yet", hint="begin: whet")

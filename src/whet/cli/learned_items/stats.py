@@ -1,0 +1,144 @@
+"""The measured effects of learned items, and the removal of harmful ones: `stats` and `retire` of memory and
+skills.
+
+It lists and proposes. Only the person removes an item, and `whet undo` restores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from whet.cli.learned_items.changes import with_learning, words_for_person
+from whet.config.paths import Home
+from whet.contract.errors import NotFound, WhetError
+from whet.contract.origin import Origin
+from whet.memory import notes
+from whet.memory.desk import LearningService
+from whet.memory.effects import LEAST_SESSIONS, Effect, Sums, measure_effects
+from whet.memory.reader import entry_id
+from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
+from whet.stats import Interval
+from whet.terminal.output import Column, emit_json, home_and_json, table, wrap_text
+from whet.terminal.wording import printable
+
+_BY_HAND = Origin("user", execution_context="command line")
+_all = click.option("--all", "with_gone", is_flag=True, help="Earlier versions and removed ones too.")
+
+
+@click.command("stats")
+@_all
+@home_and_json
+def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
+    """Compare sessions with and without each note; what hurts is proposed for retirement."""
+    effects = with_learning(home, lambda learning: measure_effects(learning, ("memory", "user")))
+    _show(effects, with_gone, as_json, "whet memory retire")
+
+
+@click.command("stats")
+@_all
+@home_and_json
+def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
+    """Compare sessions with and without each skill; what hurts is proposed for retirement."""
+    effects = with_learning(home, lambda learning: measure_effects(learning, ("skill",)))
+    _show(effects, with_gone, as_json, "whet skills retire")
+
+
+@click.command("retire")
+@click.argument("item_id", metavar="ID")
+@home_and_json
+def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
+    """Take a note out, by its id in `whet memory stats`; `whet undo` brings it back."""
+    _print_outcome(with_learning(home, lambda learning: _retire_note(learning, item_id)), as_json)
+
+
+@click.command("retire")
+@click.argument("name")
+@home_and_json
+def skills_retire(home: Home, name: str, as_json: bool) -> None:
+    """Take a skill out; the ledger keeps it, and `whet undo` brings it back."""
+    request = SkillRequest("delete", name)
+    _print_outcome(with_learning(home, lambda learning: learning.hand_in(request, _BY_HAND)), as_json)
+
+
+def proposals(effects: Sequence[Effect]) -> list[Effect]:
+    """Return the current items that are seen to hurt."""
+    return [effect for effect in effects if effect.current and effect.finding == "hurts"]
+
+
+async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
+    await learning.apply()  # enter hand edits before the new change
+    requests = [
+        MemoryRequest("remove", target, old_text=entry.statement)
+        for target, path in notes.FILES.items()
+        for entry in notes.parse_entries(learning.reader.text(path))
+        if item_id and entry_id(entry).startswith(item_id)
+    ]
+    if len(requests) > 1:
+        raise NotFound(f"{item_id} fits {len(requests)} notes", hint="give more of the id")
+    if not requests:
+        raise NotFound(f"there is no note {item_id}", hint="`whet memory stats` shows the ids")
+    return await learning.hand_in(requests[0], _BY_HAND)
+
+
+def _print_outcome(outcome: WriteOutcome, as_json: bool) -> None:
+    if not outcome.ok:
+        raise WhetError(words_for_person(outcome.text))
+    if as_json:
+        return emit_json({"ledger_id": outcome.ledger_id, "summary": outcome.summary})
+    click.echo(f"{outcome.summary}; `whet undo {outcome.ledger_id}` brings it back")
+
+
+def _show(effects: Sequence[Effect], with_gone: bool, as_json: bool, retire: str) -> None:
+    listed = [effect for effect in effects if with_gone or effect.current]
+    worst = proposals(listed)
+    if as_json:
+        return emit_json({"items": listed, "proposed": [effect.item for effect in worst]})
+    if not listed:
+        click.echo("no session has begun with a learned item yet; this fills up as you work")
+        return
+    shape: list[Column[Effect]] = [
+        Column("id", lambda effect: effect.item.name),
+        Column("item", lambda effect: printable(effect.item.label) or effect.item.name, grows=True, least=16),
+        Column("sessions", lambda effect: str(effect.shown.sessions), right=True),
+        Column("opened", _load_count, right=True, rank=4),
+        Column("trouble", lambda effect: _share(effect.shown.trouble), rank=2),
+        Column("failed calls", lambda effect: _rate(effect.shown), right=True, rank=5),
+        Column("compared with", _basis, rank=3),
+        Column("difference", _gap, rank=1),
+        Column("finding", lambda effect: effect.finding),
+    ]
+    click.echo(table(listed, shape))
+    for effect in worst:
+        where = f"{retire} {effect.item.name}"
+        click.echo(f"proposed for retirement ({effect.basis}): {printable(effect.item.label)}\n  {where}")
+    if not any(effect.basis == "hold-out" for effect in listed):
+        text = (
+            "Nothing here is causal: without a hold-out, sessions with an item and without it differ in more "
+            "than the item. To let chance decide: whet config set memory.holdout_share 0.05"
+        )
+        click.echo(f"\n{wrap_text(text)}")
+
+
+def _load_count(effect: Effect) -> str:
+    return str(effect.loaded or "") if effect.item.kind == "skill" else ""
+
+
+def _basis(effect: Effect) -> str:
+    return f"{effect.basis}: {effect.compared.sessions}" if effect.compared.sessions else "nothing"
+
+
+def _share(interval: Interval) -> str:
+    return f"{interval.estimate:.0%} [{interval.low:.0%}, {interval.high:.0%}]"
+
+
+def _rate(sums: Sums) -> str:
+    return f"{sums.failed_calls / sums.calls:.0%}" if sums.calls else "-"
+
+
+def _gap(effect: Effect) -> str:
+    if min(effect.shown.sessions, effect.compared.sessions) < LEAST_SESSIONS:
+        return "too few sessions"
+    gap = effect.difference
+    return f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"

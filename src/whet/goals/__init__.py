@@ -1,0 +1,1 @@
+"""Goals: pursued round by round until they are proven."""

@@ -1,0 +1,103 @@
+"""Hand a goal over to a worker, for interfaces that can't wait for it: a chat platform, the API.
+
+The goal is stored as a schedule that is due once, immediately. One worker leases it; if that worker is
+killed, the next one continues. The result is sent to its chat in the same transaction that ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from whet.app.learning.reviews import start_detached_worker
+from whet.app.services import Services
+from whet.clock import iso
+from whet.contract.errors import ConfigError, NotFound
+from whet.goals.pursuit import GoalReport, GoalWish, report
+from whet.store import goals, schedules
+from whet.store.database import read_time
+from whet.store.schedules import Schedule, ScheduleGoal
+
+log: logging.Logger = logging.getLogger("whet.goals")
+
+
+async def queue_goal(
+    services: Services, wish: GoalWish, target: str = "", workspace: Path | None = None
+) -> Schedule:
+    """Store a goal for the next free worker, and start a worker. `target` is the chat that receives the
+    result, as channel:chat. Raises ConfigError."""
+    if not wish.text.strip():
+        raise ConfigError("a goal needs a text")
+    schedule = Schedule(
+        id=(number := services.clock.new_id()),
+        name=f"goal-{number[-8:]}",
+        created="",
+        expression="",
+        at="",
+        time_zone="UTC",
+        prompt=wish.text,
+        workspace=str(workspace or services.workspace),
+        target=target,
+        timeout_s=services.settings.agent.turn_timeout_s,
+        goal=ScheduleGoal(wish.verify, wish.budget_usd, wish.steps, wish.guard, wish.may_change),
+    )
+
+    def store(connection: apsw.Connection) -> Schedule:
+        now = iso(read_time(connection, services.clock))
+        dated = msgspec.structs.replace(schedule, created=now, at=now)
+        schedules.add(connection, dated, now, services.clock)
+        return dated
+
+    stored = await services.database.write(store)
+    if services.settings.schedules.worker == "auto":
+        try:
+            start_detached_worker(services.home)
+        except OSError as error:
+            log.warning("no worker could be started for a goal: %s", error)
+    return stored
+
+
+async def find_goal(services: Services, name: str) -> tuple[str, GoalReport | None]:
+    """Return a goal's id and report, by the goal's own id or the id of its job. The report is None while the
+    goal waits for a worker.
+
+    An empty name means the goal that was handed over last if it still waits, else the goal that began
+    last. Raises NotFound, also for a job that ended before its goal began.
+    """
+
+    def read(connection: apsw.Connection) -> tuple[str, GoalReport | None]:
+        schedule = schedules.get(connection, name) if name else schedules.last_goal(connection)
+        run = (
+            next(iter(schedules.list_runs(connection, schedule.id, 1)), None)
+            if schedule is not None
+            else None
+        )
+        goal = (
+            goals.find_last_goal(connection, run.session_id) if run is not None and run.session_id else None
+        )
+        waits = goal is None and not (run is not None and run.finished)
+        if schedule is None or not (name or waits):
+            return name, report(connection, goals.get(connection, name))
+        if goal is None and not waits and run is not None:
+            raise NotFound(f"{schedule.name} ended before it began: {run.note or run.result}")
+        return schedule.id, None if goal is None else report(connection, goal)
+
+    return await services.database.read(read)
+
+
+async def stop_goal(services: Services, name: str) -> GoalReport | None:
+    """Cancel a goal; one that still waits for a worker is removed, with None returned. Raises NotFound."""
+    number, goal_report = await find_goal(services, name)
+    if goal_report is None:
+        await services.database.write(lambda db: schedules.remove(db, number))
+        return None
+    at, goal = iso(services.clock.now()), goal_report.goal
+    ended = await services.database.write(
+        lambda db: goals.end_goal(db, goal.id, "cancelled", "stopped by hand", at)
+    )
+    if not ended:
+        raise NotFound(f"this goal has ended: {goal.state}")
+    return (await find_goal(services, goal.id))[1]

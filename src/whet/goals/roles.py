@@ -1,0 +1,386 @@
+"""Decide which changed files of a workspace are the program that a goal is about; the others judge it.
+
+A file is part of the program if the checks refer to it: a module that a test imports, a source file that a
+script names and that leads nowhere else, or a file that did not exist yet. Files that run without being
+referred to (a runner's settings, an interpreter hook, a test) judge, and so does everything that a script
+hands over to.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from whet.agent.test_runs import mentions_runner
+from whet.goals.base import Difference
+
+_SUFFIXES = (
+    "py pyx js mjs cjs jsx ts tsx go rs c h cc cpp cxx hpp hh m java kt kts rb php lua swift cs scala ex exs"
+    " erl hs ml clj zig nim dart jl r pl pm f90 v sv vhd"
+)
+_CODE = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
+_TESTS = re.compile(
+    r"(?:^|/)(?:conftest\.py|test_[^/]*|[^/]*_test\.\w+|[^/]*_spec\.\w+|[^/]*\.(?:test|spec)\.\w+|[^/]*Tests?\.\w+)$"
+    r"|(?:^|/)(?:tests?|__tests__|specs?|testing|testdata)/"
+)
+_HOOKS = re.compile(r"(?:^|/)(?:sitecustomize|usercustomize)(?:\.\w+)+$|\.(?:pth|egg-link)$|(?:^|/)\.git/")
+_FRAMEWORKS = re.compile(r"^\s*(?:import|from)\s+(?:unittest|pytest|doctest|nose2?)\b", re.MULTILINE)
+_DEFINES = re.compile(r"^\s*(?:async )?def test", re.MULTILINE)
+_IMPORTS = re.compile(r"\bfrom\s+([\w.]+)\s+import\s+(\([^)]*\)|[\w .,*]*)|\bimport\s+([\w.][\w., ]*)")
+_WORDS = re.compile(r"[^\W\d]\w*")
+_PATHS = re.compile(r"[\w./~+@-]+")
+_INCLUDES = re.compile(
+    r"(?:^|[;&|({]|\b(?:then|do|else)\b)[ \t]*(?:-?include|sinclude|source|\.)[ \t]([^\n;&|)}]*)",
+    re.MULTILINE,
+)
+_OPTIONAL = re.compile(r"\b(?:ImportError|ModuleNotFoundError|Exception|suppress|except\s*:)")
+_PROSE = frozenset({".md", ".rst", ".txt", ".adoc", ".log", ""})
+_SETTINGS = re.compile(
+    r"(?:^|/)(?:[^/]*\.(?:ini|cfg|toml|mk|lock)|(?:GNU)?[Mm]akefile|[^/]*\.config\.\w+|[^/]*rc|package\.json)$"
+)
+_MAKEFILES = re.compile(r"(?:^|/)(?:(?:GNU)?[Mm]akefile|[^/]*\.mk)$")
+_TARGETS = re.compile(r"^([^\s#:=][^#:=]*):(?!=)", re.MULTILINE)
+_INDEX = frozenset({"__init__", "mod", "index", "lib", "main"})
+_ASK = (
+    "import importlib.util, os, site, sys\n"
+    "above = os.path.dirname(os.path.dirname(sys.executable))\n"
+    "own = os.path.join(above, 'pyvenv.cfg')\n"
+    "said = open(own).read() if os.path.isfile(own) else 'packages = true'\n"
+    "sys.path += site.getsitepackages([above] * os.path.isfile(own) + site.PREFIXES * ('= true' in said))\n"
+    "def there(name):\n"
+    "    try: return importlib.util.find_spec(name) is not None\n"
+    "    except (ImportError, ValueError): return False\n"
+    "print('\\n'.join(name for name in sys.argv[1:] if there(name)))\n"
+)
+
+
+class CheckedTree(msgspec.Struct, frozen=True):
+    """The facts that roles are read from.
+
+    `was` are the recorded paths; `old` and `now` return a path's recorded and present text. `command` is
+    the verifier, `goal` the goal's text, `may_change` the paths that the person lets change, `installed`
+    the paths of installed packages, `missed` the new files that the verifier asked for, `roots` the
+    folders that modules are imported from.
+    """
+
+    was: frozenset[str]
+    old: Callable[[str], str]
+    now: Callable[[str], str]
+    command: str
+    goal: str
+    may_change: tuple[str, ...] = ()
+    installed: frozenset[str] = frozenset()
+    missed: frozenset[str] = frozenset()
+    roots: tuple[str, ...] = ("",)
+    workspace: Path = Path("/nowhere")
+
+
+def judging_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
+    """Return the changed files that judge."""
+    allowed = {name for name in changed if may_change_file(name, tree.may_change)}
+    rule_targets = _rule_targets(tree)
+    hides = _hiding_files(tree, changed)
+    open_ = [name for name in changed if name not in allowed | rule_targets | hides]
+    program = allowed | {name for name in open_ if _is_requested_by_person(name, tree, changed)}
+    texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
+    named_paths = _paths_in_scripts(texts, tree)
+    if not any(_is_test(name, text) for name, text in texts.items()):
+        # No test existed before: the goal is to write them.
+        program |= {name for name in open_ if changed[name] == "new" and _is_first_test(name, tree)}
+    remaining = [name for name in open_ if name not in program and not _judges(name, tree)]
+    mentions = _Mentions([*((name, text) for name, text in texts.items()), ("command.sh", tree.command)])
+    grew = True
+    while grew:
+        grew = False
+        for name in remaining:
+            if name not in program and _is_program(name, changed, (tree, mentions, named_paths)):
+                program.add(name)
+                mentions.add(name, tree.now(name))
+                grew = True
+    return {name: how for name, how in changed.items() if name not in program}
+
+
+def find_optional_files(tree: CheckedTree, judging: Mapping[str, Difference]) -> frozenset[str]:
+    """Return the new files that scripts name; a script may need them, or only make an exception for them."""
+    new = {name for name, how in judging.items() if how == "new" and not _SETTINGS.search(name)}
+    if not new:
+        return frozenset()
+    return (
+        _paths_in_scripts({name: text for name in sorted(tree.was) if (text := tree.old(name))}, tree) & new
+    )
+
+
+def easing_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
+    """Return the changed judging files that may have made existing tests pass; new tests are not among them.
+
+    If there was no test, return the files that run with every program or that hide an installed module.
+    """
+    if not any(_is_test(name, tree.old(name)) for name in tree.was):
+        hides = _hiding_files(tree, changed)
+        return {name: how for name, how in changed.items() if name in hides or is_hook(name)}
+    return {
+        name: how
+        for name, how in judging_files(tree, changed).items()
+        if how != "new" or not _is_first_test(name, tree)
+    }
+
+
+def _hiding_files(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
+    """Return the files of new modules that hide an installed module."""
+    modules: dict[str, set[str]] = {}
+    for root in tree.roots:
+        existing = {_top(name, root) for name in tree.was if name.startswith(root)}
+        for name in changed:
+            if name.startswith(root) and (top := _top(name, root)) not in existing:
+                modules.setdefault(top, set()).add(name)
+    tops = {top for top, names in modules.items() if any(n.endswith(".py") for n in names)}
+    hiding = _hidden_modules(tops, tree.workspace)
+    return frozenset(name for top in hiding for name in modules.get(top, ()))
+
+
+def _rule_targets(tree: CheckedTree) -> frozenset[str]:
+    """Return the files that make's rules build: if one exists, make skips its rule."""
+    paths: set[str] = set()
+    for name in filter(_MAKEFILES.search, tree.was):
+        folder = PurePosixPath(name).parent
+        targets = " ".join(_TARGETS.findall(tree.old(name))).split()
+        paths |= {str(folder / target) for target in targets if str(folder / target) not in tree.was}
+    return frozenset(paths)
+
+
+def is_hook(name: str) -> bool:
+    """Return whether a file runs with every program of its kind, wherever it is; a copy of the workspace does
+    not help against it."""
+    return _HOOKS.search(name) is not None
+
+
+def is_test_name(name: str) -> bool:
+    """Return whether a file is a test by its name."""
+    return is_code(name) and _TESTS.search(name) is not None
+
+
+def is_code(name: str) -> bool:
+    """Return whether a file is source of a programming language, not a script of commands or settings."""
+    return PurePosixPath(name).suffix in _CODE
+
+
+class _Mentions:
+    """The modules that texts import and the words of their code, by the kind of file."""
+
+    def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
+        self._imported: set[str] = set()
+        self._needed: set[str] = set()
+        self._words: dict[str, set[str]] = {}
+        for name, text in texts:
+            self.add(name, text)
+
+    def add(self, name: str, text: str) -> None:
+        """Add a file's text."""
+        suffix = PurePosixPath(name).suffix
+        imported = {word for parts in _IMPORTS.findall(text) for word in _WORDS.findall(" ".join(parts))}
+        self._imported |= imported
+        self._needed |= imported - optional_imports(text) if suffix == ".py" else imported
+        if suffix in _CODE and suffix != ".py":
+            self._words.setdefault(_list_family_keys(suffix), set()).update(_WORDS.findall(text))
+
+    def has(self, name: str, *, is_new: bool = False) -> bool:
+        """Return whether a text refers to a file as a module; for a new file, in a way that requires it."""
+        path = PurePosixPath(name)
+        stem = path.parent.name if path.stem in _INDEX and path.parent.name else path.stem
+        if path.suffix == ".py":
+            imported = self._needed if is_new else self._imported
+            return stem in imported or any(part in imported for part in path.parts[:-1])
+        if path.suffix == ".go":
+            return True  # a package's files name each other's contents, not the files
+        return stem in self._words.get(_list_family_keys(path.suffix), ()) or stem in self._imported
+
+
+def optional_imports(text: str) -> set[str]:
+    """Return the words of the imports that a Python text can do without, and only of those."""
+    if not _OPTIONAL.search(text):
+        return set()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    free, needed = set[str](), set[str]()
+    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while pending:
+        node, is_caught = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            words = set(_WORDS.findall(ast.unparse(node)))
+            (free if is_caught else needed).update(words)
+        guarded = node.body if isinstance(node, ast.Try | ast.With | ast.AsyncWith) else []
+        catches = bool(guarded) and (not isinstance(node, ast.Try) or bool(node.handlers))
+        for child in ast.iter_child_nodes(node):
+            pending.append((child, is_caught or (catches and child in guarded)))
+    return free - needed
+
+
+def _list_family_keys(suffix: str) -> str:
+    if suffix in (".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx"):
+        return "js"
+    return "c" if suffix in (".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh", ".m") else suffix
+
+
+def _is_program(
+    name: str, changed: Mapping[str, Difference], context: tuple[CheckedTree, _Mentions, frozenset[str]]
+) -> bool:
+    tree, mentions, named_paths = context
+    suffix = PurePosixPath(name).suffix
+    if suffix in _CODE and mentions.has(name, is_new=changed[name] == "new"):
+        return True
+    if name not in named_paths:
+        return False
+    if changed[name] == "new":
+        return name in tree.missed
+    return suffix in _CODE and not _refers(tree.old(name), name, tree.was)
+
+
+def _refers(text: str, name: str, paths_before: frozenset[str]) -> bool:
+    """Return whether a file hands over to another file of the workspace, or to a test runner."""
+    if mentions_runner(text):
+        return True
+    mentions = _Mentions([(name, text)])
+    paths = set(_PATHS.findall(text))
+    return any(
+        other != name
+        and (other in paths or (PurePosixPath(other).suffix in _CODE and _imports(mentions, other)))
+        for other in paths_before
+    )
+
+
+def _imports(mentions: _Mentions, other: str) -> bool:
+    return PurePosixPath(other).suffix != ".go" and mentions.has(other)
+
+
+def _is_first_test(name: str, tree: CheckedTree) -> bool:
+    if PurePosixPath(name).name in ("conftest.py", "__init__.py") or is_hook(name):
+        return False
+    text = tree.now(name)
+    return is_test_name(name) or (_tests_itself(name, text) and _DEFINES.search(text) is not None)
+
+
+def _judges(name: str, tree: CheckedTree) -> bool:
+    text = tree.old(name) if name in tree.was else tree.now(name)
+    if (
+        name in tree.installed
+        or is_hook(name)
+        or any(part.startswith(".") for part in PurePosixPath(name).parts)
+    ):
+        return True
+    if PurePosixPath(name).name == "conftest.py":
+        return True
+    return _is_test(name, text) or _tests_itself(name, tree.now(name))
+
+
+def _is_test(name: str, text: str) -> bool:
+    return is_test_name(name) or _tests_itself(name, text)
+
+
+def _tests_itself(name: str, text: str) -> bool:
+    return name.endswith(".py") and _FRAMEWORKS.search(text) is not None
+
+
+def may_change_file(name: str, may_change: Iterable[str]) -> bool:
+    """Return whether the person lets a file change: they named it, its folder or a matching pattern."""
+    return any(
+        fnmatch(name, pattern) or name == pattern.rstrip("/") or name.startswith(pattern.rstrip("/") + "/")
+        for pattern in may_change
+    )
+
+
+def _is_requested_by_person(name: str, tree: CheckedTree, changed: Mapping[str, Difference]) -> bool:
+    """Return whether the person's own words name a file: the command names it and it did not exist yet, or
+    the goal's text names it and it is not an existing test."""
+    path = PurePosixPath(name)
+    words = set(_PATHS.findall(tree.command))
+    in_command = not words.isdisjoint({name, f"./{name}"}) or (
+        path.suffix == ".py" and not words.isdisjoint({".".join((*path.parent.parts, path.stem))})
+    )
+    if changed[name] == "new" and in_command and not is_hook(name):
+        return True
+    in_goal = {word.rstrip(".") for word in _PATHS.findall(tree.goal)}
+    if in_goal.isdisjoint({name, f"./{name}"}) or path.name == "conftest.py" or is_hook(name):
+        return False
+    return not _is_test(name, tree.old(name)) or changed[name] == "new"
+
+
+def _paths_in_scripts(texts: Mapping[str, str], tree: CheckedTree) -> frozenset[str]:
+    return _named_paths((text for name, text in texts.items() if _is_runnable(name, text)), tree.command)
+
+
+def _named_paths(texts: Iterable[str], command: str) -> frozenset[str]:
+    """Return the paths that texts name, except those that they include as part of themselves."""
+    paths, taken_over = set[str](), set[str]()
+    for text in (*texts, command):
+        paths |= _paths(_INCLUDES.sub("", text))
+        taken_over |= _paths("\n".join(_INCLUDES.findall(text)))
+    return frozenset(paths - taken_over)
+
+
+def _paths(text: str) -> set[str]:
+    return {path.removeprefix("./") for path in _PATHS.findall(text)}
+
+
+def _is_runnable(name: str, text: str) -> bool:
+    """Return whether a file is run, rather than read by people."""
+    return (
+        PurePosixPath(name).suffix not in _PROSE
+        or text.startswith("#!")
+        or _SETTINGS.search(name) is not None
+    )
+
+
+def _top(name: str, root: str) -> str:
+    return PurePosixPath(name.removeprefix(root)).parts[0].partition(".")[0]
+
+
+def _hidden_modules(tops: set[str], workspace: Path) -> set[str]:
+    """Return the new top-level Python modules that hide an installed one."""
+    hidden = {top for top in tops if top in sys.stdlib_module_names or top.startswith("_")}
+    return hidden | _installed_modules(sorted(top for top in tops - hidden if top.isidentifier()), workspace)
+
+
+def _installed_modules(modules: list[str], workspace: Path) -> set[str]:
+    """Return the modules that the interpreters of the search path have installed; these interpreters do not
+    see the workspace.
+
+    An interpreter inside the workspace, where commands can write, is inspected but not run.
+    """
+    if not modules:
+        return set()
+    names: set[str] = set()
+    for python in _pythons():
+        if (folder := Path(python).parent.resolve()).is_relative_to(workspace.resolve()):
+            sites = list(folder.parent.glob("lib/python3*/site-packages"))
+            names |= {name for name in modules for site in sites if any(site.glob(f"{name}*"))}
+            continue
+        try:
+            process = subprocess.run(
+                # without site: a `.pth` file there may lead to the workspace, and code there would be run
+                [python, "-I", "-S", "-c", _ASK, *modules],
+                capture_output=True,
+                check=False,
+                timeout=20,
+                cwd=Path("/"),
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        names |= set(process.stdout.decode("utf-8", "replace").split())
+    return names
+
+
+def _pythons() -> list[str]:
+    """Return the interpreters whose packages count; one with two names in a folder appears once."""
+    paths = [path for name in ("python3", "python", sys.executable) if (path := shutil.which(name))]
+    same = {(Path(path).parent, Path(path).resolve()): path for path in reversed(paths)}
+    return list(same.values())

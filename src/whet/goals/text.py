@@ -1,0 +1,143 @@
+"""Parse a typed goal and write its result as text, for interfaces without a display of their own."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from whet.app.goal_checks import read_checks
+from whet.contract.errors import ConfigError
+from whet.contract.texts import parse_typed_number, plural, short
+
+if TYPE_CHECKING:
+    from whet.goals.pursuit import GoalReport, GoalWish
+    from whet.store.goals import GoalRow
+
+USAGE = (
+    "/goal TEXT [--verify CMD] [--budget $2] [--steps N] [--guard PATH] [--may-change PATH],"
+    " or /goal show, stop or resume"
+)
+_VALUED = ("--verify", "--budget", "--steps", "--guard", "--may-change")
+_OPTION = re.compile(rf"(?:^|(?<=\s))(?:{'|'.join(_VALUED)})(?=[=\s]|$)")
+_TEXT_CHARS = 600
+_SHOWN_CHARS = 60
+_BY_VERIFIER = (
+    "This is a goal. When your turn ends, Whet runs `{verify}` and goes on until it passes; what it prints"
+    " comes back to you. Leave the files that it consists of as they are."
+)
+_BY_CLAIMS = (
+    "This is a goal. It ends only when you call finish with claims that point at calls you made: run a"
+    " command or the tests after your last change, and copy words from the result. If nothing was changed,"
+    " point at what you read, sent or noted. If it can't be reached, point at the call that failed."
+)
+_TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
+
+
+def round_message(goal: GoalRow) -> str:
+    """Return the message that begins a round. Text that no person typed (instructions, verifier output, the
+    agent's claims) is put in a tag, so that nothing is learned from it as the person's wish."""
+    if goal.round == 0:
+        instructions = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
+        if not goal.verify and (checks := read_checks(goal.text)):
+            instructions += " Whet checks itself: " + "; ".join(check.text for check in checks) + "."
+        return f"{goal.text}\n\n{_put_in_tag(instructions)}"
+    reason = f"`{goal.verify}` did not pass:\n{goal.said}" if goal.verify else goal.said
+    return f"{_put_in_tag(f'The goal is not reached yet. {reason}')}\n\nGo on: {goal.text}"
+
+
+def _put_in_tag(text: str) -> str:
+    return f"<goal-check>\n{_TAG.sub('&lt;', text)}\n</goal-check>"
+
+
+def parse_usd(text: str) -> float:
+    """Parse an amount in USD: 2, 2.50 or $2. Raises ConfigError."""
+    try:
+        amount = float(text.strip().removeprefix("$") or 0)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < 1e6:
+        raise ConfigError(f"{text!r} is no amount in USD", hint="--budget 2.50")
+    return amount
+
+
+def parse_goal(text: str) -> GoalWish:
+    """Parse the text after /goal. Raises ConfigError."""
+    from whet.goals.pursuit import GoalWish  # noqa: PLC0415 - few chats have goals
+
+    # The goal's text is taken literally, apostrophes and quotes too; only the options are parsed like a shell
+    # command.
+    first = _OPTION.search(text)
+    text_parts = (
+        [_strip_quotes(text[: first.start()].strip())] if first is not None else [_strip_quotes(text.strip())]
+    )
+    try:
+        words = shlex.split(text[first.start() :]) if first is not None else []
+    except ValueError as error:
+        raise ConfigError(f"a quote is left open: {error}", hint=USAGE) from error
+    options: dict[str, list[str]] = {}
+    at = iter(words)
+    for word in at:
+        name, sign, value = word.partition("=")
+        if name not in _VALUED:
+            text_parts.append(word)
+            continue
+        value = value if sign else next(at, "")
+        if not value:
+            raise ConfigError(f"{name} needs a value", hint=USAGE)
+        options.setdefault(name, []).append(value)
+    steps = parse_typed_number(steps_text := options.get("--steps", ["0"])[-1])
+    if steps is None:
+        raise ConfigError(f"--steps takes a number, not {steps_text[:40]!r}", hint=USAGE)
+    if not (goal_text := " ".join(text_parts).strip()):
+        raise ConfigError("a goal needs a text", hint=USAGE)
+    return GoalWish(
+        goal_text,
+        options.get("--verify", [""])[-1],
+        parse_usd(options.get("--budget", ["0"])[-1]),
+        steps,
+        tuple(options.get("--guard", ())),
+        tuple(options.get("--may-change", ())),
+    )
+
+
+def _strip_quotes(text: str) -> str:
+    inner = text[1:-1]
+    return (
+        inner
+        if text[:1] in ("'", '"') and text == f"{text[0]}{inner}{text[0]}" and text[0] not in inner
+        else text
+    )
+
+
+def result_text(done: GoalReport) -> str:
+    """Return the result of a goal as text: its state, the effects of its calls, and the reason if it was not
+    reached."""
+    goal = done.goal
+    spent = f", ${done.spent_usd:.2f}" if done.spent_usd else ""
+    lines = [f"goal {goal.state}: {goal.text}", progress_text(done) + spent]
+    if done.receipt.parts:
+        lines.append(done.receipt.line)
+    lines += claim_lines(done)
+    if goal.state != "achieved":
+        lines += [detail for detail in (goal.note, goal.said[-_TEXT_CHARS:]) if detail]
+    return "\n".join(lines)
+
+
+def claim_lines(done: GoalReport) -> list[str]:
+    """Return one line for each claim that ended a goal without a verifier."""
+    return [
+        f"shown by {claim.kind} {short(claim.call, _SHOWN_CHARS)}: “{short(claim.shows, _SHOWN_CHARS)}”"
+        for claim in done.claims
+    ]
+
+
+def progress_text(done: GoalReport) -> str:
+    """Return how many rounds and steps a goal took, and how its verifier ended."""
+    counts = ((done.goal.round, "round"), (done.steps, "step"))
+    parts = [plural(number, word) for number, word in counts]
+    if done.goal.verify:
+        parts.append(
+            f"`{done.goal.verify}` {'passed' if done.goal.state == 'achieved' else 'has not passed'}"
+        )
+    return ", ".join(parts)

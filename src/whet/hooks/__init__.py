@@ -1,0 +1,1 @@
+"""Shell hooks: commands of the owner or of a repository that run at a session's events."""

@@ -1,0 +1,228 @@
+"""Run the owner's shell hooks, and a repository's accepted ones, around a session's calls and turns.
+
+PreToolUse runs before the gate and can only deny: a hook's approval allows nothing. Hooks before an action
+(PreToolUse, UserPromptSubmit) fail closed. This module does not know how a hook is run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from whet.agent.session import Session, TurnObserver
+from whet.config.schema import HookEvent, HookSettings
+from whet.contract.errors import ConfigError, ToolDenied, ToolError, WhetError
+from whet.contract.events import ApprovalDecided, Emit, TurnEnd
+from whet.contract.messages import Message
+from whet.contract.protocols import Decision, Gate, GateCall
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+from whet.foreign_regex import RegexTooSlow, regex_matches
+from whet.hooks.repository import RepositoryHook, is_accepted, read_repository_hooks
+from whet.hooks.runs import HookVerdict, run_hook
+
+if TYPE_CHECKING:
+    from whet.app.services import LatePart, Services
+    from whet.config.paths import Home
+    from whet.sandbox.confinement import Confinement
+    from whet.sandbox.jail import Jail
+
+_RESPONSE_CHARS = 20_000
+_CHANGED = (
+    "this repository's hooks, or files that they run, changed since you accepted them: `whet hooks accept`"
+    " shows them and lets them run, `whet hooks refuse` ends them"
+)
+_NOT_ACCEPTED = (
+    "this repository brings hooks of its own (.whet/hooks.json), which don't run: `whet hooks` shows them,"
+    " `whet hooks accept` lets them"
+)
+
+
+class ShellHooks:
+    """The hooks of one session. `is_accepted` says whether the repository's are still those that the owner
+    accepted."""
+
+    def __init__(
+        self,
+        hooks: Mapping[str, HookSettings],
+        workspace: Path,
+        session_id: str,
+        confinement: LatePart[Confinement],
+        is_accepted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._hooks = hooks
+        self._workspace = workspace
+        self._session_id = session_id
+        self._confinement = confinement
+        self._is_accepted = is_accepted
+
+    async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
+        """Run the hooks of an event in order until one blocks, and join their outputs. A hook before an
+        action that fails counts as blocking."""
+        outputs: list[str] = []
+        trouble: list[str] = []
+        base_facts = {"hook_event_name": event, "session_id": self._session_id, "cwd": str(self._workspace)}
+        for name, hook in self._hooks.items():
+            if hook.event != event or not _fits(hook.tools, tool):
+                continue
+            tool_facts = {"tool_name": tool} if tool else {}
+            verdict = await self._run_hook(name, hook, {**base_facts, **tool_facts, **facts})
+            if verdict.trouble and event in ("PreToolUse", "UserPromptSubmit"):
+                return HookVerdict(blocked=verdict.trouble)
+            if verdict.blocked:
+                return verdict
+            outputs.append(verdict.said)
+            trouble.append(verdict.trouble)
+        return HookVerdict(said="\n".join(filter(None, outputs)), trouble="; ".join(filter(None, trouble)))
+
+    def has(self, event: HookEvent) -> bool:
+        """Return whether there is a hook for an event."""
+        return any(hook.event == event for hook in self._hooks.values())
+
+    def wrap_tool(self, tool: Tool) -> Tool:
+        """Return the tool with the PostToolUse hooks after each call; the model reads their objections."""
+        if not any(h.event == "PostToolUse" and _fits(h.tools, tool.name) for h in self._hooks.values()):
+            return tool
+
+        async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+            try:
+                output = await tool.run(context, arguments)
+            except ToolError as error:
+                await self._run_after_tool(tool.name, arguments, error.message)
+                raise
+            remark = await self._run_after_tool(tool.name, arguments, output.text)
+            return msgspec.structs.replace(output, text=f"{output.text}\n\n{remark}") if remark else output
+
+        limit_s = tool.timeout_s and tool.timeout_s + sum(hook.timeout_s for hook in self._hooks.values())
+        return msgspec.structs.replace(tool, run=run, timeout_s=limit_s)
+
+    async def _run_after_tool(self, name: str, arguments: dict[str, Any], text: str) -> str:
+        response = clip(text, _RESPONSE_CHARS)
+        verdict = await self.run("PostToolUse", name, tool_input=arguments, tool_response=response)
+        if verdict.blocked:
+            return f"[A hook objects: {verdict.blocked}]"
+        lines = [
+            f"[A hook says: {verdict.said}]" if verdict.said else "",
+            verdict.trouble and f"[{verdict.trouble}]",
+        ]
+        return "\n".join(filter(None, lines))
+
+    async def _run_hook(self, name: str, hook: HookSettings, facts: Mapping[str, Any]) -> HookVerdict:
+        if not isinstance(hook, RepositoryHook):
+            return await run_hook(name, hook, facts, self._workspace, self._jail)
+        if not await asyncio.to_thread(self._is_accepted):
+            return HookVerdict(trouble=_CHANGED)
+        return await run_hook(name, hook, facts, self._workspace, partial(self._foreign_jail, hook.writes))
+
+    def _jail(self) -> Jail | None:
+        return self._confinement.get().jail(self._workspace, self._session_id)
+
+    def _foreign_jail(self, writes: bool) -> Jail:
+        """Return the sandbox for a repository's hook. Raises ToolDenied if there is none."""
+        jail = self._confinement.get().jail(self._workspace, self._session_id, read_only=not writes)
+        if jail is None:
+            raise ToolDenied("a repository's hook runs in the sandbox only, and there is none here")
+        return jail
+
+
+class ShellHookGate:
+    """Lets PreToolUse hooks refuse a call, then asks `gate`."""
+
+    def __init__(self, gate: Gate, hooks: ShellHooks) -> None:
+        self._gate = gate
+        self._hooks = hooks
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        """Decide, as the Gate contract requires."""
+        verdict = await self._hooks.run("PreToolUse", call.tool.name, tool_input=call.arguments)
+        if verdict.blocked:
+            reason = f"A hook refused this, so nothing was run: {verdict.blocked}"
+            emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
+            return Decision("deny", "rule", reason)
+        return await self._gate.decide(call, emit)
+
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        """Pass the result on to the gate."""
+        await self._gate.report(call, output, emit)
+
+
+class ShellHookObserver(TurnObserver):
+    """Calls UserPromptSubmit before a message is stored, and Stop after a turn."""
+
+    def __init__(self, hooks: ShellHooks) -> None:
+        self._hooks = hooks
+
+    async def before(self, session: Session, message: Message) -> Message:
+        """Add the hooks' output to the message. Raises WhetError if a hook refuses it."""
+        if not self._hooks.has("UserPromptSubmit"):
+            return message
+        verdict = await self._hooks.run("UserPromptSubmit", prompt=message.text)
+        if verdict.blocked:
+            raise WhetError(f"a hook refused this message: {verdict.blocked}", hint="whet hooks lists them")
+        note = "\n\n".join(filter(None, (message.note, verdict.said)))
+        return msgspec.structs.replace(message, note=note) if verdict.said else message
+
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
+        """Notify the hooks that the turn has ended."""
+        if self._hooks.has("Stop"):
+            await self._hooks.run("Stop", reason=end.reason, text=clip(end.text, _RESPONSE_CHARS))
+
+
+def load_session_hooks(
+    services: Services, workspace: Path, session_id: str, note: Callable[[str], None]
+) -> ShellHooks | None:
+    """Return a session's hooks, the owner's first; None if there are none. `note` receives a line about hooks
+    that don't run."""
+    hooks: dict[str, HookSettings] = dict(services.settings.hooks.commands)
+    try:
+        repository = read_repository_hooks(workspace)
+    except ConfigError as error:
+        note(error.message)
+        repository = None
+    if repository is not None and repository.hooks:
+        if is_accepted(services.home, repository):
+            hooks |= {f"{workspace.name}/{name}": hook for name, hook in repository.hooks.items()}
+        else:
+            note(_NOT_ACCEPTED)
+    if not hooks:
+        return None
+    return ShellHooks(
+        hooks,
+        workspace,
+        session_id,
+        services.confinement,
+        lambda: _is_still_accepted(services.home, workspace),
+    )
+
+
+def _is_still_accepted(home: Home, workspace: Path) -> bool:
+    try:
+        repository = read_repository_hooks(workspace)
+    except ConfigError:
+        return False
+    return repository is not None and is_accepted(home, repository)
+
+
+def _fits(tools: str, name: str) -> bool:
+    """Whether a hook is for a tool. One whose expression can't be decided is for all: a guard that
+    runs too often is safer than one that is passed by.
+    """
+    if tools in ("", "*", name):
+        return True
+    try:
+        return regex_matches(tools, name, whole=True)
+    except (re.error, RegexTooSlow):
+        return True
+
+
+def add_hooks(
+    hooks: ShellHooks, gate: Gate, tools: Mapping[str, Tool]
+) -> tuple[Gate, dict[str, Tool], Sequence[TurnObserver]]:
+    """Return the gate, tools and observers of a session with its hooks added."""
+    around = {name: hooks.wrap_tool(tool) for name, tool in tools.items()}
+    return ShellHookGate(gate, hooks), around, (ShellHookObserver(hooks),)

@@ -1,0 +1,247 @@
+"""Rewind a session to a point (its files, its conversation, or both) and undo a rewind.
+
+The intent is stored first; then the files are restored with a journal of their own; then the conversation,
+together with the end of the intent. After a kill, an unfinished rewind is completed, or dropped if nothing
+was done, before anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from whet.clock import iso
+from whet.contract.errors import NotFound
+from whet.rewind import database
+from whet.rewind.database import Record
+from whet.rewind.differences import FileDiff, list_differences
+from whet.rewind.planning import Conflict
+from whet.rewind.recorder import Unrecorded, Workspace
+from whet.rewind.recordings import Recordings
+from whet.rewind.taking_back import RewindResult, finish, plan_rewind, take_back
+from whet.sqlite.database import Work
+from whet.store import rewinds
+from whet.store.rewinds import Parts, RewindRow
+from whet.store.transcript import Transcript
+
+T = TypeVar("T")
+_POINT = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?")
+_NOTHING = RewindResult((), (), {})
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A point to rewind to: before a turn, or before a step of it (0: the turn)."""
+
+    turn: int
+    step: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.turn}.{self.step}" if self.step else str(self.turn)
+
+
+class StepChanges(msgspec.Struct, frozen=True):
+    """A recorded step or rewind: how many paths it changed."""
+
+    turn: int
+    step: int
+    kind: database.RecordKind
+    at_ms: int
+    paths: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The result of a rewind, or the result that it would have. `undone_text` is the user message that was
+    undone with the conversation."""
+
+    files: RewindResult
+    conversation: bool
+    said: str
+    finished: bool = False
+
+    @property
+    def forceable_conflicts(self) -> list[Conflict]:
+        """Conflicts that can be forced: paths with changes of another writer. The person decides."""
+        return [conflict for conflict in self.files.conflicts if conflict.can_force]
+
+
+def parse_point(text: str) -> Point | None:
+    """Parse TURN or TURN.STEP; None for anything else."""
+    match = _POINT.fullmatch(text)
+    return Point(int(match[1]), int(match[2] or 0)) if match else None
+
+
+def parse_target(text: str) -> tuple[str, Point | None]:
+    """Split SESSION[:TURN[.STEP]]; a title may contain a colon."""
+    name, colon, point_text = text.rpartition(":")
+    point = parse_point(point_text) if colon else None
+    return (name, point) if point is not None else (text, None)
+
+
+class Rewinding:
+    """The rewinds of one open session."""
+
+    def __init__(self, recordings: Recordings, log: Transcript, fallback: Path) -> None:
+        """`fallback` is the workspace for a session that names none."""
+        self._recordings = recordings
+        self._log = log
+        self._db = log.writer.db
+        folder = Path(log.session.workspace) if log.session.workspace else fallback
+        self._workspace: Workspace = recordings.workspace_of(folder)
+
+    async def steps(self) -> list[StepChanges]:
+        """Return the recorded steps of the session, oldest first."""
+
+        def work(connection: apsw.Connection) -> list[StepChanges]:
+            return [
+                StepChanges(
+                    record.turn,
+                    record.step,
+                    record.kind,
+                    record.at_ms,
+                    len(database.find_changed_paths(connection, record.before, record.after)),
+                )
+                for record in database.list_records(connection, self._log.session.id)
+            ]
+
+        return await self._read(work, [])
+
+    async def left_out(self) -> list[Unrecorded]:
+        """Return the paths that the last scan of the workspace skipped."""
+        if not self._workspace.exists:
+            return []
+        return await self._recordings.pool.run(self._workspace.left_out)
+
+    async def diff(self, turn: int = 0) -> list[FileDiff]:
+        """Return the file changes of a turn, or of the whole session (0)."""
+
+        def work(connection: apsw.Connection) -> list[FileDiff]:
+            records = database.list_records(connection, self._log.session.id)
+            chosen = [record for record in records if record.kind == "step" and turn in (0, record.turn)]
+            return list_differences(connection, chosen)
+
+        return await self._read(work, [])
+
+    async def last_changed_turn(self) -> int:
+        """Return the last turn that changed files, or 0."""
+        turns = [step.turn for step in await self.steps() if step.kind == "step" and step.paths]
+        return turns[-1] if turns else 0
+
+    async def preview(self, point: Point | None, parts: Parts, *, force: bool) -> Outcome:
+        """Return the outcome that a rewind to `point` would have; None means undoing the last rewind. Raises
+        NotFound."""
+        row = await self._row(point, parts)
+        undone = await self._rewind_to_undo(row)
+        files = _NOTHING
+        first = await self._first_record(row)
+        if first and row.parts != "conversation":
+            family = await self._family()
+            files = await self._recordings.pool.run(
+                plan_rewind, self._workspace, first, self._log.session.id, family, force=force
+            )
+        conversation = row.parts != "files" and (undone is None or bool(undone.before))
+        return Outcome(files, conversation, "")
+
+    async def rewind(self, point: Point | None, parts: Parts, *, force: bool) -> Outcome:
+        """Rewind to before `point`; None means undoing the last rewind. Without `force`, conflicts are left
+        unchanged.
+
+        Raises NotFound, StoreBusy while a turn runs, StoreError.
+        """
+        finished = await self.recover()
+        row = await self._row(point, parts)
+        session_id = self._log.session.id
+        await self._db.read(lambda db: self._log.writer.refuse_if_held(db))
+        await self._db.write(lambda db: rewinds.begin_rewind(db, session_id, row))
+        files = _NOTHING
+        if row.parts != "conversation" and (first := await self._first_record(row)):
+            new = Record(0, session_id, row.turn, row.step, "rewind", 0, 0, 0, row.id)
+            family = await self._family()
+            files = await self._recordings.pool.run(
+                take_back, self._workspace, first, new, family, force=force
+            )
+        conversation, undone_text = await self._end(row)
+        return Outcome(files, conversation, undone_text, finished)
+
+    async def recover(self) -> bool:
+        """Complete a rewind that a kill interrupted. Return whether there was one."""
+        finished = False
+        if self._workspace.exists:
+            finished = await self._recordings.pool.run(finish, self._workspace) is not None
+        session_id = self._log.session.id
+        for row in await self._db.read(lambda db: rewinds.list_rewinds(db, session_id)):
+            if row.state == "begun":
+                if await self._record_of(row.id) is None:
+                    await self._db.write(lambda db, id_=row.id: rewinds.delete_rewind(db, id_))
+                else:
+                    await self._end(row)
+                    finished = True
+        return finished
+
+    async def _end(self, row: RewindRow) -> tuple[bool, str]:
+        """Rewind the conversation, if that is part of it, together with the end of the rewind."""
+        undone = await self._rewind_to_undo(row)
+        if row.parts != "files" and undone is None:
+            return True, await rewinds.rewind_conversation(self._log, row.id, row.turn, row.step)
+        if row.parts != "files" and undone is not None and undone.before:
+            await rewinds.undo_rewind(self._log, row.id, undone)
+            return True, ""
+        await self._db.write(lambda db: rewinds.mark_done(db, row.id))
+        return False, ""
+
+    async def _row(self, point: Point | None, parts: Parts) -> RewindRow:
+        clock, session_id = self._log.writer.clock, self._log.session.id
+        new = RewindRow(clock.new_id(), iso(clock.now()), 0, 0, "begun", "", parts)
+        if point is None:
+            done = await self._db.read(lambda db: rewinds.list_rewinds(db, session_id))
+            last = next((row for row in reversed(done) if row.state == "done"), None)
+            if last is None:
+                raise NotFound(
+                    "nothing was taken back in this session", hint="whet rewind SESSION lists the points"
+                )
+            return msgspec.structs.replace(new, turn=last.turn, step=last.step, undoes=last.id)
+        if not await self._db.read(lambda db: rewinds.has_point(db, session_id, point.turn, point.step)):
+            raise NotFound(
+                f"there is no point {point} in this session", hint="without a point, rewind lists them"
+            )
+        return msgspec.structs.replace(new, turn=point.turn, step=point.step)
+
+    async def _rewind_to_undo(self, row: RewindRow) -> RewindRow | None:
+        if not row.undoes:
+            return None
+        session_id = self._log.session.id
+        done = await self._db.read(lambda db: rewinds.list_rewinds(db, session_id))
+        return next((other for other in done if other.id == row.undoes), None)
+
+    async def _first_record(self, row: RewindRow) -> int:
+        """Return the id of the first record that a rewind undoes, or 0."""
+        if row.undoes:
+            record = await self._record_of(row.undoes)
+            return record.id if record else 0
+        return next(
+            (
+                step.id
+                for step in await self._records()
+                if step.kind == "step" and (step.turn, step.step) >= (row.turn, row.step)
+            ),
+            0,
+        )
+
+    async def _record_of(self, rewind_id: str) -> Record | None:
+        return next((record for record in await self._records() if record.rewind == rewind_id), None)
+
+    async def _records(self) -> Sequence[Record]:
+        return await self._read(lambda db: database.list_records(db, self._log.session.id), [])
+
+    async def _family(self) -> set[str]:
+        session_id = self._log.session.id
+        return await self._db.read(lambda db: rewinds.list_family(db, session_id))
+
+    async def _read(self, work: Work[T], otherwise: T) -> T:
+        if not self._workspace.exists:
+            return otherwise
+        return await self._recordings.pool.run(lambda: self._workspace.file.read_now(work))

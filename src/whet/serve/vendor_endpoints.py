@@ -1,0 +1,279 @@
+"""The endpoints of OpenAI's and Anthropic's clients: models, chat completions, responses, messages.
+
+Whichever model answers, clients see it as the model `whet`. The configured model's name is accepted too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from whet.app.services import Services
+from whet.contract.events import TextDelta, TurnEnd
+from whet.contract.tools import ToolSpec
+from whet.serve import chat, content, identity, messages, responses
+from whet.serve.auth import ApiAuth, ApiCaller
+from whet.serve.chat import ChatCodec, ChatRequest
+from whet.serve.client_tools import HandedOver
+from whet.serve.content import Utterance
+from whet.serve.conversations import SessionTurns
+from whet.serve.forms import AnswerFilter, AnswerForm
+from whet.serve.identity import SessionChoice
+from whet.serve.messages import MessagesCodec, MessagesRequest
+from whet.serve.responses import ResponsesCodec, ResponsesRequest
+from whet.serve.suspended_turn import ApiEvent
+from whet.serve.turn_responder import SESSION_HEADER, ResponseCodec, TurnResponder
+from whet.serve.wire import ApiError, JsonAnswer
+from whet.store import api
+
+MODEL = "whet"
+_MAX_KEY = 512
+
+
+def _store_nothing(db: apsw.Connection, session_id: str) -> None:
+    """Store nothing else."""
+
+
+class AnswerRules(msgspec.Struct, frozen=True):
+    """The required form of the answer, and what else to store when the turn ends."""
+
+    form: AnswerForm | None = None
+    stops: tuple[str, ...] = ()
+    keep: Callable[[apsw.Connection, str], None] = _store_nothing
+
+
+class _FormedAnswer:
+    """Runs one request's turn and checks the form of the answer."""
+
+    def __init__(
+        self,
+        session_turns: SessionTurns,
+        wish: SessionChoice,
+        rules: AnswerRules,
+        emit: Callable[[ApiEvent], None],
+        name: Callable[[str], None],
+    ) -> None:
+        self._talks = session_turns
+        self._wish = wish
+        self._rules = rules
+        self._name = name
+        self._session_id = ""
+        self._is_handed = False
+        self._emit = emit
+        self.shaping: AnswerFilter = AnswerFilter(self._forward, rules.form, rules.stops, self._stop)
+
+    async def run(self) -> TurnEnd:
+        """Run the turn. If the answer does not fit its form, ask the model once more. Raises WhetError."""
+        end = await self._run_turn(self._wish)
+        if self.shaping.found and end.reason == "cancelled":
+            return msgspec.structs.replace(end, reason="answered")
+        self.shaping.flush()
+        form = self._rules.form
+        if form is None or end.reason != "answered" or self._is_handed:
+            return end
+        try:
+            self.shaping.finish(form)
+        except ValueError as problem:
+            return await self._retry_form(form, end, str(problem))
+        return end
+
+    async def _retry_form(self, form: AnswerForm, first: TurnEnd, problem: str) -> TurnEnd:
+        utterances = (Utterance("user", f"Your answer can't be used: {problem}. {form.instructions}"),)
+        self.shaping.reset()
+        again = SessionChoice(self._wish.caller, utterances, self._session_id, tools=self._wish.tools)
+        end = await self._run_turn(again)
+        end = msgspec.structs.replace(end, usage=first.usage + end.usage)
+        if end.reason == "answered" and not self._is_handed:
+            try:
+                self.shaping.finish(form)
+            except ValueError as error:
+                message = f"the model's answer does not fit the schema: {error}"
+                raise ApiError(502, message, code="answer_not_in_form") from None
+        return end
+
+    async def _run_turn(self, wish: SessionChoice) -> TurnEnd:
+        return await self._talks.converse(
+            wish, self.shaping.event, self._note_session, lambda db: self._rules.keep(db, self._session_id)
+        )
+
+    def _note_session(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._name(session_id)
+
+    def _forward(self, event: ApiEvent) -> None:
+        self._is_handed = self._is_handed or isinstance(event, HandedOver)
+        self._emit(event)
+
+    def _stop(self) -> None:
+        self._talks.cancel(self._session_id)
+
+
+class Compat:
+    """Answers OpenAI's and Anthropic's requests with turns."""
+
+    def __init__(
+        self, services: Services, auth: ApiAuth, session_turns: SessionTurns, answering: TurnResponder
+    ) -> None:
+        self._services = services
+        self._door = auth
+        self._talks = session_turns
+        self._answering = answering
+
+    async def models(self, request: Request, caller: ApiCaller) -> Response:
+        """List the models. There is one, `whet`."""
+        ends = {"first_id": MODEL, "last_id": MODEL, "has_more": False}
+        return JsonAnswer({"object": "list", "data": [_model_object(MODEL)], **ends})
+
+    async def model(self, request: Request, caller: ApiCaller) -> Response:
+        """Show a model."""
+        name = request.path_params["name"]
+        self._check_model(name)
+        return JsonAnswer(_model_object(name))
+
+    async def chat(self, request: Request, caller: ApiCaller, body: ChatRequest) -> Response:
+        """Answer a chat completion."""
+        self._check_model(body.model)
+        client = identity.client_name(request.headers, body.safety_identifier)
+        wish = _session_choice(request, caller, chat.read_messages(body), body.user, client)
+        tools = chat.read_tools(body)
+        wish = _with_tools(wish, tools, body.tool_choice, parallel=body.parallel_tool_calls)
+        form = AnswerRules(chat.read_form(body), chat.read_stops(body))
+        wants_usage = bool(body.stream_options and body.stream_options.include_usage)
+        codec = ChatCodec(self._services.clock.new_id(), body.model, wants_usage=wants_usage)
+        return await self._answer(request, wish, codec, form, is_stream=bool(body.stream))
+
+    async def responses(self, request: Request, caller: ApiCaller, body: ResponsesRequest) -> Response:
+        """Answer a response."""
+        self._check_model(body.model)
+        client = identity.client_name(request.headers, body.safety_identifier)
+        is_private = body.store is False
+        wish = _session_choice(
+            request, caller, responses.read_said(body), body.user, client, private=is_private
+        )
+        tools = responses.tools_of(body)
+        wish = _with_tools(wish, tools.specs, body.tool_choice, parallel=body.parallel_tool_calls)
+        if body.previous_response_id:
+            wish = await self._continue_response(wish, body.previous_response_id)
+        number = self._services.clock.new_id()
+        response_id = f"resp_{number}"
+
+        def store_response(db: apsw.Connection, session_id: str) -> None:
+            # The items of a response that is not stored still prove whose conversation it is.
+            api.store_response(db, f"item_{number}" if is_private else response_id, session_id)
+
+        codec = ResponsesCodec(response_id, body, tools)
+        form = AnswerRules(responses.read_form(body), (), store_response)
+        return await self._answer(request, wish, codec, form, is_stream=bool(body.stream))
+
+    async def messages(self, request: Request, caller: ApiCaller, body: MessagesRequest) -> Response:
+        """Answer a message as Anthropic's API does."""
+        client = identity.client_name(request.headers, (body.metadata or {}).get("user_id"))
+        wish = _session_choice(request, caller, messages.read_said(body), None, client)
+        tools = messages.read_tools(body)
+        wish = _with_tools(wish, tools, body.tool_choice, parallel=body.parallel_tool_calls)
+        codec = MessagesCodec(self._services.clock.new_id(), body)
+        form = AnswerRules(messages.read_form(body), messages.read_stops(body))
+        return await self._answer(request, wish, codec, form, is_stream=bool(body.stream))
+
+    async def count_tokens(self, request: Request, caller: ApiCaller, body: MessagesRequest) -> Response:
+        """Estimate the tokens of a message."""
+        utterances, tools = messages.read_said(body), messages.read_tools(body)
+        return JsonAnswer({"input_tokens": max(1, content.estimate_tokens(utterances, tools))})
+
+    async def _answer(
+        self,
+        request: Request,
+        wish: SessionChoice,
+        codec: ResponseCodec,
+        rules: AnswerRules,
+        *,
+        is_stream: bool,
+    ) -> Response:
+        if rules.form is not None:
+            wish = msgspec.structs.replace(wish, once=f"{wish.once}\n\n{rules.form.instructions}".strip())
+
+        async def work(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
+            answering = _FormedAnswer(self._talks, wish, rules, emit, name)
+            end = await answering.run()
+            if isinstance(codec, MessagesCodec):
+                codec.stopped_by = answering.shaping.found
+            return end
+
+        async def run_and_remember(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
+            texts: list[str] = []
+
+            def collect(event: ApiEvent) -> None:
+                if isinstance(event, TextDelta):
+                    texts.append(event.text)
+                emit(event)
+
+            end = await work(collect, name)
+            if end.reason in ("answered", "budget"):
+                await self._talks.remember(wish, end, "".join(texts))
+            return end
+
+        if is_stream:
+            return self._answering.stream(run_and_remember, codec, lambda: self._door.is_valid(wish.caller))
+        return await self._answering.respond(request, run_and_remember, codec)
+
+    async def _continue_response(self, wish: SessionChoice, response_id: str) -> SessionChoice:
+        stored = None
+        if response_id.startswith("resp_"):
+            stored = await self._services.database.read(lambda db: api.find_response(db, response_id))
+        if stored is None:
+            raise ApiError(
+                400,
+                f"there is no response {response_id[:80]}",
+                param="previous_response_id",
+                code="previous_response_not_found",
+            )
+        session_id, is_last = stored
+        if not is_last:
+            message = "the conversation has gone on since that response; go on from its newest one"
+            raise ApiError(409, message, param="previous_response_id", code="not_the_newest")
+        if wish.session_id and wish.session_id != session_id:
+            raise ApiError(400, f"{SESSION_HEADER} names another session", param="previous_response_id")
+        return msgspec.structs.replace(wish, session_id=session_id, client_key="")
+
+    def _check_model(self, name: str) -> None:
+        if name not in (
+            MODEL,
+            self._services.models.settings.model,
+            self._services.models.provider.info.model,
+        ):
+            raise ApiError(
+                404, f"there is no model {name[:80]!r}; use {MODEL!r}", param="model", code="model_not_found"
+            )
+
+
+def _session_choice(
+    request: Request,
+    caller: ApiCaller,
+    utterances: tuple[chat.Utterance, ...],
+    user: str | None,
+    client: str,
+    private: bool = False,
+) -> SessionChoice:
+    session_id = request.headers.get(SESSION_HEADER, "")
+    key = "" if session_id else identity.conversation_name(request.headers, user)
+    if len(key) > _MAX_KEY:
+        raise ApiError(400, "the conversation's name is too long", param="user")
+    utterances = content.with_continuation(utterances)
+    return SessionChoice(caller, utterances, session_id, key, private, client=client)
+
+
+def _with_tools(
+    wish: SessionChoice, tools: tuple[ToolSpec, ...], choice: object, *, parallel: bool | None
+) -> SessionChoice:
+    instruction = chat.choice_instruction(choice, tools)
+    return msgspec.structs.replace(wish, tools=tools, once=instruction, one_by_one=parallel is False)
+
+
+def _model_object(name: str) -> dict[str, object]:
+    """Return a model with the fields of both vendors' clients."""
+    ours = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "whet", **ours}

@@ -1,0 +1,1 @@
+"""What every command shares at a terminal: text, tables, questions, keys, the running turn."""

@@ -1,0 +1,237 @@
+"""Output of list commands: tables that fit the terminal, JSON, ages, sizes.
+
+It writes plain text of its own, so that `whet sessions list` needs neither rich nor a terminal. Colour is
+used only if stdout is a terminal and NO_COLOR is unset. `terminal/wording.py` measures text and makes it safe
+to show.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+import click
+import msgspec
+
+from whet.clock import Clock
+from whet.contract.messages import Usage
+from whet.terminal.wording import clip, columns
+
+_GAP = 2
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+R = TypeVar("R")
+json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object."
+)
+
+
+def home_and_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Pass the home to a command as its first argument, and `--json` as `as_json`."""
+    return json_option(click.pass_obj(command))
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[R]):
+    """A table's column.
+
+    `cell` returns a row's text; a column that `grows` takes the remaining width; `least` is its minimum
+    width. Columns with a higher `rank` are dropped first on a narrow terminal.
+    """
+
+    title: str
+    cell: Callable[[R], str]
+    grows: bool = False
+    right: bool = False
+    rank: int = 0
+    least: int = 12
+
+
+def emit_json(value: object) -> None:
+    """Print one JSON document and nothing else."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def emit(facts: object, text: str, *, as_json: bool) -> None:
+    """Print a command's result: `facts` as JSON, or `text`."""
+    emit_json(facts) if as_json else click.echo(text)
+
+
+def emit_rows(
+    rows: Sequence[R], shape: Sequence[Column[R]], facts: object, *, none: str, as_json: bool
+) -> None:
+    """Print the rows of a list command: `facts` as JSON, or a table, or `none` if there are no rows."""
+    if as_json:
+        return emit_json(facts)
+    click.echo(table(rows, shape) if rows else none)
+
+
+def _terminal() -> os.terminal_size:
+    from shutil import get_terminal_size  # noqa: PLC0415 - brings bz2 and lzma, 4 ms
+
+    return get_terminal_size((80, 24))
+
+
+def terminal_width() -> int:
+    """Return the terminal's width (or COLUMNS), 80 if there is no terminal, at least 20."""
+    return max(20, _terminal().columns)
+
+
+def has_colour() -> bool:
+    """Whether stdout is a terminal that may be coloured."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def style_text(text: str, style: str) -> str:
+    """Return `text` in a style (bold, dim, red, green, yellow) if colour is allowed."""
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if has_colour() else text
+
+
+def table(items: Sequence[R], shape: Sequence[Column[R]], *, width: int = 0) -> str:
+    """Lay out one line per item in at most `width` columns (0: the terminal's width)."""
+    width = width or terminal_width()
+    rows = [[column.cell(item) for column in shape] for item in items]
+    visible = _visible_columns(shape, rows, width)
+    widths = {index: _natural(shape, rows, index) for index in visible}
+    spare = width - sum(widths.values()) - _GAP * (len(visible) - 1)
+    for index in reversed(visible):
+        if shape[index].grows and spare < 0:
+            narrowed = max(min(shape[index].least, widths[index]), widths[index] + spare)
+            spare += widths[index] - narrowed
+            widths[index] = narrowed
+    lines = [style_text(_line(shape, [column.title for column in shape], widths), "bold")]
+    lines += [_line(shape, row, widths) for row in rows]
+    return "\n".join(lines)
+
+
+def _natural(shape: Sequence[Column[Any]], rows: Sequence[Sequence[str]], index: int) -> int:
+    return max(columns(text) for text in [shape[index].title, *(row[index] for row in rows)])
+
+
+def _visible_columns(shape: Sequence[Column[Any]], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    visible = list(range(len(shape)))
+
+    def narrowest(index: int) -> int:
+        natural = _natural(shape, rows, index)
+        return min(natural, shape[index].least) if shape[index].grows else natural
+
+    while len(visible) > 1 and sum(map(narrowest, visible)) + _GAP * (len(visible) - 1) > width:
+        droppable = max(visible, key=lambda index: shape[index].rank)
+        if shape[droppable].rank == 0:
+            break
+        visible.remove(droppable)
+    return visible
+
+
+def _line(shape: Sequence[Column[Any]], row: Sequence[str], widths: dict[int, int]) -> str:
+    cells: list[str] = []
+    for index, width in widths.items():
+        text = clip(row[index], width)
+        space = " " * (width - columns(text))
+        cells.append(space + text if shape[index].right else text + space)
+    return (" " * _GAP).join(cells).rstrip()
+
+
+def fit(text: str) -> str:
+    """Return one line of `text`, cut to the terminal's width."""
+    return clip(text, terminal_width())
+
+
+def wrap_width() -> int:
+    """Return the width to break text at: the terminal's, or no limit if stdout is a pipe or a file.
+
+    COLUMNS sets a width for pipes and files, too.
+    """
+    is_wrapped = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return terminal_width() if is_wrapped else sys.maxsize
+
+
+def wrap_text(text: str, *, indent: int = 0, width: int = 0) -> str:
+    """Break `text` at spaces into indented lines of at most `width` columns (0: `wrap_width()`)."""
+    width = (width or wrap_width()) - indent
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and columns(lines[-1]) + 1 + columns(word) > width:
+            lines.append("")
+        lines[-1] += (" " if lines[-1] else "") + word
+    return "\n".join(" " * indent + line for line in lines)
+
+
+def age(moment: str, now: datetime) -> str:
+    """Return how long ago a stored time (ISO, UTC) was: now, 5 m, 3 h, 2 d, then the date."""
+    try:
+        then = datetime.fromisoformat(moment)
+    except ValueError:
+        return "?"
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    seconds = (now - then).total_seconds()
+    if seconds < 60:
+        return "now"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} m ago"
+    if seconds < 86_400:
+        return f"{seconds // 3600:.0f} h ago"
+    if seconds < 30 * 86_400:
+        return f"{seconds // 86_400:.0f} d ago"
+    return then.astimezone().strftime("%Y-%m-%d")
+
+
+def size(size_bytes: int) -> str:
+    """Format a size: 812 B, 3.4 KB, 1.5 GB."""
+    amount = float(size_bytes)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def cost(usd: float | None, *, is_estimate: bool = False) -> str:
+    """Write a cost: $0.0123, $4.20, ~$4.20 if some tokens are estimated, or ? if a price is unknown."""
+    if usd is None:
+        return "?"
+    mark = "~" if is_estimate else ""
+    return f"{mark}${usd:.4f}" if 0 < usd < 0.1 else f"{mark}${usd:.2f}"
+
+
+def usage_cost(usage: Usage) -> str:
+    """Write what some use cost."""
+    return cost(usage.cost_usd, is_estimate=bool(usage.estimated_tokens))
+
+
+def print_long(text: str) -> None:
+    """Print `text`, through the pager if stdout is a terminal that it does not fit on."""
+    height = _terminal().lines
+    if sys.stdout.isatty() and text.count("\n") >= height - 1:
+        click.echo_via_pager(text)
+    else:
+        click.echo(text)
+
+
+class ProgressLine:
+    """One progress line on stderr for work of more than a second. Silent if stderr is not a terminal."""
+
+    def __init__(self, label: str, clock: Clock) -> None:
+        self._label = label
+        self._clock = clock
+        self._next_s = clock.monotonic_s() + 1.0
+        self._is_shown = False
+
+    def update(self, done: str) -> None:
+        """Show the progress, at most five times a second."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_s or not sys.stderr.isatty():
+            return
+        self._next_s = now_s + 0.2
+        self._is_shown = True
+        click.echo(f"\r{self._label}: {done}\x1b[K", err=True, nl=False)
+
+    def finish(self) -> None:
+        """Clear the line."""
+        if self._is_shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

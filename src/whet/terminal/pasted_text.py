@@ -1,0 +1,92 @@
+"""Pasted and dropped input: a long text is shown as a placeholder until the line is sent; images become
+mentions.
+
+It does not depend on a terminal, so that programs without one can import it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from urllib.parse import unquote
+
+from whet.contract.texts import unwrap_pastes, wrap_in_tag
+from whet.terminal.attach import IMAGE_NAME
+
+PASTE_LINES = 8
+PASTE_CHARS = 1_000
+_PASTED_WORDS = 4
+_DROPPED_CHARS = 4_000
+
+
+class Pastes:
+    """Long pasted texts, kept until the line is sent. The input line shows a placeholder for each."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._short: list[str] = []
+
+    def take(self, text: str) -> str:
+        """Return the text to insert: a short text itself, otherwise a placeholder that `expand` replaces."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
+            if len(text.split()) >= _PASTED_WORDS or not text.isascii():
+                self._short.append(text)
+            return text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        name, number = f"[pasted {size}]", 2
+        while self._texts.get(name, text) != text:
+            name, number = f"[pasted {size} #{number}]", number + 1
+        self._texts[name] = text
+        return name
+
+    def take_back(self, text: str) -> str:
+        """Return a message that goes back into the input line; `expand` marks its pasted texts again."""
+        return unwrap_pastes(text, self.take)
+
+    def expand(self, line: str) -> tuple[str, str]:
+        """Replace the placeholders with their texts, and forget the texts.
+
+        Returns the line twice: as it is, and with the pasted texts in tags. Pasted text is not the
+        person's own words, and nothing is learned from it as if it were.
+        """
+        texts, self._texts = self._texts, {}
+        texts |= {text: text for text in self._short}
+        self._short = []
+        if not texts:
+            return line, line
+        pattern = re.compile("|".join(re.escape(name) for name in sorted(texts, key=len, reverse=True)))
+        plain = pattern.sub(lambda match: texts[match[0]], line)
+        return plain, pattern.sub(lambda match: wrap_in_tag("pasted", texts[match[0]]), line)
+
+
+def fold_pastes(text: str) -> str:
+    """Return a message in which each paste is replaced as the chat shows it."""
+    return unwrap_pastes(text, lambda paste: Pastes().take(paste))
+
+
+def remove_pastes(text: str) -> str:
+    """Return the text of a message that was typed and not pasted."""
+    return unwrap_pastes(text, lambda paste: "")
+
+
+def dropped_images(text: str) -> str:
+    """Turn dropped or pasted image paths into mentions, which send the images along.
+
+    A terminal types the paths quoted, escaped or as file: addresses. Any other text is returned unchanged.
+    """
+    if len(text) > _DROPPED_CHARS or not re.search(IMAGE_NAME, text, re.IGNORECASE):
+        return text
+    stripped = text.strip()
+    try:  # a path copied from a file manager has unescaped spaces
+        words = [stripped] if os.path.isfile(os.path.expanduser(stripped)) else shlex.split(text)
+    except ValueError:
+        return text
+    paths = [Path(unquote(word[7:]) if word.startswith("file://") else word).expanduser() for word in words]
+    are_images = [p.is_absolute() and re.search(IMAGE_NAME + "$", p.name, re.IGNORECASE) for p in paths]
+    if not paths or not all(are_images) or not all(map(os.path.isfile, paths)):
+        return text
+    return " ".join(f'@"{path}"' if " " in str(path) else f"@{path}" for path in paths) + " "

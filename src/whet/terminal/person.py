@@ -1,0 +1,173 @@
+"""The human of a one-shot: nobody, or whoever sits at the terminal that standard error shows.
+
+The terminal chat has its own, `terminal/questions.py`. Only a whole line that is exactly an option's name or key is a
+yes (`whet.typed_answer`). Lines that were typed before the question was shown, and several lines at once, are
+never a yes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import sys
+import termios
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from whet.contract.errors import ConfigError
+from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.terminal.permission_question import TerminalDecision, has_colour, paint_row
+from whet.terminal.wording import exact, printable
+from whet.typed_answer import read_line
+
+
+def raise_interrupt() -> None:
+    """Do what Ctrl-C does."""
+    signal.raise_signal(signal.SIGINT)
+
+
+class LinePerson:
+    """A person who reads standard error and types lines on standard input; both are terminals.
+
+    `stop` cancels the running turn; an interface that can do so at once, and not by Ctrl-C's signal, sets it.
+    """
+
+    def __init__(self, stop: Callable[[], object] = raise_interrupt) -> None:
+        self.stop = stop
+        self._turn = asyncio.Lock()
+
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
+        """Ask in one paragraph until an answer decides. Enter and the end of input are a no."""
+        async with self._turn:
+            deciding = TerminalDecision(request)
+            _show(deciding, full=False)
+            while True:
+                if len(request.scopes) > 1:
+                    _say(f"a lasting yes now means: {printable(deciding.scope_text())}\n")
+                is_begun = drop_typed_ahead()
+                _say(f"Allow it? {deciding.keys(_ONE_LINE).strip()}: ")
+                text = await _all_lines()
+                if is_begun and text:
+                    _say("not an answer: this line was begun before the question\n")
+                    continue
+                reply = await self._apply_line(deciding, text)
+                if reply is not None:
+                    return reply.short
+
+    async def _apply_line(self, deciding: TerminalDecision, text: str) -> Reply | None:
+        """Return the reply that a text is, or None if the question is asked again."""
+        typed = read_line(text, deciding.options())
+        if deciding.choose(typed.option):
+            return None
+        match typed.option:
+            case "view":
+                _show(deciding, full=True)
+                return None
+            case "edit":
+                return await self._edit(deciding.request)
+            case "because":
+                _say("No, because: ")
+                return Reply("no", words=(await _line()).strip())
+            case "once" | "session" | "always":
+                return deciding.reply(typed.option)
+            case _:
+                if typed.stops:
+                    self.stop()
+                    await asyncio.sleep(0)  # the cancel comes here: a stopped turn gets no answer
+                return Reply("no", words=typed.words)
+
+    async def _edit(self, request: ApprovalRequest) -> Reply | None:
+        from whet.terminal.rewriting import rewrite  # noqa: PLC0415 - most questions are not edited
+
+        try:
+            arguments = await asyncio.to_thread(rewrite, request, os.environ)
+        except ConfigError as error:
+            _say(f"{printable(error.message)}\n")
+            return None
+        if arguments is None:
+            _say("nothing was changed\n")
+            return None
+        return Reply("once", arguments=arguments)
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Ask a question. A number picks a choice; returns None at the end of input."""
+        async with self._turn:
+            _say(f"\n{printable(question)}\n")
+            for number, choice in enumerate(choices, 1):
+                _say(f"  {number}. {printable(choice)}\n")
+            _say("> ")
+            line = await _line()
+            return resolve_choice(line.strip(), choices) if line else None
+
+
+def resolve_choice(text: str, choices: Sequence[str]) -> str:
+    """Return the choice with a typed number, or the text itself."""
+    if text.isdecimal() and 1 <= int(text) <= len(choices):
+        return choices[int(text) - 1]
+    return text
+
+
+_ONE_LINE = 1_000
+_SILENCE_S = 0.1
+
+
+def _show(deciding: TerminalDecision, *, full: bool) -> None:
+    colour = has_colour()
+    _say(f"\nWhet asks: {printable(deciding.question.title)}\n")
+    for prefix, row in deciding.rows(unfold=full):
+        _say(f"{prefix}{paint_row(row, exact(row.text), colour=colour)}\n")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+async def _line() -> str:
+    """Wait for a line on standard input without a thread, so that a cancel leaves none behind."""
+    await _readable()
+    return os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace")
+
+
+async def _all_lines() -> str:
+    """Wait for a line, and return it with the lines that came at once with it, as from a paste."""
+    lines = [await _line()]
+    with suppress(TimeoutError):
+        while lines[-1]:
+            async with asyncio.timeout(_SILENCE_S):
+                await _readable()
+            lines.append(await _line())
+    return "".join(lines)
+
+
+async def _readable() -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    fd = sys.stdin.fileno()
+    loop.add_reader(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(fd)
+
+
+def drop_typed_ahead() -> bool:
+    """Discard what was typed before the question was shown: it can't be an answer to it.
+
+    Return whether that ends in a line that was begun and not sent: the rest of it is still to come.
+    """
+    with suppress(termios.error, OSError):
+        fd = sys.stdin.fileno()
+        modes = termios.tcgetattr(fd)
+        by_key = [*modes]
+        by_key[3] &= ~termios.ICANON  # else the terminal keeps a line to itself until it is sent
+        try:
+            termios.tcsetattr(fd, termios.TCSANOW, by_key)
+            ahead = os.read(fd, 65_536) if select.select([fd], [], [], 0)[0] else b""
+        finally:
+            termios.tcsetattr(fd, termios.TCSANOW, modes)
+        termios.tcflush(fd, termios.TCIFLUSH)
+        return bool(ahead) and not ahead.endswith((b"\n", b"\r"))
+    return False

@@ -1,0 +1,185 @@
+"""Start one warm session: choose a template, draw the hold-out, write the prefix, reopen the link.
+
+Errors here never stop a turn: the session starts cold and the person reads why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from whet.agent.session import Session
+from whet.clock import iso
+from whet.config.redact import redact
+from whet.context.rows import list_tokens, text_tokens
+from whet.contract.errors import WhetError
+from whet.contract.texts import plural
+from whet.store import sessions, starts, warm
+from whet.store.starts import ContextItem
+from whet.store.warm import TemplateState, WarmStart
+from whet.warm.openings import AUTO, SessionOpening, WarmStarts, WarmWish
+from whet.warm.outline import outline
+from whet.warm.prime import PrimedLink, encode_prime, make_prime
+from whet.warm.select import Situation, pick_examples, rank_templates
+from whet.warm.template import Example, Template, iter_templates, load
+
+HOLDOUT_MAX = 0.5
+_WHY = re.compile(r"(?s)Before it, .* had failed \((?:exit -?\d+|[a-z]+(?: [a-z]+){0,3})\)\.")
+
+
+class TemplateChoice(msgspec.Struct, frozen=True):
+    """A template, the examples that the session gets, and lines for the person."""
+
+    template: Template | None = None
+    examples: Sequence[Example] = ()
+    news: tuple[str, ...] = ()
+
+
+async def start_warm(
+    warmth: WarmStarts, session: Session, wish: WarmWish, opening: SessionOpening, text: str
+) -> None:
+    """Start a session with the examples that fit its first message. Durable on return; a second call does
+    nothing."""
+    try:
+        row = await warmth.database.read(lambda db: warm.read_start(db, session.id))
+        if row is not None or session.log.messages:
+            return
+        chosen = await _choose(warmth, session, wish, opening, text)
+        if chosen.template is None or not chosen.examples:
+            _show_lines(opening, chosen.news)
+            return
+        held_out = wish.chosen_by in ("auto", "default") and is_held_out(
+            session.id, chosen.template.hash, warmth.settings.holdout
+        )
+        await _write_start(warmth, session, wish, opening, chosen, held_out=held_out)
+    except WhetError as error:
+        _show_lines(opening, (f"started cold: {error.message}",))
+
+
+def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
+    """Draw whether a session is held out; the result is always the same for the same session."""
+    return zlib.crc32(f"{template_hash}:{session_id}".encode()) / 0x1_0000_0000 < min(share, HOLDOUT_MAX)
+
+
+async def _choose(
+    warmth: WarmStarts, session: Session, wish: WarmWish, opening: SessionOpening, text: str
+) -> TemplateChoice:
+    if wish.name == AUTO:
+        templates = [
+            candidate
+            for candidate in await asyncio.to_thread(lambda: list(iter_templates(warmth.home)))
+            if isinstance(candidate, Template)
+        ]
+    else:
+        templates = [load(warmth.home, wish.name)]
+    sources = list(dict.fromkeys(id_ for candidate in templates for id_ in candidate.source_session_ids))
+
+    def look(db: apsw.Connection) -> tuple[dict[str, TemplateState], tuple[set[str], set[str]]]:
+        return warm.list_states(db), warm.find_hidden_sources(db, sources)
+
+    states, (private, gone) = await warmth.database.read(look)
+    situation = Situation(
+        text=text,
+        workspace=str(session.workspace),
+        tools={spec.name: spec for spec in opening.specs},
+        now=warmth.clock.now(),
+        private=private,
+        gone=gone,
+        last_wins={hash_: state.last_win for hash_, state in states.items()},
+    )
+    if wish.name != AUTO:
+        return _choose_by_name(templates[0], situation, states.get(templates[0].hash), wish)
+    news: list[str] = []
+    for template, _ in rank_templates(templates, situation):
+        if off := states.get(template.hash, TemplateState()).off_reason:
+            news.append(f"warm template {template.name} is switched off: {off}")
+            continue
+        if examples := pick_examples(template, situation):
+            return TemplateChoice(template, examples, tuple(news))
+    return TemplateChoice(news=tuple(news))
+
+
+def _choose_by_name(
+    template: Template, situation: Situation, state: TemplateState | None, wish: WarmWish
+) -> TemplateChoice:
+    if state is not None and state.off_reason and wish.chosen_by == "default":
+        return TemplateChoice(news=(f"warm template {template.name} is switched off: {state.off_reason}",))
+    examples = pick_examples(template, situation)
+    if not examples:
+        return TemplateChoice(
+            news=(
+                f"started cold: every example of {template.name} is stale (whet warm show {template.name})",
+            )
+        )
+    return TemplateChoice(template, examples)
+
+
+async def _write_start(
+    warmth: WarmStarts,
+    session: Session,
+    wish: WarmWish,
+    opening: SessionOpening,
+    chosen: TemplateChoice,
+    *,
+    held_out: bool,
+) -> None:
+    template = chosen.template
+    assert template is not None
+    arm = "held_out" if held_out else "warm"
+    row = WarmStart(template.name, template.hash, arm, wish.chosen_by, len(chosen.examples))
+    now = iso(warmth.clock.now())
+    items = [_item(template, example) for example in chosen.examples]
+    by_chance = wish.chosen_by in ("auto", "default") and warmth.settings.holdout > 0
+
+    def record(db: apsw.Connection) -> None:
+        warm.record_start(db, session.id, row, now)
+        shown_items, held_items = ((), items) if held_out else (items, ())
+        starts.record_items(db, session.id, shown_items, held_items, randomised=by_chance)
+
+    if held_out:
+        await warmth.database.write(record)
+        _show_lines(opening, chosen.news)
+        return
+    # Redacted a second time: a secret here may not have been recognised as one when the example was stored.
+    examples = [redact_example(example) for example in chosen.examples]
+    prime = make_prime(template.hash, examples, redact(template.system_prompt_addendum))
+    prompt = f"{opening.prompt}\n\n{prime.addendum}"
+
+    def write(db: apsw.Connection) -> None:
+        sessions.set_prime(db, session.id, prompt, encode_prime(prime))
+        record(db)
+
+    await warmth.database.write(write)
+    line = f"started warm with {template.name}: {plural(len(examples), 'example')}"
+    opening.use_link(PrimedLink(opening.open_link(prompt), prime.messages, (*chosen.news, line)))
+    opening.lengthen(session.context, list_tokens(prime.messages) + text_tokens(prime.addendum))
+
+
+def _item(template: Template, example: Example) -> ContextItem:
+    """Return an example as an item for the record of session starts."""
+    arguments = redact(msgspec.json.encode(example.arguments).decode())
+    return ContextItem("example", template.name, example.hash, f"{example.tool_name} {arguments}")
+
+
+def redact_example(example: Example) -> Example:
+    """Return an example redacted by the present rules, whatever applied when it was stored."""
+    mined = bool(example.session_id)
+    arguments = msgspec.json.decode(redact(msgspec.json.encode(example.arguments).decode()))
+    return msgspec.structs.replace(
+        example,
+        arguments=arguments if isinstance(arguments, dict) else example.arguments,
+        # an example mined before results were outlined still contains the original text
+        result_summary=outline(example.result_summary) if mined else redact(example.result_summary),
+        context_hint=redact(example.context_hint),
+        why="" if mined and not _WHY.fullmatch(example.why) else redact(example.why),
+    )
+
+
+def _show_lines(opening: SessionOpening, news: Sequence[str]) -> None:
+    if news:
+        opening.use_link(PrimedLink(opening.open_link(opening.prompt), (), news))

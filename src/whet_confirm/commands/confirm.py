@@ -1,0 +1,409 @@
+"""`whet confirm`: run the confirmation service, list waiting requests, decide.
+
+The commands that decide talk to the service over HTTP, as any client does. `token`, `policy` and `audit`
+work on its files and need no running service.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whet import log
+from whet.cli.main import run_on_loop
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.terminal import output
+from whet.terminal.output import Column, emit, emit_json, emit_rows, json_option, style_text
+from whet.terminal.wording import cut
+from whet.visible import escape_characters
+from whet_confirm.client import BlockingClient, ConfirmClient
+from whet_confirm.commands.audit import audit, prune
+from whet_confirm.commands.files import db_option
+from whet_confirm.commands.install import install
+from whet_confirm.commands.people import away, people
+from whet_confirm.commands.policy import policy
+from whet_confirm.commands.tokens import token
+from whet_confirm.tickets import Failed
+
+_url = click.option(
+    "--url", default="", metavar="URL", help="The service; else WHET_CONFIRM_URL or port 6000."
+)
+_NARROW = 64
+# The fields that describe an event, the most informative first.
+_EVENT_FIELDS = ("action", "status", "verdict", "result", "channel")
+_LISTEN_OPTIONS = (
+    "host", "port", "web_port", "hosts", "allow_private_callbacks", "public_url", "channels", "exports",
+    "socket",
+)  # fmt: skip
+_STATUSES = ("pending", "approved", "denied", "expired", "cancelled", "auto_approved")
+
+
+@click.group()
+def confirm() -> None:
+    """Put a person in front of what an agent does.
+
+    \b
+    whet confirm serve                 run the service; makes the first tokens
+    whet confirm list                  what waits for a decision
+    whet confirm approve ID            say yes
+    whet confirm deny ID -r "why not"  say no
+    """
+
+
+for _command in (token, policy, audit, prune, install, away, people):
+    confirm.add_command(_command)
+
+
+@confirm.command()
+@click.option(
+    "--host",
+    envvar="CONFIRMATION_HOST",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen at.",
+)
+@click.option(
+    "--port", envvar="CONFIRMATION_PORT", default=6000, show_default=True, help="The API; 0 takes any."
+)
+@click.option("--web-port", default=6080, show_default=True, help="Web page and browsers; -1 for none.")
+@db_option
+@click.option(
+    "--rate-limit",
+    envvar="CONFIRMATION_RATE_LIMIT",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Submissions of one action an hour, for each principal; approved ones don't count.",
+)
+@click.option("--max-pending", type=click.IntRange(0), default=0, help="Pending at once for each principal.")
+@click.option(
+    "--policy", "policy_path", type=click.Path(path_type=Path, dir_okay=False), help="Rules (TOML, YAML)."
+)
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name for Host; * for any."
+)
+@click.option("--public-url", default="", metavar="URL", help="Where people reach the page, for links.")
+@click.option(
+    "--channels", type=click.Path(path_type=Path, dir_okay=False), help="Else confirm/channels.toml."
+)
+@click.option("--oidc", type=click.Path(path_type=Path, dir_okay=False), help="Else confirm/oidc.toml.")
+@click.option("--allow-private-callbacks", is_flag=True, help="Let webhooks go to private addresses.")
+@click.option("--new-key", is_flag=True, help="Sign with a new key from here on.")
+@click.option(
+    "--accept-state", "why", default="", metavar="WHY", help="Serve a database that was restored or altered."
+)
+@click.option(
+    "--witness", "witnesses", multiple=True, metavar="FILE|URL", help="Where checkpoints are kept, too."
+)
+@click.option(
+    "--export",
+    "exports",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Send the audit log there: otlp:, syslog+tcp:",
+)
+@click.option(
+    "--socket", type=click.Path(path_type=Path, dir_okay=False), help="A Unix socket to listen at, too."
+)
+@click.option("--approver", "approvers", multiple=True, metavar="USER", help="Decides over the socket.")
+@click.option("--submitter", "submitters", multiple=True, metavar="USER", help="Submits over the socket.")
+@click.option("--no-first-tokens", is_flag=True, help="Make no tokens at the first start.")
+@click.option(
+    "--insecure-no-auth", is_flag=True, help="No tokens: anybody on this machine approves anything."
+)
+@click.pass_obj
+def serve(home: Home, **options: Any) -> None:
+    """Run the confirmation service until Ctrl-C or SIGTERM.
+
+    \b
+    whet confirm serve
+    whet confirm serve --policy policy.toml --rate-limit 100
+    """
+    # Only this command needs the server's modules, which take longer to import than all other commands.
+    from whet_confirm.commands.risk import read_risk  # noqa: PLC0415
+    from whet_confirm.oidc import read_oidc  # noqa: PLC0415
+    from whet_confirm.open import StartTerms, make_first_tokens, open_service, service_paths  # noqa: PLC0415
+    from whet_confirm.peers import find_peers  # noqa: PLC0415
+    from whet_confirm.serve import ListenSettings, check, first_lines  # noqa: PLC0415
+    from whet_confirm.serve import serve as run  # noqa: PLC0415
+    from whet_confirm.service import CallerLimits  # noqa: PLC0415
+    from whet_confirm.witnesses import Witnesses  # noqa: PLC0415
+
+    witnesses = Witnesses.parse(options["witnesses"])
+    settings = ListenSettings(
+        is_open=options["insecure_no_auth"],
+        witnesses=witnesses,
+        peers=find_peers(options["approvers"], options["submitters"]),
+        secrets=load_secrets(home, os.environ),
+        oidc=read_oidc(
+            options["oidc"] or service_paths(home).folder / "oidc.toml", options["oidc"] is not None
+        ),
+        **{name: options[name] for name in _LISTEN_OPTIONS},
+    )
+    check(settings)
+    home.ensure()
+    log.start_logging(home.logs)
+    where = service_paths(home, options["db_path"])
+    service = open_service(
+        where,
+        policy=options["policy_path"],
+        limits=CallerLimits(options["rate_limit"], options["max_pending"]),
+        new_key=options["new_key"],
+        terms=StartTerms(options["why"], witnesses.files),
+    )
+    service.read_risk = read_risk
+    try:
+        first_tokens = (
+            [] if settings.is_open or options["no_first_tokens"] else make_first_tokens(service, where)
+        )
+
+        def ready(ports: Sequence[int]) -> None:
+            for line in first_lines(settings, ports, first_tokens):
+                click.echo(line, err=line.startswith("WARNING"))
+            sys.stdout.flush()
+
+        run_on_loop(run(service, where, settings, ready))
+    except* WhetError as group:
+        raise group.exceptions[0] from None
+    finally:
+        service.database.close()
+
+
+@confirm.command("list")
+@click.option(
+    "--status",
+    type=click.Choice([*_STATUSES, "all"]),
+    default="pending",
+    show_default=True,
+    help="Only these.",
+)
+@click.option("-n", "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="How many.")
+@_url
+@json_option
+def list_(status: str, limit: int, url: str, as_json: bool) -> None:
+    """List requests, newest first."""
+    with BlockingClient(url, role="approve") as client:
+        try:
+            records = client.run(client.calls.list("" if status == "all" else status, limit))
+        except Failed as error:
+            raise explain_failure(error) from error
+    now_s = time.time()
+    shape: list[Column[dict[str, Any]]] = [
+        Column("id", lambda record: record["id"]),
+        Column("action", lambda record: _on_one_line(record["action"]), grows=True),
+        Column("from", lambda record: _on_one_line(record["requester"]), rank=3),
+        Column("status", lambda record: _status_text(record, now_s), rank=1),
+        Column("what", _description_line, grows=True, rank=2),
+    ]
+    none = f"Nothing is {status}." if status != "all" else "Nothing was ever asked."
+    emit_rows(records, shape, {"requests": records}, none=none, as_json=as_json)
+
+
+@confirm.command()
+@click.argument("request_id", metavar="ID")
+@_url
+@json_option
+def show(request_id: str, url: str, as_json: bool) -> None:
+    """Show a whole request: what exactly would run, who asked, what became of it."""
+    with BlockingClient(url, role="approve") as client:
+        record = _find_record(client, request_id)
+    emit(record, "\n".join(_describe(record)), as_json=as_json)
+
+
+@confirm.command()
+@click.argument("request_id", metavar="ID")
+@click.option("-r", "--reason", default="", help="Recorded with the decision.")
+@click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
+@click.option("--code", default="", help="Six digits of your second factor, where the policy wants them.")
+@_url
+@json_option
+def approve(request_id: str, url: str, as_json: bool, **options: str) -> None:
+    """Approve a request.
+
+    \b
+    whet confirm show ID && whet confirm approve ID
+    """
+    _decide(request_id, "approve", options, (url, as_json))
+
+
+@confirm.command()
+@click.argument("request_id", metavar="ID")
+@click.option("-r", "--reason", default="", help="The agent gets to read it.")
+@click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
+@_url
+@json_option
+def deny(request_id: str, url: str, as_json: bool, **options: str) -> None:
+    """Deny a request."""
+    _decide(request_id, "deny", options, (url, as_json))
+
+
+@confirm.command()
+@_url
+@json_option
+def watch(url: str, as_json: bool) -> None:
+    """Follow requests and decisions live; --json prints one event a line. Ends with Ctrl-C."""
+    try:
+        run_on_loop(_watch(url, as_json))
+    except Failed as error:
+        raise explain_failure(error) from error
+
+
+@confirm.command()
+@_url
+@click.option(
+    "--match", "patterns", multiple=True, metavar="GLOB", help="Which tools to ask about; default all."
+)
+@click.option("--timeout", "timeout_s", default=300, show_default=True, help="Seconds to wait for a person.")
+def hook(url: str, patterns: tuple[str, ...], timeout_s: int) -> None:
+    """A PreToolUse or PermissionRequest hook for Claude Code: reads the event on stdin, asks, answers.
+
+    \b
+    {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [
+       {"type": "command", "command": "whet confirm hook", "timeout": 320}]}]}}
+    """
+    from whet_confirm.hook import run_hook  # noqa: PLC0415 only this command needs it
+
+    # if the hook fails on invalid UTF-8, the tool runs without approval
+    text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    click.echo(run_hook(text, url=url, patterns=patterns, timeout_s=timeout_s))
+
+
+@confirm.command()
+@_url
+def mcp(url: str) -> None:
+    """An MCP server on stdin and stdout whose tools can request and wait, and nothing else."""
+    from whet_confirm.mcp import serve  # noqa: PLC0415 only this command needs it
+
+    run_on_loop(serve(url))
+
+
+def _decide(request_id: str, verdict: str, options: dict[str, str], url_and_format: tuple[str, bool]) -> None:
+    url, as_json = url_and_format
+    with BlockingClient(url, role="approve") as client:
+        full_id = _find_record(client, request_id)["id"] if len(request_id) < 22 else request_id
+        try:
+            answer = client.run(client.calls.decide(full_id, verdict, **options))
+        except Failed as error:
+            raise explain_failure(error) from error
+    if as_json:
+        return emit_json(answer)
+    if answer["status"] == "pending":
+        return click.echo(f"Counted. {answer.get('message', '')}")
+    click.echo(f"{answer['status'].capitalize()}: {_on_one_line(answer['action'])} ({answer['id']})")
+
+
+def explain_failure(error: Failed) -> WhetError:
+    """Return the error with a hint on what to do."""
+    if error.status == 401:
+        return ConfigError(error.message, hint="set CONFIRMATION_TOKEN to a token of role approve")
+    if error.body.get("reason") == "code":
+        return ConfigError(error.message, hint="whet confirm approve ID --code 123456")
+    if error.body.get("reason") == "passkey":
+        return ConfigError(error.message, hint="open the service's web page, where passkeys sign")
+    if error.status == 404:
+        return NotFound(error.message, hint="whet confirm list")
+    return error
+
+
+def _find_record(client: BlockingClient, request_id: str) -> dict[str, Any]:
+    """Return the record with this id, or the pending record whose id begins with it."""
+    try:
+        if len(request_id) < 22:
+            pending = client.run(client.calls.list("pending", 500))
+            matching = [record for record in pending if record["id"].startswith(request_id)]
+            if len(matching) != 1:
+                problem = "several pending requests begin" if matching else "no pending request begins"
+                raise NotFound(f"{problem} with {request_id!r}", hint="whet confirm list")
+            return matching[0]
+        return client.run(client.calls.status(request_id))
+    except Failed as error:
+        raise explain_failure(error) from error
+
+
+async def _watch(url: str, as_json: bool) -> None:
+    async with ConfirmClient(url, role="approve") as client:
+        async for event in client.events():
+            if as_json:
+                click.echo(json.dumps(event, ensure_ascii=False))
+            else:
+                click.echo(_event_line(event))
+            sys.stdout.flush()
+
+
+def _event_line(event: dict[str, Any]) -> str:
+    data = event["data"]
+    subject = next((data[name] for name in _EVENT_FIELDS if data.get(name)), "")
+    stamp = time.strftime("%H:%M:%S", time.localtime(event["at"]))
+    width = output.terminal_width()
+    head, source = f"{stamp}  {event['kind']:<10}", f"{event['request_id']:<22}  {event['principal']}"
+    if width < _NARROW:
+        return "\n".join(cut(_on_one_line(line), width) for line in (f"{head} {subject}", f"  {source}"))
+    return cut(_on_one_line(f"{head} {source}  {subject}"), width)
+
+
+def _status_text(record: dict[str, Any], now_s: float) -> str:
+    if record["status"] != "pending":
+        return str(record["status"])
+    left_s = max(0, int(record["expires_at"] - now_s))
+    return f"{left_s // 60}:{left_s % 60:02d} left"
+
+
+def _description_line(record: dict[str, Any]) -> str:
+    return _on_one_line(" ".join(record["description"].split()))
+
+
+def _format_time(at_s: float, now_s: float) -> str:
+    """Format a time of day, with the date unless it is today, and how long ago it was."""
+    at, now = datetime.fromtimestamp(at_s), datetime.fromtimestamp(now_s)
+    shape = "%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S"
+    ago = output.age(datetime.fromtimestamp(at_s, UTC).isoformat(), datetime.fromtimestamp(now_s, UTC))
+    return f"{at.strftime(shape)} ({ago})"
+
+
+def _on_one_line(text: str) -> str:
+    return escape_characters(text.replace("\n", "⏎"))
+
+
+def _indent(text: str) -> list[str]:
+    return [f"  {line}" for line in escape_characters(text).split("\n")]
+
+
+def _describe(record: dict[str, Any]) -> list[str]:
+    lines = [
+        style_text(escape_characters(record["action"]), "bold")
+        + ("  HIGH RISK" if record.get("high_risk") else ""),
+        f"status       {record['status']}"
+        + (
+            f" by {record['resolved_by']}"
+            if record["resolved_by"]
+            else f"  ({_status_text(record, time.time())})"
+        ),
+        f"asked by     {escape_characters(record['requester'])} (token: {record['principal']})",
+        f"asked        {_format_time(record['created_at'], time.time())}",
+        f"digest       {record['digest']}",
+    ]
+    if record["session_key"]:
+        lines.append(f"session      {_on_one_line(record['session_key'])}")
+    if record["resolved_at"]:
+        lines.insert(4, f"ended        {_format_time(record['resolved_at'], time.time())}")
+    if record.get("quorum"):
+        lines.append(f"it takes     {record['quorum']}")
+    if record.get("reason"):
+        lines.append(f"reason       {escape_characters(record['reason'])}")
+    if record.get("unclear"):
+        lines.append(f"look closely characters that hide or look like others: {', '.join(record['unclear'])}")
+    lines.append("description, written by the agent:")
+    lines += _indent(record["description"])
+    lines.append("details, exactly as they would run:")
+    lines += _indent(json.dumps(record["details"], indent=2, ensure_ascii=False))
+    return lines

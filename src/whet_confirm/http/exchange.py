@@ -1,0 +1,118 @@
+"""One call of the API: its caller, its parameters, and the objects that all calls share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from whet.contract.texts import parse_typed_number
+from whet_confirm.http.answers import record
+from whet_confirm.http.guard import ApiGuard
+from whet_confirm.http.held_calls import HeldCalls
+from whet_confirm.http.pulse import StreamHeartbeats
+from whet_confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
+from whet_confirm.names import REQUEST_ID
+from whet_confirm.notify import deliveries
+from whet_confirm.records import Caller, ConfirmRequest
+from whet_confirm.service import ConfirmService
+
+Answer = tuple[int, Any] | tuple[int, Any, Headers]
+NO_CALLER = Caller("", "submit")
+_MAX_ENCODED_BYTES = 2_000_000
+
+
+class Metrics:
+    """Counts this process's answers and renders the service's metrics."""
+
+    def __init__(self) -> None:
+        self._answers: Counter[int] = Counter()
+
+    def count(self, status: int) -> None:
+        """Count an answer."""
+        self._answers[status] += 1
+
+    def render(self, service: ConfirmService) -> str:
+        """Return the metrics in Prometheus text format."""
+        state = service.log.state()
+        lines = ["# TYPE whet_confirm_http_responses_total counter"]
+        for status, count in sorted(self._answers.items()):
+            lines.append(f'whet_confirm_http_responses_total{{status="{status}"}} {count}')
+        lines.append("# TYPE whet_confirm_events_total counter")
+        for kind, count in sorted(service.log.event_counts.items()):
+            lines.append(f'whet_confirm_events_total{{kind="{kind}"}} {count}')
+        gauges = {
+            "pending_requests": service.count_pending(),
+            "waiting_clients": service.hub.waiting,
+            "untold_news": service.database.read_now(deliveries.count_pending_events),
+            "audit_events": state.size,
+            "audit_checkpoint_size": state.checkpoint_size,
+            "policy_is_broken": int(bool(service.policy_file.error)),
+        }
+        for name, value in gauges.items():
+            lines += [f"# TYPE whet_confirm_{name} gauge", f"whet_confirm_{name} {value}"]
+        return "\n".join(lines) + "\n"
+
+
+class Backend:
+    """The objects that calls are answered from. `page_url` is the page where people decide, or empty."""
+
+    def __init__(self, service: ConfirmService, guard: ApiGuard, page_url: str) -> None:
+        self.service = service
+        self.guard = guard
+        self.page_url = page_url
+        self.metrics: Metrics = Metrics()
+        self.held: HeldCalls = HeldCalls()
+        self.pulse: StreamHeartbeats = StreamHeartbeats(guard)
+        self._encoded: dict[str, tuple[ConfirmRequest, bytes]] = {}
+        self._encoded_bytes = 0
+
+    def record(self, request: ConfirmRequest) -> bytes:
+        """Return a record as JSON, encoded once for all readers until it changes."""
+        cached = self._encoded.get(request.id)
+        if cached is not None and cached[0] is request:
+            return cached[1]
+        body = encode(record(request))
+        self._encoded_bytes += len(body)
+        if self._encoded_bytes > _MAX_ENCODED_BYTES:
+            self._encoded.clear()
+            self._encoded_bytes: int = len(body)
+        self._encoded[request.id] = (request, body)
+        return body
+
+
+class Exchange:
+    """A call and its caller. `fields` is the decoded body, for checks that cover all of it."""
+
+    __slots__ = ("_value", "backend", "fields", "scope", "send", "service", "size_bytes", "who")
+
+    def __init__(self, backend: Backend, scope: Scope, send: Send, value: bytes) -> None:
+        self.backend: Backend = backend
+        self.service: ConfirmService = backend.service
+        self.scope: Scope = scope
+        self.send: Send = send
+        self.who: Caller = NO_CALLER
+        self.fields: dict[str, Any] = {}
+        self.size_bytes: int = 0
+        self._value = value
+
+    @property
+    def request_id(self) -> str:
+        """The request id in the path. Raises HttpRefusal (404) if it is not a valid id."""
+        text = self._value.decode("latin-1")
+        if not REQUEST_ID.fullmatch(text):
+            raise HttpRefusal(404, "there is no such request")
+        return text
+
+    @property
+    def number(self) -> int:
+        """The row number in the path, or 0, which no row has, if it is not a number."""
+        return parse_typed_number(self._value.decode("latin-1")) or 0
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query's parameters."""
+        return query(self.scope)
+
+    def header(self, name: bytes) -> str:
+        """Return a header's value, or an empty string if it is absent."""
+        return header(self.scope, name)

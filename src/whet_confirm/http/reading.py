@@ -1,0 +1,99 @@
+"""The calls that only read: one request, lists, the audit page, health, metrics."""
+
+from __future__ import annotations
+
+from whet.contract.texts import parse_typed_number
+from whet.web.line import connection_of
+from whet_confirm.http import answers, shapes
+from whet_confirm.http.decisions import build_grant
+from whet_confirm.http.exchange import Answer, Exchange
+from whet_confirm.http.wire import HttpRefusal
+from whet_confirm.records import STATUSES, ConfirmRequest
+from whet_confirm.requests import RequestFilter
+from whet_confirm.service import run_off_loop
+
+LONGEST_WAIT_S = 300.0
+_PAGE, _LARGEST_PAGE = 50, 500
+_PLAIN = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
+
+
+async def status(call: Exchange) -> Answer:
+    """Return a request; ?wait=SECONDS waits until it ends."""
+    request = _find_visible(call)
+    wait_s = _wait_seconds(call.query)
+    if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
+        with call.backend.held.hold(call.who):
+            latest = await call.service.wait(request.id, wait_s, connection_of(call.scope))
+        if latest is None:
+            raise HttpRefusal(404, "there is no such request")
+        request = latest
+    if call.who.role == "approve" and request.is_pending:
+        await call.service.mark_viewed(request, call.who)
+    return 200, await run_off_loop(request.length, call.backend.record, request)
+
+
+async def grant(call: Exchange) -> Answer:
+    """Return the signed grant of an approved request."""
+    request = _find_visible(call)
+    if request.status not in ("approved", "auto_approved"):
+        raise HttpRefusal(409, f"it is {request.status}, not approved", more={"status": request.status})
+    return 200, answers.build_answer(shapes.GrantAnswer, request, grant=build_grant(call.service, request))
+
+
+async def listing(call: Exchange) -> Answer:
+    """List requests. Newest first, paged with ?before=; a submitter sees its own."""
+    query = call.query
+    status_filter = query.get("status", "")
+    if status_filter and status_filter not in STATUSES:
+        raise HttpRefusal(400, f"status must be one of: {', '.join(STATUSES)}")
+    limit = _limit(query)
+    owner = call.who.name if call.who.role == "submit" else ""
+    requests = call.service.list(RequestFilter(status_filter, owner, _before(query), limit))
+    length = sum(request.length for request in requests)
+    records = await run_off_loop(length, lambda: [answers.record(request) for request in requests])
+    return 200, shapes.RequestList(len(requests), records, answers.next_page(requests, limit))
+
+
+async def audit(call: Exchange) -> Answer:
+    """List requests, newest first. In the contract's format, paged with ?before=."""
+    limit = _limit(call.query)
+    requests = call.service.list(RequestFilter(before_seq=_before(call.query), limit=limit))
+    entries = [answers.audit_entry(request) for request in requests]
+    return 200, shapes.AuditPage(len(requests), entries, answers.next_page(requests, limit))
+
+
+async def health(call: Exchange) -> Answer:
+    """Return the service's health."""
+    return 200, shapes.HealthAnswer("ok", call.service.count_pending(), call.service.timeline.now_s())
+
+
+async def metrics(call: Exchange) -> Answer:
+    """Return Prometheus metrics."""
+    return 200, call.backend.metrics.render(call.service).encode(), _PLAIN
+
+
+def _find_visible(call: Exchange) -> ConfirmRequest:
+    """Return the request if the caller may see it (a submitter: its own). Raises HttpRefusal (404)."""
+    request = call.service.get(call.request_id)
+    if request is None or (call.who.role == "submit" and request.principal != call.who.name):
+        raise HttpRefusal(404, "there is no such request")
+    return request
+
+
+def _wait_seconds(query: dict[str, str]) -> float:
+    """Parse ?wait=SECONDS, at most five minutes. Text that is not a number means no wait."""
+    try:
+        return max(0.0, min(float(query.get("wait", "")), LONGEST_WAIT_S))
+    except ValueError:
+        return 0.0
+
+
+def _limit(query: dict[str, str]) -> int:
+    try:
+        return max(1, min(int(query.get("limit", _PAGE)), _LARGEST_PAGE))
+    except ValueError:
+        return _PAGE
+
+
+def _before(query: dict[str, str]) -> int:
+    return parse_typed_number(query.get("before", "")) or 0

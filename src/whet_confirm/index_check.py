@@ -1,0 +1,70 @@
+"""Whether the indexes of the service's file are what its tables hold.
+
+The sums that are sealed cover the rows. An index is derived from them, and a key that was changed there alone
+hides a row or leads to another one: SQLite's own check compares each row with its entry in every index.
+"""
+
+from __future__ import annotations
+
+import time
+
+import apsw
+
+from whet.contract.errors import StoreCorrupt
+from whet_confirm import seals
+
+START_S = 5.0
+"""How long a start looks at most; `audit verify` looks at everything."""
+_STEPS = 20_000  # of SQLite's machine, a few milliseconds
+_FINE = "ok"
+# Those that decide who may do what are small, and come first.
+_FIRST = ("tokens", "people", "whitelist", "delegations", "deliveries", "requests", "events")
+
+
+def index_problems(db: apsw.Connection) -> list[str]:
+    """Return what is wrong with the file's indexes and pages, as lines for a person; [] for a team's."""
+    if not _is_file(db):
+        return []
+    rows = db.execute("PRAGMA integrity_check(5)").fetchall()
+    return [_line(str(row[0])) for row in rows if row[0] != _FINE]
+
+
+def index_problem_at_start(db: apsw.Connection, limit_s: float = START_S) -> tuple[str, str]:
+    """Return what is wrong ("" for nothing), and the table at which the time was up ("" if it was not)."""
+    if not _is_file(db):
+        return "", ""
+    until_s = time.monotonic() + limit_s
+    tables = [*seals.tables(db), "events"]
+    order = [*(name for name in _FIRST if name in tables), *(name for name in tables if name not in _FIRST)]
+    db.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
+    try:
+        for table in order:
+            try:
+                row = db.execute(f"PRAGMA integrity_check('{table}')").fetchone()
+            except apsw.InterruptError:
+                return "", table
+            if row is not None and row[0] != _FINE:
+                return _line(str(row[0])), ""
+    finally:
+        db.set_progress_handler(None)
+    return "", ""
+
+
+def derive_indexes(db: apsw.Connection) -> None:
+    """Make every index anew from its table. Raises StoreCorrupt if the rows can't be indexed."""
+    if not _is_file(db):
+        return
+    try:
+        db.execute("REINDEX")
+    except apsw.ConstraintError as error:
+        raise StoreCorrupt(
+            f"the database's rows can't be indexed: {error}", hint="restore a backup"
+        ) from error
+
+
+def _is_file(db: apsw.Connection) -> bool:
+    return isinstance(db, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] a team's has the same calls
+
+
+def _line(text: str) -> str:
+    return f"an index or a page of the database is not what its tables hold: {text.splitlines()[-1][:200]}"

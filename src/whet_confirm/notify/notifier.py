@@ -1,0 +1,331 @@
+"""The notifier: sends notices about events in the audit log to every channel, without delaying any request.
+
+One task queues deliveries, one per channel sends them, and one per channel handles presses, so a channel
+that hangs delays only itself. It runs in the service's process and event loop; several processes may each
+run one on the same database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+import apsw
+import msgspec
+
+from whet.contract.channels import SendFailed
+from whet.contract.errors import StoreCorrupt, StoreError
+from whet.vendors.http import CALL_TIMEOUT_S
+from whet.web.beat import aligned_delay
+from whet_confirm import sight
+from whet_confirm.ledger import Tx
+from whet_confirm.notify import deliveries
+from whet_confirm.notify.breaker import Breaker, retry_delay_s
+from whet_confirm.notify.deliveries import NotifyDelivery
+from whet_confirm.notify.notice import NoticeChannel, RequestNotice
+from whet_confirm.notify.one_way import Log
+from whet_confirm.notify.presses import Presses
+from whet_confirm.notify.settings import ChannelsText, People, open_channels
+from whet_confirm.notify.telling import build_notice
+from whet_confirm.notify.user_groups import UserGroups
+from whet_confirm.quorum import groups_in
+from whet_confirm.records import ApprovalPlan, ConfirmRequest
+from whet_confirm.requests import log_unreadable
+from whet_confirm.service import ConfirmService, run_off_loop
+
+_LOG = logging.getLogger(__name__)
+_BATCH = 100
+_POLL_S = 1.0  # finds events of other processes, and events after a lost wake-up
+_GATHER_S = 0.05  # events that arrive together are queued together
+_UNHURRIED_S = 0.5  # if only the log receives them
+_MAX_TRIES = 8  # for outcomes; a pending request is retried as long as it is pending
+_MAX_LOGGED = 2  # whole notices at once in the log; of the others only the ids
+
+
+class ChannelState(msgspec.Struct, frozen=True):
+    """The state of a channel.
+
+    `problem` is empty while it works. `deaf` is the error that ended its handling of presses, or empty.
+    """
+
+    name: str
+    is_open: bool
+    problem: str
+    retry_in_s: float
+    deaf: str
+
+
+class ConfirmNotifier:
+    """All channels of one service. Run `run` next to the server."""
+
+    def __init__(
+        self, service: ConfirmService, channels: ChannelsText, secrets: Mapping[str, str], page_url: str
+    ) -> None:
+        # A signature is as secret as its key and deterministic, so it yields a separate key for the buttons.
+        key = hashlib.sha256(service.key.sign(b"whet-buttons/1")).digest()
+        self._service = service
+        self._page_url = page_url.rstrip("/")
+        self._seats = open_channels(channels, secrets, key)
+        people = People(channels.people)
+        self._presses = Presses(service, people, self._seats)
+        self._groups = UserGroups(service, channels, secrets, people)
+        self._log = Log(deliveries.LOG)
+        names = [notifier.channel.name for notifier in self._seats]
+        self._breakers = {name: Breaker() for name in (*names, deliveries.LOG)}
+        self._deaf: dict[str, str] = {}
+        self._wakes = {name: asyncio.Event() for name in self._breakers}
+        self._seen = service.database.read_now(deliveries.last_queued_event)
+
+    async def run(self) -> None:
+        """Work until cancelled, then close every connection."""
+        # httpx2 logs every URL, and Telegram's contain the bot's token.
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
+        channels: list[NoticeChannel] = [*(notifier.channel for notifier in self._seats), self._log]
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._run_queueing())
+                if self._groups.has_client:
+                    group.create_task(self._groups.run())
+                for channel in channels:
+                    group.create_task(self._send(channel))
+                for notifier in self._seats:
+                    if notifier.heard_by == notifier.channel.name:
+                        group.create_task(self._listen(notifier.channel))
+        finally:
+            for channel in channels:
+                await channel.aclose()
+
+    def states(self) -> list[ChannelState]:
+        """Return the state of each channel."""
+        now_s = asyncio.get_running_loop().time()
+        result: list[ChannelState] = []
+        for notifier in self._seats:
+            name = notifier.channel.name
+            breaker = self._breakers[name]
+            result.append(
+                ChannelState(
+                    name,
+                    breaker.is_open,
+                    breaker.reason,
+                    breaker.wait_s(now_s),
+                    self._deaf.get(notifier.heard_by, ""),
+                )
+            )
+        return result
+
+    # --- from the audit log to deliveries
+
+    async def _run_queueing(self) -> None:
+        while True:
+            future = self._service.hub.next_event(is_background=True)
+            try:
+                if not await self._queue_once():
+                    await asyncio.wait((future,), timeout=aligned_delay(_POLL_S))
+                    await asyncio.sleep(_GATHER_S if self._seats else _UNHURRIED_S)
+            except StoreError as error:
+                _LOG.error("notices can't be stored: %s", error.message)
+                await asyncio.sleep(_POLL_S)
+            finally:
+                self._service.hub.cancel_wait(future)
+
+    async def _queue_once(self) -> bool:
+        """Queue deliveries for the next events. Return whether there may be more at once."""
+        service = self._service
+        newest = service.hub.last_id
+        if newest <= self._seen or not service.database.read_now(
+            lambda db: deliveries.has_news(db, self._seen)
+        ):
+            self._seen = max(self._seen, newest)
+            return False
+        result = await service.change(
+            lambda tx: deliveries.queue_deliveries(tx.connection, tx.now_s, _BATCH, self._channels_of)
+        )
+        self._seen = result.up_to
+        if self._seats:
+            for wake in self._wakes.values():
+                wake.set()
+        await self._log_unserved(result.unheard)
+        return result.up_to < newest
+
+    async def _log_unserved(self, request_ids: Sequence[str]) -> None:
+        """Log the requests that no channel serves."""
+        for request_id in request_ids[:_MAX_LOGGED]:
+            content = await self._read_notice(request_id, "submitted", lambda _: True)
+            if content is not None:
+                await self._log.send(content[1])
+        if others := request_ids[_MAX_LOGGED:]:
+            _LOG.warning("no channel reached a person: %d more wait: %s", len(others), " ".join(others))
+
+    def _channels_of(self, kind: str, plan: ApprovalPlan, was_escalated: bool) -> Sequence[str]:
+        groups = groups_in(plan.quorum)
+        if was_escalated or kind == "escalated":
+            groups |= {plan.escalate_to}
+        return [s.channel.name for s in self._seats if not s.groups or s.groups & groups]
+
+    # --- from deliveries to people
+
+    async def _send(self, channel: NoticeChannel) -> None:
+        name = channel.name
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                pause_s = self._breakers[name].wait_s(loop.time())
+                delivery = None if pause_s else await self._lease_delivery(name)
+                if delivery is None:
+                    await self._wait_for_work(name, pause_s)
+                else:
+                    await self._deliver(channel, delivery)
+            except StoreError as error:
+                _LOG.error("channel %s: %s", name, error.message)
+                await asyncio.sleep(_POLL_S)
+
+    async def _lease_delivery(self, name: str) -> NotifyDelivery | None:
+        due_s = self._service.database.read_now(lambda db: deliveries.next_due(db, name))
+        if due_s is None or due_s > self._service.timeline.now_s():
+            return None
+        return await self._service.change(lambda tx: deliveries.lease_next(tx.connection, name, tx.now_s))
+
+    async def _wait_for_work(self, name: str, pause_s: float) -> None:
+        """Wait for new deliveries, the next retry or the breaker, but at most until the next poll."""
+        wake = self._wakes[name]
+        if pause_s:
+            await asyncio.sleep(min(pause_s, _POLL_S))
+            return
+        wake.clear()
+        due_s = self._service.database.read_now(lambda db: deliveries.next_due(db, name))
+        wait_s = aligned_delay(_POLL_S) if due_s is None else due_s - self._service.timeline.now_s()
+        try:
+            async with asyncio.timeout(min(max(wait_s, 0.001), _POLL_S)):
+                await wake.wait()
+        except TimeoutError:
+            return
+
+    async def _deliver(self, channel: NoticeChannel, delivery: NotifyDelivery) -> None:
+        service = self._service
+        refs = service.database.read_now(
+            lambda db: deliveries.message_refs(db, delivery.request_id, channel.name)
+        )
+        content = await self._read_notice(
+            delivery.request_id, delivery.kind, lambda request: _is_news(delivery, request, refs, channel)
+        )
+        if content is None:
+            await service.change(lambda tx: deliveries.close(tx.connection, delivery, "dropped", tx.now_s))
+            return
+        request, notice = content
+        breaker = self._breakers[channel.name]
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S * 2 + 5):
+                ref = await _send_or_update(channel, notice, delivery, refs)
+        except (SendFailed, TimeoutError) as error:
+            failure = error if isinstance(error, SendFailed) else SendFailed("it did not come back in time")
+            # A single rejected message does not mean that the channel is broken; a rejected token does.
+            breaker.record_failure(asyncio.get_running_loop().time(), failure.reason, failure.retry_after_s)
+            await self._record_failure(channel, delivery, failure, request)
+            return
+        breaker.record_success()
+        await service.change(lambda tx: _record_sent(tx, delivery, request, ref))
+
+    async def _read_notice(
+        self, request_id: str, kind: str, is_news: Callable[[ConfirmRequest], bool]
+    ) -> tuple[ConfirmRequest, RequestNotice] | None:
+        """Return a request with its notice, or None if there is nothing to announce.
+
+        An unreadable request counts as nothing, so that others don't wait behind it.
+        """
+        try:
+            request = self._service.get(request_id)
+            if request is None or not is_news(request):
+                return None
+            return request, await run_off_loop(request.length, self.notice, request, kind)
+        except StoreCorrupt as error:
+            log_unreadable(request_id, error.message)
+            return None
+
+    def notice(self, request: ConfirmRequest, kind: str) -> RequestNotice:
+        """Build the notice about a request in its current state."""
+        service = self._service
+        link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
+        redacted = service.policy_file.policy.redact
+        return build_notice(
+            request,
+            service.votes(request.id),
+            link=link,
+            redacted=redacted,
+            kind=kind,
+            reading=sight.assess_risk(service, request),
+        )
+
+    async def _record_failure(
+        self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
+    ) -> None:
+        _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
+        may_end = delivery.kind not in deliveries.NEWS
+        gives_up = failure.is_final or (may_end and delivery.attempts >= _MAX_TRIES)
+        wait_s = failure.retry_after_s or retry_delay_s(delivery.attempts, random.random())
+
+        def record(tx: Tx) -> None:
+            db = tx.connection
+            if gives_up:
+                deliveries.close(db, delivery, "dead", tx.now_s, error=failure.reason)
+                data: dict[str, object] = {
+                    "channel": channel.name,
+                    "kind": delivery.kind,
+                    "why": failure.reason,
+                }
+                tx.record("notify_failed", request.id, "system:notify", request.principal, data)
+            else:
+                deliveries.schedule_retry(db, delivery, tx.now_s + wait_s, tx.now_s, failure.reason)
+            _fall_back(db, delivery, request, tx.now_s)
+
+        await self._service.change(record)
+        self._wakes[deliveries.LOG].set()
+
+    # --- from people back
+
+    async def _listen(self, channel: NoticeChannel) -> None:
+        try:
+            await channel.listen(self._presses)
+        except SendFailed as error:
+            # The other channels continue; the page shows the error.
+            self._deaf[channel.name] = error.reason
+            _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
+
+
+def _is_news(
+    delivery: NotifyDelivery, request: ConfirmRequest, refs: Sequence[str], channel: NoticeChannel
+) -> bool:
+    if delivery.kind in deliveries.NEWS:
+        return request.is_pending
+    # An outcome goes to the channels that announced the request.
+    return channel.can_update and bool(refs)
+
+
+async def _send_or_update(
+    channel: NoticeChannel, notice: RequestNotice, delivery: NotifyDelivery, refs: Sequence[str]
+) -> str:
+    if delivery.kind in deliveries.NEWS:
+        return await channel.send(notice)
+    for message_ref in refs:
+        await channel.update(message_ref, notice)
+    return ""
+
+
+def _record_sent(tx: Tx, delivery: NotifyDelivery, request: ConfirmRequest, ref: str) -> None:
+    deliveries.close(tx.connection, delivery, "sent", tx.now_s, ref=ref)
+    if delivery.kind in deliveries.NEWS and delivery.channel != deliveries.LOG:
+        data: dict[str, object] = {
+            "channel": delivery.channel,
+            "kind": delivery.kind,
+            "digest": request.digest,
+        }
+        tx.record("notified", request.id, "system:notify", request.principal, data)
+
+
+def _fall_back(db: apsw.Connection, delivery: NotifyDelivery, request: ConfirmRequest, now_s: float) -> None:
+    """Queue a request that no channel has delivered for the log, once."""
+    is_news = delivery.channel != deliveries.LOG and delivery.kind in deliveries.NEWS and request.is_pending
+    if is_news and deliveries.has_no_delivery(db, delivery.event_id):
+        deliveries.add(db, (delivery.event_id, delivery.kind, request.id, deliveries.LOG), now_s)

@@ -1,0 +1,114 @@
+"""Turn a press into a decision or a refusal: identify the person, verify the button, report the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whet.contract.channels import Incoming
+from whet_confirm.decide import DecisionInput
+from whet_confirm.names import REQUEST_ID
+from whet_confirm.notify.settings import ConfiguredNotifier, People
+from whet_confirm.notify.telling import clock_time
+from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome
+from whet_confirm.requests import decode_details
+from whet_confirm.service import ConfirmService
+from whet_confirm.shown import hidden_parts, one_line
+
+_BY_NAME = (
+    "SELECT id, role FROM tokens WHERE name = ? AND role IN ('approve', 'admin') AND revoked_at IS NULL"
+    " AND (expires_at IS NULL OR expires_at > ?) LIMIT 1"
+)
+
+
+class Presses:
+    """Handles presses. A person may decide in chats as long as they have a valid approve token."""
+
+    def __init__(
+        self, service: ConfirmService, people: People, notifiers: Sequence[ConfiguredNotifier]
+    ) -> None:
+        self._service = service
+        self._people = people
+        self._seats = notifiers
+
+    async def __call__(self, press: Incoming) -> str:
+        """Handle a press and describe the outcome, which is durable by then."""
+        chats = [notifier for notifier in self._seats if notifier.heard_by == press.place.channel]
+        kind = chats[0].kind
+        pressed = next(
+            (candidate for notifier in chats if (candidate := notifier.buttons.parse_press(press.text))), None
+        )
+        request = None
+        if pressed is not None and REQUEST_ID.fullmatch(pressed.request_id):
+            request = self._service.get(pressed.request_id)
+        if pressed is None or request is None:
+            return "This button belongs to no request that is known here."
+        caller = self._find_caller(kind, press.place.user)
+        if caller is None:
+            return await self._refuse(kind, press, request)
+        buttons = next((s.buttons for s in chats if s.buttons.is_ours(pressed, request.digest)), None)
+        if buttons is None:
+            return await self._refuse_stale_button(kind, press, request, caller)
+        verdict, reason = buttons.verdict_of(pressed)
+        if verdict == "approve" and self._has_hidden_parts(request):
+            return "A part of this is hidden in messages: see it on the page to approve it."
+        # The digest that the button was made for, not the current one: the decision compares the two.
+        ballot = DecisionInput(request.id, verdict, reason, request.digest)
+        return _reply(await self._service.decide(ballot, caller))
+
+    def _has_hidden_parts(self, request: ConfirmRequest) -> bool:
+        """Return whether no message can show the whole request. An older button may still exist."""
+        details = decode_details(request.details_json)
+        texts = (request.description, request.action, request.requester)
+        return bool(hidden_parts(details, texts, self._service.policy_file.policy.redact))
+
+    def _find_caller(self, kind: str, user: str) -> Caller | None:
+        name = self._people.name(kind, user)
+        if name is None:
+            return None
+        row = self._service.database.read_one(_BY_NAME, (name, self._service.timeline.now_s()))
+        if row is None:
+            return None
+        role = "admin" if row[1] == "admin" else "approve"
+        return Caller(name, role, str(row[0]))
+
+    async def _refuse(self, kind: str, press: Incoming, request: ConfirmRequest) -> str:
+        await self._record_refusal(kind, press, request, "not a person who may decide")
+        return (
+            f"You can't decide here: {kind} user {press.place.user} is not in the service's list "
+            "of people, or has no approve token in use."
+        )
+
+    async def _refuse_stale_button(
+        self, kind: str, press: Incoming, request: ConfirmRequest, caller: Caller
+    ) -> str:
+        if not request.is_pending:
+            return _describe_end(request)
+        await self._record_refusal(kind, press, request, f"button of {caller.name} does not fit the request")
+        return "This button is for another version of the request. See the newest message or the page."
+
+    async def _record_refusal(self, kind: str, press: Incoming, request: ConfirmRequest, why: str) -> None:
+        user = press.place.user
+        data: dict[str, object] = {"channel": press.place.channel, "user": user[:64], "why": why}
+        await self._service.record("press_refused", request.id, f"{kind}:{user}"[:80], data)
+
+
+def _reply(outcome: RequestOutcome) -> str:
+    request = outcome.request
+    if outcome.kind == "decided" and request is not None:
+        return _describe_end(request)
+    if outcome.kind == "voted":
+        return f"Your vote counts. {outcome.message[:1].upper()}{outcome.message[1:]}."
+    if outcome.kind in ("late", "already_decided") and request is not None:
+        return f"Too late. {_describe_end(request)}"
+    return f"Not decided: {outcome.message}."
+
+
+def _describe_end(request: ConfirmRequest) -> str:
+    """Describe how a request ended, in at most 200 characters, which is Telegram's limit."""
+    action = one_line(request.action, 60)[0]
+    at = f" at {clock_time(request.resolved_at)}" if request.resolved_at else ""
+    if request.status == "expired":
+        return f"{action} expired{at} without a decision, which is a denial."
+    by = f" by {one_line(request.resolved_by, 40)[0]}" if request.resolved_by else ""
+    reason = f": {one_line(request.reason, 60)[0]}" if request.reason else "."
+    return f"{action} was {request.status.replace('_', ' ')}{by}{at}{reason}"[:190]

@@ -1,0 +1,155 @@
+"""The channels file: the configured channels, and the user ids of people on them.
+
+TOML, read once at the start. It contains no tokens: it names environment variables, which may be set in
+the home's .env. Chat platforms are loaded in the same way as the gateway's; `apprise` and `webhook` belong
+to this service and are one-way.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.channels.loading import account_of, open_channel, read_secret
+from whet.channels.tables import Ids, convert_tables, ids_of
+from whet.config.paths import read_small
+from whet.contract.channels import Channel
+from whet.contract.errors import ConfigError
+from whet.contract.texts import from_values
+from whet_confirm.notify.buttons import DENY_REASONS, Buttons
+from whet_confirm.notify.chat import ChatNotices
+from whet_confirm.notify.notice import NoticeChannel
+from whet_confirm.notify.one_way import Apprise, WebhookNotifier
+
+_ONE_WAY = ("apprise", "webhook")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
+
+
+class NotifyChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[channel]]`. `chat` is the chat that the platform posts to; `settings` are the platform's other
+    settings.
+
+    Both are documented in docs/confirm-channels.md.
+    """
+
+    kind: str
+    name: str = ""
+    chat: str | int = ""
+    groups: tuple[str, ...] = ()
+    deny_reasons: tuple[str, ...] = DENY_REASONS
+    settings: dict[str, Any] = {}
+
+
+class _OneWayText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    urls_env: str = "APPRISE_URLS"
+    url: str = ""
+    secret_env: str = "CONFIRMATION_WEBHOOK_SECRET"
+
+
+class NotifyPersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[people.NAME]`: the person's user ids. NAME is a principal: the name of an approve token."""
+
+    ids: Ids = {}
+
+
+class ChannelsText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    channel: tuple[NotifyChannelText, ...] = ()
+    people: dict[str, NotifyPersonText] = {}
+
+
+class ConfiguredNotifier(msgspec.Struct, frozen=True):
+    """A channel with its platform, its buttons and the groups that it serves (empty: everyone).
+
+    `listener` names the channel that receives its presses: itself, or the first one of the same bot.
+    """
+
+    channel: NoticeChannel
+    kind: str
+    buttons: Buttons
+    groups: frozenset[str]
+    heard_by: str
+
+
+class People:
+    """Maps a platform's user ids to principals."""
+
+    def __init__(self, people: Mapping[str, NotifyPersonText]) -> None:
+        self._names: dict[tuple[str, str], str] = {}
+        for name, person in people.items():
+            for kind, user_id in ids_of(person.ids).items():
+                if (other := self._names.get((kind, user_id))) is not None:
+                    raise ConfigError(f"{kind} user {user_id} stands for both {other} and {name}")
+                self._names[kind, user_id] = name
+
+    def name(self, kind: str, user_id: str) -> str | None:
+        """Return the principal's name, or None if the user is unknown."""
+        return self._names.get((kind, user_id))
+
+
+def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
+    """Read the file, or return no channels if it does not exist and was not named explicitly. Raises
+    ConfigError."""
+    text = read_small(path)
+    if text is None and is_named:
+        raise ConfigError(f"there is no channels file {path}", hint="docs/confirm-channels.md shows one")
+    if text is None:
+        return ChannelsText()
+    try:
+        return convert_tables(tomllib.loads(text), ChannelsText, NotifyChannelText, NotifyPersonText)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, ConfigError) as error:
+        raise ConfigError(f"{path}: {error}", hint="docs/confirm-channels.md shows the file") from error
+
+
+def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:
+    """Create the channels, those with buttons first, otherwise in the file's order. Raises ConfigError."""
+    notifiers: list[ConfiguredNotifier] = []
+    bots: dict[tuple[object, ...], Channel] = {}
+    for entry in sorted(text.channel, key=lambda found: found.kind in _ONE_WAY):
+        name = entry.name or entry.kind
+        if (
+            not _NAME.fullmatch(name)
+            or name == "log"
+            or any(notifier.channel.name == name for notifier in notifiers)
+        ):
+            raise ConfigError(
+                f"channel name {name!r} can't be used",
+                hint="small letters, digits, . _ -; each name once; not `log`",
+            )
+        buttons = Buttons(key, name, entry.deny_reasons)
+        listener = name
+        if entry.kind in _ONE_WAY:
+            channel = _one_way(entry, name, secrets)
+        else:
+            bot = _bot(entry, name, secrets, bots)
+            channel, listener = ChatNotices(name, bot, str(entry.chat), buttons), bot.name
+        notifiers.append(ConfiguredNotifier(channel, entry.kind, buttons, frozenset(entry.groups), listener))
+    return notifiers
+
+
+def _bot(
+    entry: NotifyChannelText, name: str, secrets: Mapping[str, str], bots: dict[tuple[object, ...], Channel]
+) -> Channel:
+    """Open a chat's bot. Chats of one bot share it: a platform sends each press to one listener."""
+    bot, tokens = open_channel(entry.kind, name, entry.settings, secrets)
+    if not entry.chat:
+        raise ConfigError(f"channel {name} has no chat", hint="the id of the chat or channel to post into")
+    return bots.setdefault(account_of(entry.kind, entry.settings, tokens), bot) if tokens else bot
+
+
+def _one_way(entry: NotifyChannelText, name: str, secrets: Mapping[str, str]) -> NoticeChannel:
+    try:
+        settings = from_values(entry.settings, _OneWayText)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"channel {name}: {error}") from error
+    if entry.kind == "apprise":
+        return Apprise(name, read_secret(name, settings.urls_env, secrets).split())
+    if not settings.url.startswith(("https://", "http://")):
+        raise ConfigError(f"channel {name} has no url", hint="an address that starts with https://")
+    return WebhookNotifier(name, settings.url, read_secret(name, settings.secret_env, secrets))

@@ -1,0 +1,110 @@
+"""Build the notice about a stored request: its text in each state, within the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from whet_confirm.notify.notice import RequestNotice, State
+from whet_confirm.quorum import describe
+from whet_confirm.records import ConfirmRequest, Vote
+from whet_confirm.requests import decode_details
+from whet_confirm.risk import RiskReading
+from whet_confirm.shown import fit_text, format_json, hidden_parts, one_line, redact, unclear_warning
+
+ACTION_LIMIT, REQUESTER_LIMIT, DESCRIPTION_LIMIT, DETAILS_LIMIT, REASON_LIMIT = 150, 80, 700, 1_500, 300
+RISK_LIMIT = 300
+_HEADLINES: dict[State, str] = {
+    "pending": "Approval needed",
+    "approved": "Approved",
+    "denied": "Denied",
+    "expired": "Expired: denied by silence",
+    "cancelled": "Cancelled by the requester",
+}
+
+
+def build_notice(
+    request: ConfirmRequest,
+    votes: Sequence[Vote],
+    *,
+    link: str,
+    redacted: Sequence[str] = (),
+    kind: str = "submitted",
+    reading: RiskReading | None = None,
+) -> RequestNotice:
+    """Build the notice about `request` in its current state. `kind` is the event's."""
+    body, cut_details, is_hidden = _details(request, redacted)
+    action, cut_action = one_line(request.action, ACTION_LIMIT)
+    requester, cut_requester = one_line(request.requester, REQUESTER_LIMIT)
+    description, cut_description = fit_text(request.description, DESCRIPTION_LIMIT)
+    was_cut = cut_action or cut_requester or cut_description or cut_details
+    state: State = "approved" if request.status == "auto_approved" else request.status
+    plan = request.plan
+    needs_page = plan.needs_web or plan.needs_factor or plan.needs_passkey
+    return RequestNotice(
+        request_id=request.id,
+        digest=request.digest,
+        state=state,
+        headline=_headline(state, kind),
+        action=action,
+        requester=requester,
+        principal=one_line(request.principal, REQUESTER_LIMIT)[0],
+        description=description,
+        details=body,
+        is_high_risk=request.is_high_risk,
+        expires_s=request.expires_at,
+        deadline=clock_time(request.expires_at),
+        link=link,
+        was_cut=was_cut,
+        outcome=_outcome(request),
+        progress=_progress(request, votes),
+        may_approve=not (was_cut or is_hidden or needs_page),
+        is_hidden=is_hidden,
+        risk=one_line(reading.line, RISK_LIMIT)[0] if reading else "",
+        warning=unclear_warning(request) if state == "pending" else "",
+    )
+
+
+def _details(request: ConfirmRequest, redacted: Sequence[str]) -> tuple[str, bool, bool]:
+    """Return the details as text, whether they were cut, and whether a part is hidden."""
+    # too long for any message, so don't spend time parsing it
+    if len(request.details_json) > 20 * DETAILS_LIMIT:
+        return f"[{len(request.details_json):,} characters: see the page]", True, False
+    details = decode_details(request.details_json)
+    body, was_cut = fit_text(format_json(redact(details, redacted)) if details else "", DETAILS_LIMIT)
+    texts = request.description, request.action, request.requester
+    return body, was_cut, bool(hidden_parts(details, texts, redacted))
+
+
+def clock_time(at_s: float) -> str:
+    """Format Unix seconds as a time of day in UTC, with the date."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S UTC on %d %b")
+
+
+def _headline(state: State, kind: str) -> str:
+    if state == "pending" and kind == "escalated":
+        return "Still unanswered: approval needed"
+    if state == "pending" and kind == "amended":
+        return "Changed: approval needed"
+    return _HEADLINES[state]
+
+
+def _outcome(request: ConfirmRequest) -> str:
+    if request.is_pending:
+        return ""
+    by = one_line(request.resolved_by, REQUESTER_LIMIT)[0]
+    author = f" by {by}" if by and not by.startswith("system:") else ""
+    at = f" at {clock_time(request.resolved_at)}" if request.resolved_at else ""
+    reason = f"; reason: {one_line(request.reason, REASON_LIMIT)[0]}" if request.reason else ""
+    return f"{request.status.replace('_', ' ').capitalize()}{author}{at}{reason}."
+
+
+def _progress(request: ConfirmRequest, votes: Sequence[Vote]) -> str:
+    plan = request.plan
+    if not request.is_pending or describe(plan.quorum) == "1 of anyone":
+        return ""
+    verdicts = [f"{one_line(vote.principal, 40)[0]} {_WORDS[vote.verdict]}" for vote in votes]
+    return f"Takes {describe(plan.quorum)}. So far: {', '.join(verdicts) or 'nobody'}."
+
+
+_WORDS = {"approve": "approved", "deny": "denied"}

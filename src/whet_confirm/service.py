@@ -1,0 +1,274 @@
+"""The confirmation service as calls: the base of the HTTP API, the web page and the channels.
+
+Every change is one transaction and is durable when the call returns. Used on one event loop's thread. It
+does not know HTTP, and trusts the `Caller` that it is given; `authenticate` returns one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+import apsw
+import msgspec
+
+from whet.contract.errors import StoreCorrupt
+from whet.web.line import WebConnection
+from whet.web.tokens import hash_secret
+from whet_confirm import decide, requests, submit, tokens
+from whet_confirm.audit_records import request_problem
+from whet_confirm.canonical import canonical
+from whet_confirm.database import ConfirmDatabase
+from whet_confirm.decide import Amendment, DecisionInput
+from whet_confirm.events import EventLog
+from whet_confirm.hub import Hub, wake
+from whet_confirm.keys import PublicKey, SigningKey
+from whet_confirm.ledger import Tx
+from whet_confirm.people import is_still_valid
+from whet_confirm.policy_file import PolicyFile
+from whet_confirm.records import AuditEvent, Caller, ConfirmRequest, RequestOutcome, Vote
+from whet_confirm.requests import RequestFilter
+from whet_confirm.risk import RiskReader
+from whet_confirm.sealer import HINT
+from whet_confirm.submit import Submission, SubmissionResult
+from whet_confirm.timeline import Timeline
+
+T = TypeVar("T")
+P = ParamSpec("P")
+_CACHE_SIZE = 256
+_APPROVED = ("approved", "auto_approved")
+LARGE_BYTES = 32 * 1024  # larger texts are processed off the loop
+
+
+async def run_off_loop(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run work on another thread if its text is large, so that the loop is not blocked."""
+    if size <= LARGE_BYTES:
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)
+
+
+def _is_small(row: tuple[Any, ...]) -> bool:
+    return sum(len(cell) for cell in row if isinstance(cell, str)) <= LARGE_BYTES
+
+
+class CallerLimits(msgspec.Struct, frozen=True):
+    """The limits of one caller: submissions of one action per hour, and pending requests.
+
+    `pending` 0 means a thousand, or ten times the rate limit if that is more.
+    """
+
+    rate: int = 10
+    pending: int = 0
+
+    @property
+    def max_pending(self) -> int:
+        """The number of pending requests that one principal may have."""
+        return self.pending or max(1000, 10 * self.rate)
+
+
+class ConfirmService:
+    """Requests and decisions. `log` holds the events; `public_keys` every key that was ever used, the current
+    one last.
+
+    Created by `open_service`.
+    """
+
+    def __init__(
+        self,
+        database: ConfirmDatabase,
+        key: SigningKey,
+        policy_file: PolicyFile,
+        *,
+        limits: CallerLimits,
+        timeline: Timeline,
+    ) -> None:
+        self.database = database
+        self.key = key
+        self.policy_file = policy_file
+        self.limits = limits
+        self.timeline = timeline
+        self.log: EventLog = EventLog(database)
+        self.hub: Hub = self.log.hub
+        self.public_keys: Mapping[str, PublicKey] = {key.id: key.public}
+        self.read_risk: RiskReader | None = None
+        self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
+        self._known: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
+        self._callers: dict[bytes, Caller] = {}
+        self._fresh: dict[str | bytes, tuple[Any, ...]] = {}
+        self._fresh_at = -1
+
+    def authenticate(self, secret: str, *, is_remembered: bool = False) -> Caller | None:
+        """Return the caller of a bearer token, or None if it is unknown, revoked or expired.
+
+        `is_remembered`: accept a recent answer from memory, because the call's transaction checks again.
+        """
+        key = hash_secret(secret)
+        if is_remembered and (caller := self._callers.get(key)) is not None:
+            return caller
+        row = self._row(tokens.TOKENS.by_hash, key)
+        caller = tokens.as_principal(row, self.timeline.now_s())
+        if caller is None or len(self._callers) >= _CACHE_SIZE:
+            self._callers.clear()
+        if caller is not None:
+            self._callers[key] = caller
+        return caller
+
+    async def submit(self, caller: Caller, submission: Submission) -> SubmissionResult:
+        """Store a submission, or return why not. Raises ValueError for details that are not JSON."""
+        policy, now_s = self.policy_file.policy, self.timeline.now_s()
+        draft = await run_off_loop(
+            submission.size_bytes, submit.judge_submission, submission, caller, policy, now_s
+        )
+        room = self.limits.max_pending - self.log.pending_by.get(caller.name, 0)
+        return await self.change(
+            lambda tx: (
+                submit.store(tx, draft, self.limits.rate, room)
+                if is_still_valid(tx, caller)
+                else submit.NO_LONGER_VALID
+            )
+        )
+
+    def get(self, request_id: str) -> ConfirmRequest | None:
+        """Return one request in its current state, or None.
+
+        Raises StoreCorrupt for an approval that another program wrote: it gets no answer and no signature.
+        """
+        row = self._row(requests.BY_ID, request_id)
+        return self._read(row) if row else None
+
+    def _row(self, sql: str, key: str | bytes) -> tuple[Any, ...] | None:
+        """Return the current row of a key, from memory if nothing was committed since it was read."""
+        database = self.database
+        if not database.hears_of_writes_at_once:
+            return database.read_one(sql, (key,))
+        now = database.change_counter()
+        if now != self._fresh_at or len(self._fresh) >= _CACHE_SIZE:
+            self._fresh.clear()
+            self._fresh_at = now
+        row = self._fresh.get(key)
+        if row is None:
+            row = database.read_one(sql, (key,))
+            if row is not None and _is_small(row):
+                self._fresh[key] = row
+        return row
+
+    def _read(self, row: tuple[Any, ...]) -> ConfirmRequest:
+        """Convert a row to a request. Returns the same object as before if the row has not changed."""
+        request_id, now_s = row[1], self.timeline.now_s()
+        before, request = self._known.get(request_id, (None, None))
+        if request is None or row != before or (request.is_pending and now_s >= request.expires_at):
+            request = requests.as_request(row, now_s)
+            if request.status in _APPROVED:
+                self._check(request_id)
+            if len(request.details_json) < LARGE_BYTES:
+                if len(self._known) >= _CACHE_SIZE:
+                    self._known.clear()
+                self._known[request_id] = (row, request)
+        return request
+
+    def _check(self, request_id: str) -> None:
+        if problem := self.database.read_now(lambda db: request_problem(db, request_id)):
+            message = f"the database was changed from outside: request {request_id}: {problem}"
+            raise StoreCorrupt(message, hint=HINT)
+
+    def votes(self, request_id: str) -> list[Vote]:
+        """Return the votes on a request, oldest first."""
+        return self.database.read_now(lambda db: requests.list_votes(db, request_id))
+
+    def list(self, criteria: RequestFilter) -> list[ConfirmRequest]:
+        """Return requests, newest first. For the next page pass the last one's seq as `before_seq`."""
+        now_s = self.timeline.now_s()
+        return self.database.read_now(lambda db: [*requests.select(db, criteria, now_s)])
+
+    def count_pending(self) -> int:
+        """Return the number of requests that can be decided now."""
+        now_s = self.timeline.now_s()
+        return self.database.read_now(lambda db: requests.count_pending(db, now_s))
+
+    async def decide(self, ballot: DecisionInput, who: Caller) -> RequestOutcome:
+        """Approve or deny. The caller must have the role approve, which whoever calls this has checked."""
+        return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
+
+    async def amend(
+        self, target: tuple[str, str], caller: Caller, details: dict[str, Any], reason: str = ""
+    ) -> RequestOutcome:
+        """Change a pending request's details (if its submitter accepts edits); votes so far are void.
+
+        `target` is its id and the digest that was viewed. Raises ValueError for details that are not JSON.
+        """
+        text = await asyncio.to_thread(canonical, details)  # their size is not known in advance
+        change = Amendment(*target, details, text.decode(), reason)
+        return await self.change(lambda tx: decide.amend(tx, change, caller, self.policy_file.policy))
+
+    async def cancel(self, request_id: str, caller: Caller, reason: str = "") -> RequestOutcome:
+        """Cancel a request."""
+        return await self.change(lambda tx: decide.cancel(tx, request_id, caller, reason))
+
+    async def consume(self, request_id: str, caller: Caller, digest: str, key: str = "") -> RequestOutcome:
+        """Consume an approval, exactly once. Repeating the call with the same non-empty `key` returns the
+        same answer."""
+        valid_s = self.policy_file.policy.approval_valid_s
+        return await self.change(lambda tx: decide.consume(tx, request_id, caller, (digest, key), valid_s))
+
+    async def report(self, request_id: str, caller: Caller, result: str, note: str = "") -> RequestOutcome:
+        """Record the result of the action: `result` is executed or failed."""
+        return await self.change(lambda tx: decide.report(tx, request_id, caller, result, note))
+
+    async def mark_viewed(self, request: ConfirmRequest, caller: Caller) -> None:
+        """Record that a possible approver viewed this version of the request; the first view counts."""
+        first_view = self.database.read_now(lambda db: requests.viewed_at(db, request.id, caller.name))
+        if first_view is None:
+            await self.change(lambda tx: decide.record_view(tx, request, caller))
+
+    async def wait(
+        self, request_id: str, timeout_s: float, line: WebConnection | None = None
+    ) -> ConfirmRequest | None:
+        """Wait until the request has ended, `timeout_s` has passed or `line` is cut, and return its state.
+        Returns None if it does not exist."""
+        request = self.get(request_id)
+        if request is None or not request.is_pending or timeout_s <= 0 or (line and line.is_cut):
+            return request
+        future = self.hub.listen_for_end(request_id)
+
+        def end_wait() -> None:
+            wake((future,))
+
+        # The deadline ends the wait even if no sweeper runs.
+        left_s = request.expires_at - self.timeline.now_s()
+        limit_s = max(0.0, min(timeout_s, left_s + 0.002))
+        timer = asyncio.get_running_loop().call_later(limit_s, end_wait)
+        if line is not None:
+            line.listen(end_wait)
+        try:
+            event = await future
+        finally:
+            timer.cancel()
+            self.hub.stop_listening(future, request_id)
+            if line is not None:
+                line.stop_listening(end_wait)
+        return self.get(request_id) if event is None else self._final_request(event)
+
+    def _final_request(self, event: AuditEvent) -> ConfirmRequest | None:
+        """Return the request as `event` ended it, read once for all waiters."""
+        if self._last_end is None or self._last_end[0] is not event:
+            self._last_end = (event, self.get(event.request_id))
+        return self._last_end[1]
+
+    async def record(
+        self, kind: str, request_id: str = "", principal: str = "", data: dict[str, object] | None = None
+    ) -> None:
+        """Append an event of the caller: notified, login_failed and the like."""
+        request = self.get(request_id) if request_id else None
+        owner = request.principal if request else ""
+        await self.change(lambda tx: tx.record(kind, request_id, principal, owner, data))
+
+    async def change(self, work: Callable[[Tx], T]) -> T:
+        """Run `work` in a transaction. Once it is durable, wake the waiters and return its result."""
+
+        def run(connection: apsw.Connection) -> tuple[T, list[AuditEvent]]:
+            tx = Tx(connection, self.timeline.now_s(), self.key)
+            return work(tx), tx.events
+
+        result, _ = await self.database.append(run, self.log.publish)
+        return result

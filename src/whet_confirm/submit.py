@@ -1,0 +1,216 @@
+"""Turn a submission into a stored request: policy, whitelist, rate limit, deadline, digest.
+
+The order of the checks is the contract's: the fields (before this module), the whitelist, the rate limit,
+the timeout. Independent of HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from whet_confirm import rates, requests
+from whet_confirm.canonical import canonical, stored_digest
+from whet_confirm.ledger import Tx
+from whet_confirm.names import action_key, is_high_risk, new_request_id
+from whet_confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
+from whet_confirm.records import ApprovalPlan, Caller, ConfirmRequest
+
+WINDOW_S = 3600
+DEFAULT_TIMEOUT_S = 300
+_DEFAULT_PLAN = ApprovalPlan()
+SHORTEST_S, CONTRACT_LONGEST_S = 30, 3600
+_WHITELIST_ENDS = "SELECT coalesce(max(expires_at), 0.0) FROM whitelist NOT INDEXED WHERE revoked_at IS NULL"
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """A caller's submission with checked fields. `timeout_s` None means the default."""
+
+    action: str
+    description: str
+    details: dict[str, Any] = {}
+    requester: str = "agent"
+    session_key: str = ""
+    timeout_s: int | None = None
+    callback_url: str = ""
+    accepts_edits: bool = False
+    idempotency_key: str = ""
+    body_hash: bytes = b""
+    size_bytes: int = 0
+
+
+class SubmissionResult(msgspec.Struct, frozen=True):
+    """The result of a submission. `refused` is a line for a person if nothing was stored."""
+
+    kind: Literal["pending", "auto_approved", "denied", "limited", "too_many_pending", "key_reused", "gone"]
+    request: ConfirmRequest | None = None
+    is_replay: bool = False
+    refused: str = ""
+    retry_after_s: float = 0.0
+
+
+NO_LONGER_VALID = SubmissionResult("gone", refused="your token or sign-in does not hold any more")
+
+
+class SubmissionDraft(msgspec.Struct, frozen=True):
+    """A submission judged by the policy, ready to be stored in one transaction."""
+
+    request: ConfirmRequest
+    key: str
+    judgement: PolicyJudgement
+    submission: Submission
+
+
+def judge_submission(
+    submission: Submission, caller: Caller, policy: ConfirmPolicy, now_s: float
+) -> SubmissionDraft:
+    """Judge a submission and compute its id, deadline and digest. Raises ValueError for details that are not
+    JSON."""
+    key = action_key(submission.action)
+    high_risk = is_high_risk(key)
+    facts = Facts(
+        action_key=key,
+        principal=caller.name,
+        requester=submission.requester,
+        session_key=submission.session_key,
+        details=submission.details,
+        is_high_risk=high_risk,
+        now_s=now_s,
+    )
+    judgement = policy.judge(facts)
+    request_id = new_request_id(now_s)
+    timeout_s = _timeout(submission.timeout_s, judgement)
+    expires_at = now_s + timeout_s
+    details_json = canonical(submission.details).decode()
+    request = ConfirmRequest(
+        seq=0,
+        id=request_id,
+        action=submission.action,
+        description=submission.description,
+        details_json=details_json,
+        requester=submission.requester,
+        session_key=submission.session_key,
+        principal=caller.name,
+        status="pending",
+        created_at=now_s,
+        expires_at=expires_at,
+        timeout_seconds=timeout_s,
+        resolved_at=None,
+        resolved_by="",
+        reason="",
+        digest=stored_digest(
+            request_id,
+            submission.action,
+            details_json,
+            submission.requester,
+            submission.session_key,
+            expires_at,
+        ),
+        plan=judgement.plan,
+        policy_version=policy.version,
+        is_high_risk=high_risk,
+        accepts_edits=submission.accepts_edits,
+        callback_url=submission.callback_url,
+    )
+    return SubmissionDraft(request, key, judgement, submission)
+
+
+def _timeout(asked_s: int | None, judgement: PolicyJudgement) -> int:
+    if asked_s is None:
+        return judgement.timeout_s or DEFAULT_TIMEOUT_S
+    return max(SHORTEST_S, min(asked_s, max(CONTRACT_LONGEST_S, judgement.max_timeout_s)))
+
+
+def store(tx: Tx, draft: SubmissionDraft, rate_limit: int, room: int) -> SubmissionResult:
+    """Store a draft in the transaction, or return why not.
+
+    `room` is how many more requests of this principal may be pending.
+    """
+    submission = draft.submission
+    if submission.idempotency_key and (replay := _replay(tx, draft)):
+        return replay
+    request = _apply_rules(tx, draft)
+    number = None
+    if request.status != "auto_approved":
+        number, earlier_at = rates.next_rate(tx, request.principal, draft.key, rate_limit, WINDOW_S)
+        if refusal := _find_excess(request, rate_limit, tx.now_s - earlier_at, room):
+            return refusal
+    keys = requests.RequestKeys(draft.key, number, submission.idempotency_key, submission.body_hash)
+    requests.insert(tx, request, keys)
+    return SubmissionResult(_kind(request), request)
+
+
+def _apply_rules(tx: Tx, draft: SubmissionDraft) -> ConfirmRequest:
+    """Return the request after the policy and the whitelist: pending, or already ended."""
+    verdict, by, why = draft.judgement.effect, f"policy:{draft.judgement.rule}", draft.judgement.why
+    if verdict == "ask" and _can_pass(draft) and (entry := _whitelist_entry(tx, draft)):
+        verdict, by, why = "allow", f"whitelist:{entry}", f"whitelist entry {entry} lets it pass"
+    if verdict == "ask":
+        return draft.request
+    return msgspec.structs.replace(
+        draft.request,
+        status="auto_approved" if verdict == "allow" else "denied",
+        resolved_at=tx.now_s,
+        resolved_by=by,
+        reason=why,
+    )
+
+
+def _can_pass(draft: SubmissionDraft) -> bool:
+    """Return whether a whitelist entry may replace a person: never for a high-risk action or a rule that
+    requires more than one person's approval."""
+    plan = draft.judgement.plan
+    asks_little = msgspec.structs.replace(
+        _DEFAULT_PLAN, rule=plan.rule, escalate_to=plan.escalate_to, escalate_after=plan.escalate_after
+    )
+    return not draft.request.is_high_risk and plan == asks_little
+
+
+def _find_excess(
+    request: ConfirmRequest, rate_limit: int, since_s: float, room: int
+) -> SubmissionResult | None:
+    """Return the refusal if the request is over a limit.
+
+    `since_s` is the age of the submission that has to leave the window first.
+    """
+    if since_s < WINDOW_S:
+        why = f"more than {rate_limit} an hour of {request.action} that nobody approved"
+        return SubmissionResult("limited", refused=why, retry_after_s=WINDOW_S - since_s)
+    if room <= 0:
+        why = "too many of your requests are pending"
+        return SubmissionResult("too_many_pending", refused=why, retry_after_s=60.0)
+    return None
+
+
+def _kind(request: ConfirmRequest) -> Literal["pending", "auto_approved", "denied"]:
+    if request.status == "auto_approved":
+        return "auto_approved"
+    return "denied" if request.status == "denied" and request.resolved_by.startswith("policy:") else "pending"
+
+
+def _replay(tx: Tx, draft: SubmissionDraft) -> SubmissionResult | None:
+    row = tx.connection.execute(
+        "SELECT body_hash, request_id FROM idempotency WHERE principal = ? AND key = ?",
+        (draft.request.principal, draft.submission.idempotency_key),
+    ).fetchone()
+    if row is None:
+        return None
+    if row[0] != draft.submission.body_hash:
+        return SubmissionResult("key_reused", refused="this Idempotency-Key was used with another body")
+    request = requests.find(tx.connection, row[1], tx.now_s)
+    return SubmissionResult(_kind(request), request, is_replay=True) if request else None
+
+
+def _whitelist_entry(tx: Tx, draft: SubmissionDraft) -> int:
+    cache = tx.sealer.row_cache("whitelist")
+    if "until" not in cache:
+        (cache["until"],) = tx.connection.execute(_WHITELIST_ENDS).fetchone() or (0.0,)
+    if tx.now_s >= cache["until"]:
+        return 0
+    row = tx.connection.execute(
+        "SELECT id FROM whitelist NOT INDEXED WHERE action_key = ? AND revoked_at IS NULL AND expires_at > ?"
+        " AND principal IN ('*', ?) AND session_key IN ('', ?) LIMIT 1",
+        (draft.key, tx.now_s, draft.request.principal, draft.request.session_key),
+    ).fetchone()
+    return row[0] if row else 0

@@ -1,0 +1,228 @@
+"""The service's tables in a team's database: any number of processes, one writer at a time.
+
+A writer locks one row, the tail, until its commit; so every decision is made on the current state, and the
+audit log is one chain. A process that stops while it holds the tail is disconnected after 5 s. Time is the
+database's.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import psycopg
+
+from whet.postgres.connection import PostgresConnection
+from whet.postgres.driver import hide_password
+from whet.postgres.lane import Round, TeamLane
+from whet.postgres.pool import ConnectionPool
+from whet.sqlite.batching import WriteBatcher
+from whet.sqlite.database import Work
+from whet_confirm import team_schema
+from whet_confirm.database import ConfirmDatabase
+from whet_confirm.sealer import Sealer
+from whet_confirm.team_schema import NOTED
+
+T = TypeVar("T")
+_WRITES = re.compile(r"\s*(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM) (\w+)")
+_TAIL = (
+    f"UPDATE {NOTED}.tail SET number = number + 1, xact = pg_current_xact_id()"
+    " RETURNING number, extract(epoch FROM now())::float8"
+)
+_NUMBER = f"SELECT number FROM {NOTED}.tail"
+_EXTRA = 3  # columns of a noted row in addition to the table's own
+
+
+class NotedRow(NamedTuple):
+    """One row that this transaction wrote: before and after, each None if it did not exist."""
+
+    table_name: str
+    old: tuple[Any, ...] | None
+    new: tuple[Any, ...] | None
+
+
+class SealedPostgres(PostgresConnection):
+    """The writing connection. It reports each written row, as SQLite's does."""
+
+    def __init__(self, raw: psycopg.Connection, texts: dict[str, bytes]) -> None:
+        super().__init__(raw, texts)
+        self._tables = frozenset(team_schema.list_noted_tables())
+        self._note: Callable[[Any], None] | None = None
+        self._undone: Callable[[], None] | None = None
+        self._number = -1
+        self._others = 0
+        self._newest_id: Any = 0
+        self.clock_off_s: float = 0.0
+        self.sealer: Sealer = Sealer(self)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
+
+    def preupdate_hook(self, note: Callable[[Any], None] | None) -> None:
+        """Call `note` for each row that is written."""
+        self._note = note
+
+    def set_rollback_hook(self, undone: Callable[[], None] | None) -> None:
+        """Call `undone` after a transaction is rolled back."""
+        self._undone = undone
+
+    def pragma(self, name: str) -> int:
+        """Return a number that changes when another connection has written."""
+        assert name == "data_version", name  # a sealer reads nothing else
+        return self._others
+
+    def data_version(self) -> int:
+        """Return a value that never matches an expected one: `pragma` is just as cheap."""
+        return -2
+
+    def execute(self, sql: str, values: Any = ()) -> psycopg.Cursor[Any]:
+        """Run a statement and report the rows that it wrote. Raises as `PostgresConnection.execute` does."""
+        cursor = super().execute(sql, values)
+        written = _WRITES.match(sql)
+        if written is not None and written[1] in self._tables:
+            self._report_rows(written[1])
+        return cursor
+
+    def executemany(self, sql: str, rows: Any) -> None:
+        """Run a statement for each of the rows, as `execute` does."""
+        super().executemany(sql, rows)
+        written = _WRITES.match(sql)
+        if written is not None and written[1] in self._tables:
+            self._report_rows(written[1])
+
+    def last_insert_rowid(self) -> int:
+        """Return the id of the last new row. The database itself would return the noted row's."""
+        return self._newest_id
+
+    def begin(self) -> None:
+        """Lock the tail: until the commit no other process can write."""
+        row = self.raw.execute(_TAIL.encode()).fetchone()
+        assert row is not None  # the set-up created the row
+        number, now_s = row
+        if number != self._number + 1:
+            self._others += 1
+        self._number = number
+        self.clock_off_s = now_s - time.time()
+
+    def undone(self) -> None:
+        """Handle a transaction that was rolled back or whose end is unknown."""
+        self._number = -1
+        if self._undone is not None:
+            self._undone()
+
+    def _report_rows(self, table: str) -> None:
+        sql = f"DELETE FROM {NOTED}.{table} WHERE xact = pg_current_xact_id() RETURNING *"
+        rows = self.raw.execute(sql.encode()).fetchall()
+        for row in sorted(rows, key=lambda one: one[-1]):
+            cells, is_new = row[:-_EXTRA], row[-_EXTRA]
+            if is_new:
+                self._newest_id = cells[0]
+            if self._note is not None:
+                self._note(NotedRow(table, None if is_new else cells, cells if is_new else None))
+
+
+class _Sealing(Round):
+    """Locks the tail before a batch, and seals the batch at its end."""
+
+    def __init__(self, database: TeamConfirmDatabase) -> None:
+        self._database = database
+
+    def begin(self, connection: PostgresConnection) -> None:
+        """Lock the tail."""
+        self._database.writing(connection).begin()
+
+    def end(self, connection: PostgresConnection) -> None:
+        """Seal the batch."""
+        self._database.sealer.seal(connection)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
+
+    def roll_back(self) -> None:
+        """Have the sums read again."""
+        self._database.undone()
+
+
+class TeamConfirmDatabase(ConfirmDatabase):
+    """The service's tables in a team's database, with the same calls as its own file."""
+
+    hears_of_writes_at_once: ClassVar[bool] = False
+
+    def __init__(self, url: str, patience_s: float) -> None:
+        self.path: Path = Path(hide_password(url))
+        self._pool = ConnectionPool(url, team_schema.SEARCH_PATH, patience_s)
+        self._writer: SealedPostgres | None = None
+        lane = TeamLane(self._open_writer, url, patience_s, _Sealing(self))
+        self._lane = lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
+        self._gather: WriteBatcher | None = None
+        self._closed = False
+        self.wall: Callable[[], float] = self._now_s
+
+    @classmethod
+    def open_url(cls, url: str, *, patience_s: float = 10.0) -> TeamConfirmDatabase:
+        """Open the tables. Raises StoreError if they can't be reached or have the wrong schema."""
+        database = cls(url, patience_s)
+        database._pool.check_database(team_schema.check)
+        try:
+            database.write_now(lambda _: None)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def writing(self, connection: PostgresConnection) -> SealedPostgres:
+        """Return the connection as the writing one."""
+        assert isinstance(connection, SealedPostgres)  # the lane gets no others
+        return connection
+
+    def undone(self) -> None:
+        """Handle a transaction that was rolled back or whose end is unknown."""
+        if self._writer is not None:
+            self._writer.undone()
+
+    def write_now(self, work: Work[T]) -> T:
+        """Write and wait; for synchronous callers."""
+        return self.submit(work).result()
+
+    def read_now(self, work: Work[T]) -> T:
+        """Read on the caller's thread, from one consistent state. Raises StoreError."""
+        return self._pool.read_now(work)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
+
+    def read_one(self, sql: str, values: tuple[object, ...]) -> tuple[object, ...] | None:
+        """Return the first row of a statement, or None. This is the fastest read."""
+        return self._pool.run(lambda connection: connection.execute(sql, values).fetchone())
+
+    async def checkpoint_early(self) -> None:
+        """Do nothing: the database maintains its own WAL."""
+
+    def change_counter(self) -> int:
+        """Return a number that changes with every commit, whether by this process or another."""
+        row = self.read_one(_NUMBER, ())
+        return int(row[0]) if row else 0  # pyright: ignore[reportArgumentType] a whole number
+
+    def close(self) -> None:
+        """Commit pending writes and close every connection. Calling it again does nothing."""
+        if self._closed:
+            return
+        if self._writer is not None:
+            self.sign_last_seal()
+        self._closed = True
+        self._lane.close()
+        self._pool.close()
+
+    def _open_writer(self) -> PostgresConnection:
+        connection = SealedPostgres(self._pool.open_raw(), self._pool.texts)
+        if self._writer is not None:
+            connection.sealer.use_keys_of(self._writer.sealer)
+        self._writer = connection
+        self.sealer: Sealer = connection.sealer
+        return connection
+
+    def _now_s(self) -> float:
+        return time.time() + (self._writer.clock_off_s if self._writer is not None else 0.0)
+
+
+def init(url: str) -> list[str]:
+    """Create or migrate the service's tables and return the applied steps. Raises StoreError."""
+    steps: list[str] = []
+    with closing(ConnectionPool(url, "")) as pool:
+        pool.check_database(lambda raw: steps.extend(team_schema.init(raw)))
+    return steps

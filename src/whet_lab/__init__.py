@@ -1,0 +1,1 @@
+"""The laboratory: the practice model (a scripted stand-in), evaluations, and the demo."""

@@ -1,0 +1,1 @@
+"""The commands `whet demo`, `whet eval` and `whet practice`."""

@@ -1,0 +1,200 @@
+"""`whet eval bench`: compare Whet's search with plain BM25 on a public memory benchmark."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from whet import __version__
+from whet.app.model_links.models import Dialer
+from whet.cli.launch import ChatOptions, load_settings
+from whet.cli.main import run_on_loop
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.secrets import load_secrets
+from whet.contract.errors import BadInput
+from whet.contract.texts import plural
+from whet.stats import Interval
+from whet.terminal import output
+from whet.terminal.output import Column, ProgressLine, cost, emit_json, json_option
+from whet_lab.evals import bench
+from whet_lab.evals.bench import BenchCard
+from whet_lab.evals.bench_data import LOADERS, BenchData, load_benchmark
+
+if TYPE_CHECKING:
+    from whet_lab.evals.bench_answers import AnswerArm, AnswerCard
+
+POINTS = "skilllearnbench"
+TAU2 = "tau2"
+
+
+@click.command("bench")
+@click.argument("name", type=click.Choice([*LOADERS, POINTS, TAU2]))
+@click.option(
+    "--data",
+    "folder",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder with the benchmark's files; nothing is downloaded.",
+)
+@click.option("--hits", default=10, show_default=True, type=click.IntRange(1, 100), help="How many count.")
+@click.option(
+    "--answers",
+    "kept",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Have your model answer from the hits; its answers are kept here. Costs money.",
+)
+@click.option("--questions", default=0, metavar="N", help="With --answers: this many, spread over all.")
+@click.option("--card", type=click.Path(dir_okay=False, path_type=Path), help="Write the card (JSON) here.")
+@json_option
+@click.pass_obj
+def bench_command(  # noqa: PLR0913 one parameter an option
+    home: Home,
+    name: str,
+    folder: Path,
+    hits: int,
+    kept: Path | None,
+    questions: int,
+    card: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure how much of the evidence for a public benchmark's questions the search finds; asks no model
+    without --answers.
+
+    skilllearnbench measures the gate of learning instead: true key points of its trajectories that come
+    into force, and swapped ones. tau2 (its package, and its data folder) runs the gold actions of its
+    tasks through Whet's tools and checks that they leave the same state as direct calls.
+    """
+    if name == TAU2:
+        return _tau2(folder, card, as_json)
+    if name == POINTS:
+        return _points(folder, card, as_json)
+    clock = SystemClock()
+    data = load_benchmark(name, folder)
+    if kept is not None:
+        return _answers(home, data, hits, (kept, max(questions, 0)), card, as_json)
+    progress = ProgressLine("bench", clock)
+    done = bench.run(
+        data, hits, clock, __version__, lambda number, total: progress.update(f"case {number + 1} of {total}")
+    )
+    progress.finish()
+    _write_card(card, done)
+    if as_json:
+        return emit_json(done)
+    _show(done)
+
+
+def _answers(
+    home: Home, data: BenchData, hits: int, answer_options: tuple[Path, int], card: Path | None, as_json: bool
+) -> None:
+    from whet_lab.evals.bench_answers import Answerer  # noqa: PLC0415 - what calls a model, and most runs call none
+
+    if not any(question.answer != "" for case in data.cases for question in case.questions):
+        raise BadInput(f"the data of {data.name} has no answers to score", hint="leave --answers out")
+    settings, clock = load_settings(ChatOptions(home), None), SystemClock()
+    dialer, progress = Dialer(settings, load_secrets(home, os.environ)), ProgressLine("bench", SystemClock())
+
+    async def run() -> AnswerCard:
+        provider = dialer.connect(settings.model)
+        try:
+            answerer = Answerer(provider, data, hits, answer_options[0])
+            answers = await answerer.run(
+                clock, answer_options[1], lambda done, total: progress.update(f"answer {done} of {total}")
+            )
+            return answerer.build_card(answers, __version__)
+        finally:
+            await provider.aclose()
+
+    try:
+        done = run_on_loop(run())
+    finally:
+        progress.finish()
+        dialer.close()
+    _write_card(card, done)
+    if as_json:
+        return emit_json(done)
+    shape: list[Column[AnswerArm]] = [
+        Column("arm", lambda row: row.arm),
+        Column("questions", lambda row: f"{row.questions:,}", right=True),
+        Column("score", lambda row: _range(row.score), right=True),
+        Column("half right", lambda row: f"{row.right:.3f}", right=True, rank=1),
+        Column("tokens", lambda row: f"{row.spent.total_tokens:,}", right=True, rank=2),
+        Column("cost", lambda row: cost(row.spent.cost_usd), right=True, rank=3),
+    ]
+    gap = done.gap
+    click.echo(output.table(done.arms, shape))
+    click.echo(
+        f"\nsearch - bm25 {_range(gap.gap)}; at least half right by search alone {gap.only_search}, by bm25"
+        f" alone {gap.only_bm25}, McNemar p = {gap.p_value:.2g}\n\nanswered by {done.model};"
+        f" {', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}"
+    )
+
+
+def _points(folder: Path, card: Path | None, as_json: bool) -> None:
+    from whet_lab.evals import bench_points  # noqa: PLC0415 - the gate, which the other benchmarks don't need
+
+    done = bench_points.run(folder)
+    _write_card(card, done)
+    if as_json:
+        return emit_json(done)
+    for name, part in done.parts.items():
+        provable = max(part.points - part.unshown, 1)
+        click.echo(
+            f"{part.points:,} true key points ({name}): {part.in_force / part.points:.1%} in force,"
+            f" {part.waiting / part.points:.1%} wait for a person, {part.refused / part.points:.1%} refused,"
+            f" {part.unshown / part.points:.1%} have no evidence but the assistant's word;"
+            f" of the others {part.in_force / provable:.1%} in force"
+        )
+    click.echo(
+        f"{done.swapped:,} swapped ones: {done.swapped_in_force} in force\n"
+        f"\n{plural(done.files, 'file')}, sha256 {done.sha256[:16]}…"
+    )
+
+
+def _tau2(folder: Path, card: Path | None, as_json: bool) -> None:
+    from whet_lab.evals import bench_tau2  # noqa: PLC0415 - the whole program, which the others don't need
+
+    done = bench_tau2.run(folder)
+    _write_card(card, done)
+    if as_json:
+        return emit_json(done)
+    counts = ", ".join(f"{name} {count}" for name, count in done.tasks.items())
+    click.echo(
+        f"{sum(done.tasks.values())} tasks ({counts}), {done.calls} gold actions:"
+        f" {len(done.other_state)} end in another state"
+    )
+    for task in done.other_state:
+        click.echo(f"  {task}")
+
+
+def _write_card(card: Path | None, done: object) -> None:
+    if card is not None:
+        card.write_bytes(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
+
+
+def _show(done: BenchCard) -> None:
+    click.echo(
+        output.table(
+            done.arms,
+            [
+                Column("arm", lambda row: row.arm),
+                Column("questions", lambda row: f"{row.part}, {row.questions}"),
+                Column(f"recall@{done.hits}", lambda row: _range(row.recall), right=True),
+                Column("any found", lambda row: f"{row.any_found:.3f}", right=True, rank=2),
+            ],
+        )
+    )
+    for gap in done.gaps:
+        click.echo(
+            f"\n{gap.part}: search - bm25 {_range(gap.gap)}; all evidence found by search alone"
+            f" {gap.only_search}, by bm25 alone {gap.only_bm25}, McNemar p = {gap.p_value:.2g}"
+        )
+    click.echo(f"\n{', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}")
+
+
+def _range(value: Interval) -> str:
+    return f"{value.estimate:.3f} [{value.low:.3f}, {value.high:.3f}]"

@@ -1,0 +1,153 @@
+"""`whet eval learning`: measure how much learning helps later sessions, in a fact world or on own tasks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.terminal.output import Column, ProgressLine, emit_json, home_and_json, table, wrap_text
+from whet_lab.commands import eval_own
+from whet_lab.commands.eval_own import OwnOptions
+from whet_lab.evals import world_report
+from whet_lab.evals.arms import ARMS, pick_arms
+from whet_lab.evals.campaign import CampaignSettings, EvalCampaign
+from whet_lab.evals.chart import draw_learning_chart
+from whet_lab.evals.measures import ArmSums, find_losses, summarise
+from whet_lab.evals.own_run import ARMS as OWN_ARMS
+from whet_lab.evals.world import Shape
+
+_LEAST_SESSIONS = 12
+
+
+@click.command("learning")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=20, show_default=True, help="Worlds to run.")
+@click.option(
+    "--sessions",
+    type=click.IntRange(_LEAST_SESSIONS, 200),
+    default=30,
+    show_default=True,
+    help="Sessions of each world.",
+)
+@click.option("--workers", type=click.IntRange(1, 64), help="Processes. Default: one per core.")
+@click.option("--tasks", type=click.Path(path_type=Path), help="Your own tasks, on your own model, instead.")
+@click.option(
+    "-k",
+    "--repeats",
+    type=click.IntRange(3, 50),
+    default=3,
+    show_default=True,
+    help="With --tasks: runs of each arm.",
+)
+@click.option("--leave-one-out", is_flag=True, help="With --tasks: also without each learned item in turn.")
+@click.option(
+    "--arms",
+    default="",
+    metavar="LIST",
+    help=f"Of: {', '.join(ARMS)}; with --tasks: {', '.join(OWN_ARMS)}. Default: all.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for runs and report.")
+@click.option("--fresh", is_flag=True, help="Forget the runs that are there.")
+@home_and_json
+def learning(home: Home, /, **options: Any) -> None:
+    """Measure learning: what reaches the point of use, at what harm and cost.
+
+    Without --tasks: a world of hidden facts on the practice model, a scripted stand-in. Ctrl-C stops; the
+    same command goes on.
+
+    \b
+    whet eval learning                          20 worlds, all arms, a few minutes
+    whet eval learning --seeds 3 --arms off,ours
+    whet eval learning --tasks tasks.yaml       your tasks, your model; costs what your model costs
+    """
+    if options["tasks"] is not None:
+        arms = tuple(name.strip() for name in options["arms"].split(",") if name.strip()) or OWN_ARMS
+        names = ("tasks", "out", "repeats", "leave_one_out", "fresh", "as_json")
+        return eval_own.run(home, OwnOptions(arms=arms, **{name: options[name] for name in names}))
+    _run_worlds(home, options)
+
+
+def _run_worlds(home: Home, options: dict[str, Any]) -> None:
+    sessions: int = options["sessions"]
+    folder: Path = (options["out"] or home.root / "evals" / f"learning-{sessions}").absolute()
+    if options["fresh"]:
+        shutil.rmtree(folder, ignore_errors=True)
+    settings = CampaignSettings(Shape(sessions=sessions))
+    campaign = EvalCampaign(folder, pick_arms(options["arms"]), options["seeds"], settings)
+    _run_campaign(campaign, options["workers"] or os.cpu_count() or 1)
+    sums = summarise(campaign.read_runs())
+    facts = write_report(folder, settings, sums)
+    if options["as_json"]:
+        return emit_json(facts)
+    _show(sums, folder)
+
+
+def write_report(folder: Path, settings: CampaignSettings, sums: list[ArmSums]) -> dict[str, Any]:
+    """Write report.md, report.svg and report.json into the folder; return the content of report.json."""
+    (folder / "report.md").write_text(world_report.format_report(sums, settings), "utf-8")
+    curves = {arm.arm: arm.curve for arm in sums}
+    (folder / "report.svg").write_text(draw_learning_chart("right at the first try", curves), "utf-8")
+    facts = {
+        "folder": str(folder),
+        "settings": settings,
+        "arms": sums,
+        "where_ours_loses": find_losses(sums),
+        "goals": [
+            {"goal": g, "met": met, "found": finding} for g, met, finding in world_report.check_goals(sums)
+        ],
+    }
+    (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1))
+    return facts
+
+
+def _run_campaign(campaign: EvalCampaign, workers: int) -> None:
+    progress = ProgressLine("worlds", SystemClock())
+
+    def tell(there: int, last: str) -> None:
+        progress.update(f"{there} of {campaign.size}" + (f", {last}" if last else ""))
+
+    try:
+        campaign.run_missing(workers, tell)
+    except KeyboardInterrupt:
+        missing_count = len(campaign.missing)
+        progress.finish()
+        click.echo(
+            f"stopped with {missing_count} of {campaign.size} runs to go; the same command goes on", err=True
+        )
+        raise
+    finally:
+        progress.finish()
+
+
+def _show(sums: list[ArmSums], folder: Path) -> None:
+    shape: list[Column[ArmSums]] = [
+        Column("arm", lambda row: row.arm),
+        Column("first try", lambda row: f"{row.first_try.estimate:.1%}", right=True),
+        Column("gain over off", lambda row: world_report.format_gain(row.gain), rank=2),
+        Column("facts reached", lambda row: f"{row.reached.estimate:.1%}", right=True),
+        Column(
+            "harm", lambda row: f"{row.harm_end.estimate:.1%}" if row.harm_end else "-", right=True, rank=3
+        ),
+        Column("poisoned", lambda row: str(row.poisoned), right=True, rank=5),
+        Column("leaks", lambda row: str(row.leaks), right=True, rank=5),
+        Column("tokens a task", lambda row: f"{row.tokens_per_task:,.0f}", right=True, rank=4),
+        Column("cost a success", lambda row: f"{row.cost_per_success:,.0f}", right=True, rank=1),
+    ]
+    click.echo(table(sums, shape))
+    for goal, met, finding in world_report.check_goals(sums):
+        click.echo(f"{'ok  ' if met else 'MISS'} {goal}: {finding}")
+    losses = find_losses(sums)
+    if losses:
+        click.echo("\nwhere ours loses:")
+        for line in losses:
+            click.echo(wrap_text(f"- {line}", indent=2))
+    click.echo(
+        f"\n{wrap_text('The model is a scripted stand-in: this measures the machinery, no intelligence.')}"
+    )
+    click.echo(f"report: {folder / 'report.md'}")
