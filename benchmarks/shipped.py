@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from benchmarks.measure import ROOT
-from whet import evals
 from whet.config import schema
 from whet.config.schema import Settings
+from whet_lab import evals
 
 # Every model here is the practice model; the page says so in its head.
 _STAND_IN = frozenset({"provider", "model", "base_url", "format", "api_key_env"})
@@ -41,6 +41,7 @@ _SECTION_OF_FIELD = {
     field: section for section, fields in _SECTIONS.items() for field in fields if _FIELDS.count(field) == 1
 }
 _EVALS = evals.__name__
+_OWN = ("whet", "whet_confirm", "whet_lab")
 _UNKNOWN = object()
 _CONFIG = re.compile(r"^(\w+):[ \t]*\n((?:[ \t]+.*(?:\n|$))+)", re.M)
 _MODULE = re.compile(r"\w+(?:\.\w+)*")
@@ -101,7 +102,7 @@ def find_modules(modules: tuple[str, ...], root: Path = ROOT, *, is_whole: bool 
 
 
 def _file_of(module: str, root: Path) -> Path | None:
-    base = root / "src" if module.split(".")[0] == "whet" else root
+    base = root / "src" if module.split(".")[0] in _OWN else root
     path = base / module.replace(".", "/")
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if file.is_file():
@@ -121,7 +122,7 @@ def _imports_of(path: Path, root: Path) -> tuple[str, ...]:
             # A script that the benchmark starts as a process of its own.
             names.append(node.value if "." in node.value else f"benchmarks.loops.{node.value}")
             names.append(f"benchmarks.loops.{node.value.removesuffix('.py')}")
-    roots = ("whet", "benchmarks", "tests")
+    roots = (*_OWN, "benchmarks", "tests")
     return tuple(name for name in names if name.split(".")[0] in roots and _MODULE.fullmatch(name))
 
 

@@ -17,19 +17,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("troubleshooting.md")
-SOURCE = Path(__file__).parents[1] / "src" / "whet"
+SOURCE = Path(__file__).parents[1] / "src"
 BEGIN, END = "<!-- written by docs/errors.py -->\n", "<!-- end -->\n"
 MIN_LETTERS = 18
 # The folders whose errors for a call of a tool a person reads, too.
-FOR_PEOPLE = ("cli", "app", "sandbox")
+FOR_PEOPLE = ("cli", "terminal", "app", "goals", "hooks", "sandbox")
 # The page's sections, and the folders of the source whose errors belong there.
 SECTIONS = (
     ("The model and its server", ("providers", "http1")),
     ("Settings, keys and the home", ("config",)),
     ("Sessions and the database", ("store", "sqlite", "rewind")),
-    ("The command line", ("cli", "app", "sandbox")),
-    ("Approval and confirmations", ("approval", "confirm")),
-    ("Memory, skills, reviews and warm starts", ("memory", "review", "warm", "evals")),
+    ("The command line", (*FOR_PEOPLE, "whet_confirm/commands", "whet_lab/commands", "whet_lab/demo")),
+    ("Approval and confirmations", ("approval", "whet_confirm")),
+    ("Memory, skills, reviews and warm starts", ("memory", "review", "warm", "whet_lab/evals")),
     ("Context engines, plugins and MCP", ("context", "plugins", "mcp")),
     ("Channels, the API and editors", ("channels", "vendors", "gateway", "serve", "web", "editors")),
     ("Moving in and schedules", ("moving", "schedules")),
@@ -87,12 +87,16 @@ def table() -> str:
     for title, folders in SECTIONS:
         hints: dict[str, set[str]] = {}
         for folder in folders:
-            shown = classes if folder in FOR_PEOPLE else classes - for_models
-            for message, hint in errors(SOURCE / folder, shown):
+            shown = classes if title == "The command line" else classes - for_models
+            for message, hint in errors(_find_folder(folder), shown):
                 hints.setdefault(code(hint), set()).add(code(message))
         rows = sorted((", ".join(sorted(messages)), hint) for hint, messages in hints.items())
         parts += [f"### {title}", "", *(f"- {messages}: {hint}" for messages, hint in rows), ""]
     return "\n".join(parts)
+
+
+def _find_folder(name: str) -> Path:
+    return SOURCE / name if name.startswith("whet_") else SOURCE / "whet" / name
 
 
 def code(text: str) -> str:

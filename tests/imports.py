@@ -7,7 +7,7 @@ a condition that holds only if the package was imported before (PROOFS). A late 
 may also rely on such a check elsewhere in its module.
 
 With an extra, everything that it is for can be imported: each package belongs to an extra, and one extra
-brings all that a module needs. `python tests/imports.py` checks src/whet; `make check` runs it.
+brings all that a module needs. `python tests/imports.py` checks src; `make check` runs it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?")
-_BY_NAME = re.compile(r"(whet(?:\.\w+)+)(?::\w+)?")
+_BY_NAME = re.compile(r"(whet(?:_[a-z]+)?(?:\.\w+)+)(?::\w+)?")
 # Conditions that hold only if a package is there: a team's database was opened with its driver.
 PROOFS = {"is_team": "psycopg"}
 # Parts of declared packages that need one of their own extras.
@@ -125,15 +125,16 @@ class _Reader(ast.NodeVisitor):
 
 
 class ImportGraph:
-    """The imports of every module below `source/whet`, and which packages are not declared in `project`."""
+    """The imports of every module below `source`, and which packages are not declared in `project`."""
 
     def __init__(self, source: Path, project: Path) -> None:
         self.modules: dict[str, _Reader] = {}
-        for path in sorted((source / "whet").rglob("*.py")):
+        for path in sorted(source.glob("whet*/**/*.py")):
             parts = path.relative_to(source).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             self.modules[name] = reader = _Reader()
             reader.visit(ast.parse(path.read_text("utf-8")))
+        self._own = {name.partition(".")[0] for name in self.modules}
         self._declared, self.extras = _declared(project)
         self.chains: dict[str, dict[str, str]] = {}
         self._run_queueing()
@@ -144,7 +145,7 @@ class ImportGraph:
             if f"{target}.".startswith(f"{part}."):
                 return package
         top = target.partition(".")[0]
-        known = top == "whet" or top in sys.stdlib_module_names or top in self._declared
+        known = top in self._own or top in sys.stdlib_module_names or top in self._declared
         return "" if known else top
 
     def faults(self) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
     python tests/mutants.py memory store --count 40 --seed 7
 
-An area is a folder or module of `src/whet`; its mutants run against the area's own test folder, in a copy of
-the tree: first in forks of one process, with the tests that call the changed function (`mutant_forks.py`),
-then, where none noticed, in a process of its own with the whole folder. A run that hangs counts as noticed.
-Survivors that change nothing a caller could see stand in `mutants_accepted.toml` with the reason. Exit status
-1: more than a tenth of an area's mutants survive. With 20 it is a rough measure, with 200 a good one.
+An area is a folder or module of `src/whet` or `src/whet_lab`, or `confirm`. Its mutants run against its own
+test folder, in a copy of the tree: first in forks of one process, with the tests that call the changed
+function (`mutant_forks.py`), then, where none noticed, in a process of its own with the whole folder. A run
+that hangs counts as noticed. Survivors that change nothing a caller could see are in `mutants_accepted.toml`
+with the reason. Exit status 1: more than a tenth of an area's mutants survive. With 20 it is a rough measure,
+with 200 a good one.
 
 Not mutmut (one suite for all code, only inside functions, no sampling), nor cosmic-ray (edits the checkout,
 one test command, no order of tests): here a mutant meets its own folder only, and a sample takes minutes.
@@ -112,7 +113,7 @@ class Baseline:
 
 
 def _names(path: Path, mutant: Mutant) -> bool:
-    module = "whet." + mutant.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    module = mutant.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     package, _, stem = module.rpartition(".")
     text = path.read_text("utf-8")
     return module in text or (f"from {package} import" in text and stem in text)
@@ -151,7 +152,7 @@ class Copy:
 
     def survives(self, mutant: Mutant, tests: list[str], baseline: Baseline) -> bool:
         """Run the area's tests over one change."""
-        path = self.tree / "src" / "whet" / mutant.path
+        path = self.tree / "src" / mutant.path
         before = path.read_bytes()
         self._plan.write_text(json.dumps(baseline.order(mutant, self.tree)), "utf-8")
         write(path, mutant.applied(before))
@@ -212,10 +213,17 @@ def areas() -> list[str]:
     """Give every area that has tests of its own."""
     names = [
         path.name
-        for path in sorted(SOURCE.iterdir())
+        for folder in ("whet", "whet_lab")
+        for path in sorted((SOURCE / folder).iterdir())
         if path.suffix == ".py" or (path / "__init__.py").exists()
     ]
-    return [name for name in names if tests_of(name)]
+    return [name for name in [*names, "confirm"] if tests_of(name)]
+
+
+def find_area(area: str) -> str | None:
+    """Return the path of an area below `src`, or None: a folder of `whet` or `whet_lab`, or the service."""
+    places = (f"whet/{area}", f"whet_lab/{area}", f"whet_{area}")
+    return next((place for place in places if (SOURCE / place).exists()), None)
 
 
 def tests_of(area: str) -> list[str]:
@@ -229,11 +237,10 @@ def measure(area: str, arguments: argparse.Namespace) -> bool:
     tests = tests_of(area)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies = [Copy(Path(folder) / str(i)) for i in range(arguments.jobs)]
-        chosen = sample(area, arguments.count, arguments.seed, copies[0].tree / "src" / "whet")
+        place, source = find_area(area) or area, copies[0].tree / "src"
+        chosen = sample(place, arguments.count, arguments.seed, source)
         if arguments.only:
-            chosen = [
-                m for m in sample(area, -1, 0, copies[0].tree / "src" / "whet") if m.id in arguments.only
-            ]
+            chosen = [m for m in sample(place, -1, 0, source) if m.id in arguments.only]
         print(f"{area}: {len(chosen)} mutants against {' '.join(tests)}", flush=True)
 
         def run(copy: Copy, mine: Sequence[Mutant]) -> int:
@@ -257,7 +264,11 @@ def measure(area: str, arguments: argparse.Namespace) -> bool:
 def main(argv: list[str] | None = None) -> int:
     """Measure the areas named, or all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("area", nargs="*", help="folder, sub-folder or module of src/whet; all without one")
+    parser.add_argument(
+        "area",
+        nargs="*",
+        help="folder or module of src/whet or src/whet_lab, or confirm; all without one",
+    )
     parser.add_argument("--count", type=int, default=20, help="mutants of each area")
     parser.add_argument("--all", action="store_const", const=-1, dest="count", help="every mutant")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
@@ -265,7 +276,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many run at once, each in a copy of its own")
     parser.add_argument("--verbose", action="store_true", help="print the noticed ones too")
     arguments = parser.parse_args(argv)
-    unknown = [area for area in arguments.area if not (SOURCE / area).exists() or not tests_of(area)]
+    unknown = [area for area in arguments.area if find_area(area) is None or not tests_of(area)]
     if unknown:
         parser.error(f"no such area, or none with tests: {' '.join(unknown)}")
     return 0 if all([measure(area, arguments) for area in arguments.area or areas()]) else 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "whet"
+SOURCE = ROOT / "src"
 ACCEPTED = Path(__file__).with_name("mutants_accepted.toml")
 
 _COMPARE: dict[type[ast.cmpop], list[type[ast.cmpop]]] = {

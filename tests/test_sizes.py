@@ -76,5 +76,5 @@ def test_long_module_that_also_has_logic_fails(logic: str) -> None:
 def test_turn_loop_keeps_its_own_limit() -> None:
     module = _HEAD + "NAME = run(1 if True else 2)\n" * 150
 
-    assert find_offences("agent/loop.py", module) == ["agent/loop.py: 151 lines, limit 150"]
+    assert find_offences("whet/agent/loop.py", module) == ["whet/agent/loop.py: 151 lines, limit 150"]
     assert find_offences("agent/other.py", module) == []

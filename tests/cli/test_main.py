@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from tests.support import within
 from whet import __version__
+from whet.cli.command_table import COMMANDS
 from whet.cli.group import run, whet
-from whet.cli.main import COMMANDS
 from whet.cli.version import version
 from whet_lab.commands.evaluate import EVALUATIONS
 

@@ -6,7 +6,7 @@ import pytest
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from whet.cli.terminal_input import NEW_LINE
+from whet.terminal.input_filter import NEW_LINE
 from whet.terminal.prompt import PasteParser
 
 REPLIES = {

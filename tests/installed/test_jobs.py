@@ -12,7 +12,7 @@ import pytest
 from tests.installed import test_extras, test_plain
 from tests.installed.jobs import ELSEWHERE, JOBS
 from tests.installed.program import ROOT, Installed
-from whet.cli.main import COMMANDS
+from whet.cli.command_table import COMMANDS
 
 TASKS = "tasks:\n- name: one\n  task: list files\n"
 

@@ -17,6 +17,7 @@ from whet.contract.tags import BUILT_IN
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.learning import WarmRequest
+from whet.tools.page_source import FetchedPage
 from whet.tools.todo import TodoLists
 from whet.tools.toolsets.delegation import DelegationTools
 from whet.tools.toolsets.files import FileTools
@@ -26,7 +27,6 @@ from whet.tools.toolsets.session import RecallTools, SessionTools
 from whet.tools.toolsets.skills import SkillTools, WarmTools
 from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 from whet.tools.toolsets.web import SearchTools, WebTools
-from whet.tools.web import FetchedPage
 
 NEVER: Any = None  # what a declaration keeps for its calls, and no test here calls
 

@@ -22,7 +22,8 @@ from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.fetch import MAX_BODY_BYTES, Fetcher, Inflater, resolve_name
-from whet.tools.toolsets.web import WebLimits, WebTools
+from whet.tools.page_source import WebLimits
+from whet.tools.toolsets.web import WebTools
 
 OPEN, CLOSED = "127.0.0.2", "127.0.0.1"
 

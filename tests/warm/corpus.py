@@ -23,6 +23,7 @@ from whet.lanes import ToolPool
 from whet.store.calls import StoredCall
 from whet.store.database import StateDatabase
 from whet.tools.learning import WarmRequest
+from whet.tools.page_source import WebLimits
 from whet.tools.process import Processes
 from whet.tools.todo import TodoLists
 from whet.tools.toolsets.delegation import DelegationTools
@@ -31,7 +32,7 @@ from whet.tools.toolsets.planning import PlanningTools
 from whet.tools.toolsets.session import RecallTools, SessionTools
 from whet.tools.toolsets.skills import WarmTools
 from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
-from whet.tools.toolsets.web import WebLimits, WebTools
+from whet.tools.toolsets.web import WebTools
 from whet_lab.practice.server import PracticeServer
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support import FixedClock
 from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
+from whet.app.deleted_sessions import forget_deleted_sessions
 from whet.config.paths import Home
 from whet.config.redact import mask_secrets
-from whet.rewind.recordings import forget_deleted_sessions
 from whet.store import session_deletion, sessions
 from whet.store.calls import StoredCall
 from whet.warm.aftermath import OutcomeJudge

@@ -1,8 +1,8 @@
 """One open conversation: its log, model link, tools and limits, and the observers of its turns.
 
-Created by `app/conversations/session_builder.py` and, for reviews, by `review/fork.py`. A session is immutable and is
-used by one task at a time; only its inbox may be touched while a turn runs. It knows the store and
-contracts, nothing concrete else.
+Created by `app/conversations/session_builder.py` and, for reviews, by `review/fork.py`. A session is
+immutable and is used by one task at a time; only its inbox may be touched while a turn runs. It knows the
+store and contracts, nothing concrete else.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from whet.app.conversations.sessions import SessionOpener
 from whet.app.learning.desk import LearningServices
 from whet.app.model_links.models import Dialer, Models
 from whet.app.parts import BaseParts, LaunchArguments
-from whet.app.services import LatePart, Services
+from whet.app.services import Services
 from whet.approval.gate import GateParts, PolicyGate
 from whet.clock import Clock, SystemClock, use_zone
 from whet.config.paths import Home
@@ -30,6 +30,7 @@ from whet.config.schema import Settings
 from whet.contract.events import ReviewFinished
 from whet.contract.protocols import Person
 from whet.lanes import ToolPool
+from whet.late import LatePart
 from whet.rewind.recordings import Recordings
 from whet.store.database import StateDatabase, open_store
 from whet.store.grants import GrantRepository

@@ -2,8 +2,8 @@
 result.
 
 A call's request is found again after a crash by its idempotency key, so a restart of either side never
-asks a human twice or runs an action twice. Any failure is a denial that says what failed. This module does
-not classify actions as high-risk (`approval/high_risk.py`) and does not speak HTTP (`whet_confirm/client.py`).
+asks a human twice or runs an action twice. Any failure is a denial that says what failed. This module
+classifies no action as high-risk (`approval/high_risk.py`) and speaks no HTTP (`whet_confirm/client.py`).
 """
 
 from __future__ import annotations

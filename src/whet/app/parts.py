@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from whet.app.model_links.models import Dialer
-from whet.app.services import LatePart
 from whet.clock import Clock
 from whet.config.key_hosts import find_search_server
 from whet.config.paths import Home
@@ -24,8 +23,10 @@ from whet.contract.delegation import BackgroundHelpers, HelperWish
 from whet.contract.errors import ConfigError, ToolError
 from whet.contract.protocols import NobodyPresent, Person, Provider
 from whet.contract.tools import ToolContext, ToolOutput
+from whet.late import LatePart
 from whet.providers import catalog
 from whet.sandbox.path_rules import read_path_rules
+from whet.tools.page_source import WebLimits
 from whet.tools.registry import Registry
 from whet.tools.toolsets.delegation import DelegationTools
 from whet.tools.toolsets.files import FileTools
@@ -33,7 +34,7 @@ from whet.tools.toolsets.planning import PlanningTools
 from whet.tools.toolsets.session import RecallTools, SessionTools
 from whet.tools.toolsets.skills import WarmTools
 from whet.tools.toolsets.terminal import ShellLimits, ShellTools
-from whet.tools.toolsets.web import SearchTools, WebLimits, WebTools
+from whet.tools.toolsets.web import SearchTools, WebTools
 
 if TYPE_CHECKING:
     from whet.app.confirming import Confirmations

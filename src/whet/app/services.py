@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,6 +15,7 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.protocols import Person
 from whet.lanes import ToolPool
+from whet.late import LatePart
 from whet.store.database import StateDatabase
 from whet.tools.registry import OfferedTools
 
@@ -34,21 +34,6 @@ if TYPE_CHECKING:
     from whet.tools.todo import TodoLists
     from whet.tools.toolsets.terminal import SharedProcesses
     from whet.warm.openings import WarmStarts
-
-T = TypeVar("T")
-
-
-class LatePart(msgspec.Struct, Generic[T]):
-    """A part that is created on first use; `created` is None before that."""
-
-    create: Callable[[], T]
-    created: T | None = None
-
-    def get(self) -> T:
-        """Return the part, creating it if necessary."""
-        if self.created is None:
-            self.created = self.create()
-        return self.created
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):

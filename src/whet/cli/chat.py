@@ -1,7 +1,8 @@
 """`whet chat` and plain `whet`: a conversation at the terminal, or one question with -q.
 
-Only the options are defined here. `cli/oneshot.py` runs one question. `cli/interactive/repl.py` runs the terminal and
-is imported only when needed: rich and prompt_toolkit take longer to import than a single question may.
+Only the options are defined here. `cli/oneshot.py` runs one question. `cli/interactive/repl.py` runs the
+terminal and is imported only when needed: rich and prompt_toolkit take longer to import than a single
+question may.
 """
 
 from __future__ import annotations

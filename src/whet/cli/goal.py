@@ -9,7 +9,6 @@ import click
 import msgspec
 
 from whet.cli import stored
-from whet.cli.bell import ring_for
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
 from whet.cli.main import run_on_loop
 from whet.clock import SystemClock, iso
@@ -23,6 +22,7 @@ from whet.log import mask
 from whet.store import goals
 from whet.store.goals import GoalRow
 from whet.terminal import wording
+from whet.terminal.bell import ring_for
 from whet.terminal.output import (
     Column,
     age,

@@ -1,6 +1,6 @@
 """The top of the command line for click: options before the command, late imports, one error format.
 
-It knows the table in `cli/main.py` and no command.
+It knows the table in `cli/command_table.py` and no command.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import click
 from click.shell_completion import CompletionItem
 
-from whet.cli.main import COMMANDS, DEFAULT_COMMAND
+from whet.cli.command_table import COMMANDS, DEFAULT_COMMAND
 from whet.config.fields import find_nearest
 from whet.config.paths import Home, find_home
 from whet.contract.errors import NotFound, WhetError

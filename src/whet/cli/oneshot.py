@@ -129,7 +129,7 @@ async def _run(
 def _called_back(person: Person, settings: Settings) -> Person:
     if not isinstance(person, LinePerson):
         return person
-    from whet.cli.bell import ring_for  # noqa: PLC0415 - only a terminal has a bell
+    from whet.terminal.bell import ring_for  # noqa: PLC0415 - only a terminal has a bell
 
     return ring_for(person, settings.notify)
 

@@ -17,6 +17,7 @@ import apsw
 import click
 import msgspec
 
+from whet.app.deleted_sessions import forget_deleted_sessions
 from whet.cli import stored
 from whet.cli.interactive.forks import title_text
 from whet.cli.transcript import render
@@ -26,7 +27,6 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreFull, WhetError
 from whet.contract.messages import Message, to_dict
 from whet.contract.texts import plural
-from whet.rewind.recordings import forget_deleted_sessions
 from whet.store import forks, session_deletion
 from whet.store import search as index
 from whet.store import sessions as store

@@ -24,7 +24,6 @@ import msgspec
 
 from whet.agent.session import Session
 from whet.agent.test_runs import test_counts
-from whet.app.goal_checks import command_of, weigh_claims
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
 from whet.contract.texts import from_json
@@ -32,6 +31,7 @@ from whet.contract.tools import tags_of
 from whet.goals import base as goal_base
 from whet.goals import verifier
 from whet.goals.base import Difference, TreeBase
+from whet.goals.checks import command_of, weigh_claims
 from whet.goals.claims import (
     FINISH,
     GoalCall,

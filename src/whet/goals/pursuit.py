@@ -16,7 +16,6 @@ import msgspec
 
 from whet.agent.session import Session, TurnLimits
 from whet.app.conversations.session_parts import NO_EXTRAS, Principal, SessionExtras
-from whet.app.goal_checks import command_of, describe_checks, weigh_claims
 from whet.app.helpers.follow_up_turns import run_followups, run_with_followups
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, ToolError
@@ -24,6 +23,7 @@ from whet.contract.events import Emit, Notice, TurnEnd
 from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.goals import verifier
+from whet.goals.checks import command_of, describe_checks, weigh_claims
 from whet.goals.claims import GoalClaim
 from whet.goals.judge import GoalJudge, accepted_claims, add_current_state, goal_calls
 from whet.goals.roles import may_change_file

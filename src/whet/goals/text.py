@@ -6,9 +6,9 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from whet.app.goal_checks import read_checks
 from whet.contract.errors import ConfigError
 from whet.contract.texts import parse_typed_number, plural, short
+from whet.goals.checks import read_checks
 
 if TYPE_CHECKING:
     from whet.goals.pursuit import GoalReport, GoalWish

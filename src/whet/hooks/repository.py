@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from whet.app.hook_files import hash_files
 from whet.config.paths import Home, replace_file
 from whet.config.schema import HookSettings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
+from whet.hooks.files import hash_files
 from whet.regular import read_regular
 
 HOOKS_PATH = Path(".whet/hooks.json")

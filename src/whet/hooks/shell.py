@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whet.agent.session import Session, TurnObserver
+from whet.config.paths import Home
 from whet.config.schema import HookEvent, HookSettings
 from whet.contract.errors import ConfigError, ToolDenied, ToolError, WhetError
 from whet.contract.events import ApprovalDecided, Emit, TurnEnd
@@ -27,8 +28,7 @@ from whet.hooks.repository import RepositoryHook, is_accepted, read_repository_h
 from whet.hooks.runs import HookVerdict, run_hook
 
 if TYPE_CHECKING:
-    from whet.app.services import LatePart, Services
-    from whet.config.paths import Home
+    from whet.late import LatePart
     from whet.sandbox.confinement import Confinement
     from whet.sandbox.jail import Jail
 
@@ -174,18 +174,23 @@ class ShellHookObserver(TurnObserver):
 
 
 def load_session_hooks(
-    services: Services, workspace: Path, session_id: str, note: Callable[[str], None]
+    home: Home,
+    hooks: Mapping[str, HookSettings],
+    confinement: LatePart[Confinement],
+    workspace: Path,
+    session_id: str,
+    note: Callable[[str], None],
 ) -> ShellHooks | None:
-    """Return a session's hooks, the owner's first; None if there are none. `note` receives a line about hooks
-    that don't run."""
-    hooks: dict[str, HookSettings] = dict(services.settings.hooks.commands)
+    """Return a session's hooks, the owner's `hooks` first; None if there are none. `note` receives a line
+    about hooks that don't run."""
+    hooks = dict(hooks)
     try:
         repository = read_repository_hooks(workspace)
     except ConfigError as error:
         note(error.message)
         repository = None
     if repository is not None and repository.hooks:
-        if is_accepted(services.home, repository):
+        if is_accepted(home, repository):
             hooks |= {f"{workspace.name}/{name}": hook for name, hook in repository.hooks.items()}
         else:
             note(_NOT_ACCEPTED)
@@ -195,8 +200,8 @@ def load_session_hooks(
         hooks,
         workspace,
         session_id,
-        services.confinement,
-        lambda: _is_still_accepted(services.home, workspace),
+        confinement,
+        lambda: _is_still_accepted(home, workspace),
     )
 
 

@@ -25,8 +25,7 @@ from whet.contract.messages import Message
 from whet.contract.receipts import FileLines
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
-from whet.store import rewinds, sessions
-from whet.store.database import StateDatabase
+from whet.store import rewinds
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.transcript import TurnRecord
 
@@ -261,26 +260,6 @@ class RecordingObserver(TurnObserver):
         if text not in self._told:
             self._told.add(text)
             emit(Notice(text))
-
-
-def forget_deleted_sessions(home: Home, database: StateDatabase, clock: Clock) -> int:
-    """Delete the records of deleted sessions and the examples taken from them. Return the number of recorded
-    steps.
-
-    Raises StoreError, ConfigError.
-    """
-    if home.warm.is_dir():
-        from whet.warm.forgetting import forget_examples  # noqa: PLC0415 - few homes delete, and seldom
-
-        forget_examples(home, lambda ids: database.read_now(lambda db: sessions.filter_existing_ids(db, ids)))
-    if not home.rewind.is_dir():
-        return 0
-    from whet.rewind.forgetting import forget_all_but  # noqa: PLC0415 - few homes delete, and seldom
-
-    def existing(ids: set[str]) -> set[str]:
-        return database.read_now(lambda db: sessions.filter_existing_ids(db, ids))
-
-    return forget_all_but(home.rewind, existing, clock)
 
 
 def _error_line(error: WhetError | OSError) -> str:

@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.agent.session import Session
+from whet.app.deleted_sessions import forget_deleted_sessions
 from whet.app.services import Services
 from whet.contract.messages import ImagePart, Message, to_dict
 from whet.contract.texts import parse_typed_number
 from whet.log import mask
-from whet.rewind.recordings import forget_deleted_sessions
 from whet.serve import content
 from whet.serve.auth import ApiAuth, ApiCaller
 from whet.serve.conversations import SessionTurns

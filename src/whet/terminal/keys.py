@@ -22,7 +22,7 @@ from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import accept_search, stop_search
 
-from whet.cli.terminal_input import NEW_LINE
+from whet.terminal.input_filter import NEW_LINE
 from whet.terminal.pasted_text import Pastes, dropped_images
 from whet.terminal.questions import PickQuestion, TerminalQuestion
 from whet.terminal.screen import LiveLines, PromptSignal, Typed

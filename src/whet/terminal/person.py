@@ -1,8 +1,8 @@
 """The human of a one-shot: nobody, or whoever sits at the terminal that standard error shows.
 
-The terminal chat has its own, `terminal/questions.py`. Only a whole line that is exactly an option's name or key is a
-yes (`whet.typed_answer`). Lines that were typed before the question was shown, and several lines at once, are
-never a yes.
+The terminal chat has its own, `terminal/questions.py`. Only a whole line that is exactly an option's name or
+key is a yes (`whet.typed_answer`). Lines that were typed before the question was shown, and several lines at
+once, are never a yes.
 """
 
 from __future__ import annotations

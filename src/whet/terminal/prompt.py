@@ -24,7 +24,7 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from whet.cli.terminal_input import NEW_LINE, NEW_LINE_MARK, PASTE_BEGINS, PASTE_ENDS, SequenceFilter
+from whet.terminal.input_filter import NEW_LINE, NEW_LINE_MARK, PASTE_BEGINS, PASTE_ENDS, SequenceFilter
 from whet.tools.walk import files
 
 _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")

@@ -21,8 +21,7 @@ from whet.config.secrets import find_proxy
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.internet import is_public
 from whet.tools.addresses import private_address_error
-from whet.tools.toolsets.web import WebLimits
-from whet.tools.web import FetchedPage
+from whet.tools.page_source import FetchedPage, WebLimits
 
 MAX_BODY_BYTES = 5_000_000
 MAX_REDIRECTS = 5

@@ -9,41 +9,20 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from io import BytesIO
-from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
+from whet.tools.page_source import FetchedPage, PageSource, WebLimits
 from whet.tools.page_text import PageText, decode, read_html, strip_invisible
-
-if TYPE_CHECKING:
-    from whet.tools.toolsets.web import WebLimits
 
 MAX_HTML_CHARS = 1_500_000
 MAX_CHARS = 28_000
 _ERROR_PAGE_CHARS = 2_000
 _KEPT_PAGES = 2
 _TEXT_TYPES = ("json", "xml", "javascript", "yaml", "toml", "sql", "x-sh", "x-www-form-urlencoded")
-
-
-class FetchedPage(msgspec.Struct, frozen=True):
-    """One response, read to its end or to the size limit."""
-
-    url: str
-    status: int
-    content_type: str
-    body: bytes
-    is_cut: bool
-
-
-class PageSource(Protocol):
-    """Fetches pages."""
-
-    async def fetch(self, url: str) -> FetchedPage:
-        """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
-        ...
 
 
 class Document(msgspec.Struct, frozen=True):

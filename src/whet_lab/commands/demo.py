@@ -1,7 +1,7 @@
 """`whet demo`: a guided minute on the practice model, in a temporary folder, without a key.
 
-This is the command and its table of chapters. `whet_lab/demo/story.py` is the main chapter; `whet_lab/demo/play.py`
-is shared by all chapters.
+This is the command and its table of chapters. `whet_lab/demo/story.py` is the main chapter;
+`whet_lab/demo/play.py` is shared by all chapters.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ from whet.warm.openings import OFF, SessionOpening, WarmLabelObserver, WarmStart
 if TYPE_CHECKING:
     from whet.app.helpers.runs import HelperRuns
     from whet.app.plugins.sessions import HookedParts
-    from whet.app.services import LatePart, Services
+    from whet.app.services import Services
     from whet.approval.gate import PolicyGate
+    from whet.late import LatePart
 
 
 def _plan_note(gate: PolicyGate, session_id: str) -> str:
@@ -75,12 +76,9 @@ class SessionBuilder:
         services = self._services
         if (plugins := services.plugins) is not None and start.kind == "chat":
             extras = msgspec.structs.replace(extras, session_id=extras.session_id or services.clock.new_id())
-            workspace, old_id = (
-                str(start.whose.workspace or services.workspace),
-                leaving.id if leaving else "",
-            )
+            workspace = str(start.whose.workspace or services.workspace)
             start = await plugins.add_prompts(
-                start, extras.session_id, workspace, old_id, services.models.settings
+                start, extras.session_id, workspace, leaving.id if leaving else "", services.models.settings
             )
         runner = await self.start_engine(leaving, foreground=start.kind == "chat", is_new=True)
         engine_tools = await services.contexts.tools(runner, services.tools.by_name)
@@ -183,11 +181,13 @@ class SessionBuilder:
         self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, runner: EngineRunner
     ) -> tuple[Gate, Mapping[str, Tool], Sequence[TurnObserver]]:
         """Add the owner's shell hooks, and a repository's if they were accepted."""
-        if not self._services.settings.hooks.commands and not (workspace / ".whet" / "hooks.json").is_file():
+        own, services = self._services.settings.hooks.commands, self._services
+        if not own and not (workspace / ".whet" / "hooks.json").is_file():
             return gate, tools, ()
         from whet.hooks.shell import add_hooks, load_session_hooks  # noqa: PLC0415 - few have hooks
 
-        hooks = load_session_hooks(self._services, workspace, session_id, runner.add_notice)
+        note = runner.add_notice
+        hooks = load_session_hooks(services.home, own, services.confinement, workspace, session_id, note)
         return (gate, tools, ()) if hooks is None else add_hooks(hooks, gate, tools)
 
     async def _begin(

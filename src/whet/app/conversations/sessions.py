@@ -37,8 +37,9 @@ from whet.warm.openings import OFF
 
 if TYPE_CHECKING:
     from whet.app.helpers.runs import HelperRuns
-    from whet.app.services import LatePart, Services
+    from whet.app.services import Services
     from whet.contract.tools import Buffers
+    from whet.late import LatePart
     from whet.store.helper_rows import HelperRow
 
 

@@ -12,7 +12,7 @@ from whet.store.jobs import AtEnd, queue_nothing
 
 if TYPE_CHECKING:
     from whet.app.helpers.runs import HelperRuns
-    from whet.app.services import LatePart
+    from whet.late import LatePart
 
 
 async def run_with_followups(

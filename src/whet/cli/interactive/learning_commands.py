@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whet.cli.command_table import COMMANDS
 from whet.cli.interactive.shell_line import RAN
-from whet.cli.main import COMMANDS
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.contract.texts import escape_closing_tag, parse_typed_number

@@ -20,7 +20,6 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.conversations.sessions import SessionOpener
 from whet.app.conversations.slash import Commands, announce, argument_of, parse, unescape
-from whet.cli.bell import TerminalBell, ring_at_end, ring_for
 from whet.cli.interactive import jobs
 from whet.cli.interactive.chat_control import ChatControl
 from whet.cli.interactive.commands import add_plugin_commands
@@ -42,6 +41,7 @@ from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, queue_nothing
 from whet.store.sessions import make_title
 from whet.terminal import attach
+from whet.terminal.bell import TerminalBell, ring_at_end, ring_for
 from whet.terminal.live import Surface, TerminalTurnView, recall
 from whet.terminal.pasted_text import fold_pastes
 from whet.terminal.prompt import InputCompleter

@@ -11,23 +11,17 @@ import msgspec
 
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.lanes import ToolPool
+from whet.tools.page_source import PageSource, WebLimits
 from whet.tools.signature import Toolset, tool_method
 
 if TYPE_CHECKING:
     from whet.tools.engines import SearchEngine
-    from whet.tools.web import PageSource, WebReader
+    from whet.tools.web import WebReader
 
     SearchEngineOf: TypeAlias = Callable[[], SearchEngine]
 
 
 WebPage: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10)]
-
-
-class WebLimits(msgspec.Struct, frozen=True):
-    """Whether private addresses may be reached, and the time limit of one fetch, below the tool's 60 s."""
-
-    allow_private: bool = False
-    timeout_s: float = 30.0
 
 
 class WebTools(Toolset, frozen=True):

@@ -1,0 +1,32 @@
+"""The source of web pages: its limits, what it returns, and its interface."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+
+class WebLimits(msgspec.Struct, frozen=True):
+    """Whether private addresses may be reached, and the time limit of one fetch, below the tool's 60 s."""
+
+    allow_private: bool = False
+    timeout_s: float = 30.0
+
+
+class FetchedPage(msgspec.Struct, frozen=True):
+    """One response, read to its end or to the size limit."""
+
+    url: str
+    status: int
+    content_type: str
+    body: bytes
+    is_cut: bool
+
+
+class PageSource(Protocol):
+    """Fetches pages."""
+
+    async def fetch(self, url: str) -> FetchedPage:
+        """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
+        ...
