@@ -26,13 +26,14 @@ from whet.memory.requests import Refused, summary
 from whet.store.ledger import LedgerRow
 from whet.terminal.output import Column, age, table, wrap_text
 from whet.terminal.wording import cut, printable
+from whet.tools.toolsets.skills import SKILL_VIEW, SKILLS_LIST
 
 T = TypeVar("T")
 _GROUP = {"memory": "memory", "skill": "skills"}
 _WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
 
 
-_COMMANDS_OF_TOOLS = {"skills_list": "`whet skills list`", "skill_view": "`whet skills show NAME`"}
+_COMMANDS_OF_TOOLS = {SKILLS_LIST: "`whet skills list`", SKILL_VIEW: "`whet skills show NAME`"}
 
 
 def words_for_person(text: str) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     WarmAct: TypeAlias = Callable[[ToolContext, WarmRequest], Awaitable[dict[str, Any]]]
 
 SKILL_VIEW = "skill_view"
+SKILLS_LIST = "skills_list"
 
 
 class SkillTools(Toolset, frozen=True):
