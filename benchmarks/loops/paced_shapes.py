@@ -20,7 +20,7 @@ _SHELLS: dict[str, dict[str, Any]] = {
     "Bash": {"command": "true", "description": "run it"},
     "exec_command": {"cmd": "true"},
     "shell_command": {"command": "true"},
-    "shell": {"command": ["true"]},
+    "shell": {"command": ["sh", "-c", "true"]},
 }
 
 
@@ -28,7 +28,8 @@ def call_for(asked: dict[str, Any]) -> Call:
     """Choose the shell among the tools that a request offers."""
     offered = [tool.get("name") or tool.get("function", {}).get("name") for tool in asked.get("tools", ())]
     name = next((name for name in _SHELLS if name in offered), "noop")
-    return f"call_{results_in(asked) + 1}", name, json.dumps(_SHELLS[name])
+    step = results_in(asked) + 1  # in the command too: programs stop a call that repeats without change
+    return f"call_{step}", name, json.dumps(_SHELLS[name]).replace('"true"', f'"true {step}"')
 
 
 def chat(pieces: int, call: Call | None) -> list[bytes]:

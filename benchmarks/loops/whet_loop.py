@@ -5,6 +5,7 @@ Run as: python whet_loop.py BASE_URL STEPS
 
 import asyncio
 import gc
+import itertools
 import json
 import resource
 import sys
@@ -21,11 +22,13 @@ from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
 from whet.tools.signature import tool
 
+_CALLS = itertools.count()
+
 
 @tool(toolset="file", effects={"read"}, parallel=True, repeatable=True)
 async def noop(ctx: ToolContext) -> str:
     """Do nothing."""
-    return "ok"
+    return f"ok {next(_CALLS)}"  # a call that repeats without change is stopped
 
 
 async def turn_of(base_url: str, model: str, folder: Path) -> float:

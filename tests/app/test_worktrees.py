@@ -80,7 +80,8 @@ def test_a_git_that_outlives_its_program_holds_the_repository(
     log, deadly = _gits(tmp_path, monkeypatch)
     deadly.touch()
     tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
-    make = "import sys; from pathlib import Path; from whet.app import worktrees; from whet.store.helper_rows"
+    make = "import sys; from pathlib import Path; from whet.app.helpers import worktrees;"
+    make += " from whet.store.helper_rows"
     make += (
         " import WorkingTree; worktrees.check_out_tree(WorkingTree(*sys.argv[1:4]), 'one', Path(sys.argv[4]))"
     )

@@ -32,7 +32,7 @@ from whet.store.database import StateDatabase
 from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope
 
-def die(*_):
+def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 progress = lambda done, total: None
@@ -59,7 +59,7 @@ def build(desk: WarmTemplates, **options: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["reading", "fsync", "replace"])
+@pytest.mark.parametrize("point", ["reading", "fsync", "rename"])
 def test_a_build_that_is_killed_leaves_the_old_template(
     tmp_path: Path, database: StateDatabase, clock: FixedClock, point: str
 ) -> None:

@@ -136,6 +136,8 @@ def take_step(request: PracticeRequest, steps: int) -> ScriptedReply:
         return ScriptedReply("There is no tool to call. (A scripted stand-in, not a language model.)")
     required: list[str] = offer.parameters.get("required") or []
     arguments = {name: _value(name, offer, request, result_count + 1) for name in required}
+    if offer.name == "read_file" and "limit" in offer.properties:
+        arguments["limit"] = 1_000 + result_count  # a call that repeats without change is stopped
     return ScriptedReply(tool_calls=(PracticeCall(offer.name, msgspec.json.encode(arguments).decode()),))
 
 
