@@ -121,6 +121,7 @@ def test_lines_of_goals_and_helpers_that_need_more_work_with_it(
     (program.work / "tasks.yaml").write_text(textwrap.dedent(shown[0]))
     subprocess.run("git init -q", shell=True, cwd=program.work, check=True)
     lines = [one for one in ALL if one[0] in ("goals.md", "helpers.md") and "needs" in one[2]]
+    lines = [one for one in lines if "real model" not in one[2]]
     assert len(lines) == 6
     for _, line, _ in lines:
         if line.split()[2] in ("resume", "stop"):
