@@ -112,7 +112,7 @@ class OtlpLogs:
 def otlp_logs(events: Sequence[AuditEvent]) -> object:
     """Return the body of an OTLP logs request."""
     resource = {"attributes": [_attribute("service.name", "whet-confirm")]}
-    scope = {"name": "whet_confirm.audit"}
+    scope = {"name": "whet.confirm.audit"}
     records = [_record(event) for event in events]
     return {"resourceLogs": [{"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": records}]}]}
 
@@ -120,11 +120,11 @@ def otlp_logs(events: Sequence[AuditEvent]) -> object:
 def _record(event: AuditEvent) -> dict[str, object]:
     is_alarming = event.kind in _ALARMING
     attributes = {
-        "event.name": f"whet_confirm.{event.kind}",
-        "whet_confirm.event_id": event.id,
-        "whet_confirm.request_id": event.request_id,
-        "whet_confirm.owner": event.owner,
-        "whet_confirm.hash": event.hash.hex(),
+        "event.name": f"whet.confirm.{event.kind}",
+        "whet.confirm.event_id": event.id,
+        "whet.confirm.request_id": event.request_id,
+        "whet.confirm.owner": event.owner,
+        "whet.confirm.hash": event.hash.hex(),
         "enduser.id": event.principal,
     }
     nanoseconds = str(round(event.at * 1000) * 1_000_000)

@@ -38,6 +38,19 @@ def test_an_object_in_another_coat_is_that_object(text: str):
     assert json.loads(plain_arguments(text)) == OBJECT
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"html": "' + '<a href=\\"x\\">' * 60_000,
+        TEXT + "<|im_end|>" * 60_000 + "!",
+        "```" + " " * 600_000,
+    ],
+    ids=["cut in a text", "a loop of marks", "a fence without an end"],
+)
+def test_a_call_that_is_not_whole_is_left_as_it_is_in_time_that_grows_with_its_length(text: str):
+    assert plain_arguments(text) == text
+
+
 def test_a_raw_line_break_and_words_of_two_languages_are_read():
     assert json.loads(plain_arguments('{"content": "l1\nl2\t\n"}')) == {"content": "l1\nl2\t\n"}
     mixed = "{'a': True, \"b\": false, 'c': null, 'd': 'it is true'}"

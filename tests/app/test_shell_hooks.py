@@ -162,8 +162,10 @@ def test_a_repository_s_hooks_run_only_once_they_were_accepted(work: Path):
     write("echo changed >&2; exit 2")  # the script, not the file that names it
     changed = read_repository_hooks(work)
     assert changed is not None and not is_accepted(home, changed)
-    assert "refused" not in turn(work, {}, WRITE)[1][1]
+    said = turn(work, {}, WRITE)[1][1]
+    assert "changed since you accepted them" in said and "changed\n" not in said
     assert refuse(home, work) and not refuse(home, work)
+    assert "refused" not in turn(work, {}, WRITE)[1][1]
 
 
 CHANGES = {
@@ -212,6 +214,21 @@ def test_a_hook_s_script_that_changes_during_a_session_does_not_run_again(work: 
     assert (work / "guard.sh").read_text() == "touch ran"
     assert not (work / "ran").exists() and not (work / "a.txt").exists()
     assert any("changed since you accepted them" in text for text in said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["guard.sh", ".whet/hooks.json"])
+def test_an_accepted_hook_that_changes_between_sessions_refuses_what_it_guards(work: Path, name: str):
+    write, home = repository(work), Home(work.parent / "home")
+    write("exit 0")
+    found = read_repository_hooks(work)
+    assert found is not None
+    accept(home, found)
+    (work / name).write_text((work / name).read_text() + "\n")
+    _, said, seen = turn(work, {}, WRITE)
+    assert not (work / "a.txt").exists()
+    assert any("changed since you accepted them" in text for text in said)
+    assert any("changed since" in event.text for event in seen if isinstance(event, Notice))
 
 
 @pytest.mark.slow

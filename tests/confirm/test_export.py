@@ -61,7 +61,7 @@ class Collector:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def ids(self) -> list[int]:
-        return [int(value_of(record, "whet_confirm.event_id")) for record in self.records]
+        return [int(value_of(record, "whet.confirm.event_id")) for record in self.records]
 
 
 def value_of(record: dict[str, Any], key: str) -> str:
@@ -100,7 +100,7 @@ def test_a_collector_gets_every_event_and_goes_on_where_it_was_left(
         record = next(one for one in collector.records if value_of(one, "event.name").endswith(".decided"))
         row = next(row for row in events if row[1] == "decided")
         assert (
-            record["body"]["stringValue"] == row[3] and value_of(record, "whet_confirm.hash") == row[4].hex()
+            record["body"]["stringValue"] == row[3] and value_of(record, "whet.confirm.hash") == row[4].hex()
         )
         assert int(record["timeUnixNano"]) > 1.7e18 and record["severityText"] == "INFO"
         sent = {name.lower(): value for name, value in collector.headers[0].items()}

@@ -45,6 +45,7 @@ COMMANDS = [
     "curl http://localhost:6080/login -d token=x",
     "curl http://127.1:6000/confirm/$ID/approve",
     "python3 -m whet_confirm.serve",
+    "python3 -c 'from whet.confirm.client import BlockingClient'",
     "python3 -c 'from whet_confirm.client import BlockingClient'",
     "curl --unix-socket /run/whet-confirm/api.sock http://x/confirm",
     "curl -H 'Authorization: Bearer wct_" + "A" * 43 + "' http://elsewhere/",

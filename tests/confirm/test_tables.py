@@ -384,7 +384,7 @@ def test_an_event_as_a_record_of_opentelemetry() -> None:
             "attributes": [{"key": "service.name", "value": {"stringValue": "whet-confirm"}}]
         }
         (scope,) = resource["scopeLogs"]
-        assert scope["scope"] == {"name": "whet_confirm.audit"}
+        assert scope["scope"] == {"name": "whet.confirm.audit"}
         return scope["logRecords"][0]
 
     found = record(event())
@@ -397,19 +397,19 @@ def test_an_event_as_a_record_of_opentelemetry() -> None:
         "body": {"stringValue": '{"a":1}'},
     }
     assert values == {
-        "event.name": {"stringValue": "whet_confirm.decided"},
-        "whet_confirm.event_id": {"intValue": "7"},
-        "whet_confirm.request_id": {"stringValue": "r1"},
-        "whet_confirm.owner": {"stringValue": "bot"},
-        "whet_confirm.hash": {"stringValue": "01ff"},
+        "event.name": {"stringValue": "whet.confirm.decided"},
+        "whet.confirm.event_id": {"intValue": "7"},
+        "whet.confirm.request_id": {"stringValue": "r1"},
+        "whet.confirm.owner": {"stringValue": "bot"},
+        "whet.confirm.hash": {"stringValue": "01ff"},
         "enduser.id": {"stringValue": 'a"n\\n]'},
     }
     alarming = record(event("tampering", owner="", request_id=""))
     assert (alarming["severityNumber"], alarming["severityText"]) == (13, "WARN")
     assert [one["key"] for one in alarming["attributes"]] == [
         "event.name",
-        "whet_confirm.event_id",
-        "whet_confirm.hash",
+        "whet.confirm.event_id",
+        "whet.confirm.hash",
         "enduser.id",
     ]
 

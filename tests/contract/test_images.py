@@ -50,3 +50,7 @@ def test_what_has_no_frame_is_left_to_the_server():
         for size in (0, 1, 20, 300):
             for filler in (b"\0", b"."):
                 assert image_fault(head + filler * size) == ""
+
+
+def test_a_gif_with_a_line_break_after_its_end_is_whole() -> None:
+    assert image_fault(gif(30, 20) + b"\r\n") == ""

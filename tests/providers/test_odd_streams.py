@@ -19,6 +19,7 @@ from whet.contract.protocols import ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers.backoff import Backoff
 from whet.providers.connect import connect_one
+from whet.providers.odd_events import read_around
 
 HI = [Message("user", "hi")]
 TOOLS = [ToolSpec("read_file", "Read a file.", {"type": "object", "properties": {}})]
@@ -371,3 +372,27 @@ def test_no_call_is_read_from_text_if_no_tool_was_offered():
     events = (chat({"content": WRITTEN["hermes"]}), chat({}, finish_reason="stop"))
     message = answer("chat_completions", *events, tools=())
     assert (message.text, message.tool_calls) == (WRITTEN["hermes"], ())
+
+
+def test_a_block_of_an_unknown_kind_of_piece_splits_no_call() -> None:
+    events = anthropic_events()
+    later = {"type": "content_block_delta", "index": 1, "delta": {"type": "later_delta", "value": 1}}
+    at = next(n for n, event in enumerate(events) if event.get("delta", {}).get("partial_json")) + 1
+    (call,) = answer("anthropic_messages", *events[:at], later, *events[at:]).tool_calls
+    assert (call.name, call.arguments) == ("read_file", ARGUMENTS)
+
+
+def test_bytes_that_are_no_text_in_a_field_kept_raw_do_not_end_the_turn() -> None:
+    use = {"type": "tool_use", "id": "t", "name": "read_file", "input": {"path": "BAD"}}
+    head = anthropic_events()[0]
+    events = [head, {"type": "content_block_start", "index": 0, "content_block": use}]
+    end = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}}
+    body = stream(*events, end, {"type": "message_stop"}).replace(b"BAD", b"a\xc3.txt")
+    (call,) = ask("anthropic_messages", body)[-1].message.tool_calls
+    assert json.loads(call.arguments)["path"].startswith("a")
+
+
+def test_an_event_cut_in_a_text_is_read_in_time_that_grows_with_its_length() -> None:
+    body = b'{"choices": [{"delta": {"content": "' + b'\\"' * 200_000
+    with pytest.raises(ValueError, match=r"JSON|Unterminated"):
+        read_around(body, dict)  # type: ignore[arg-type]

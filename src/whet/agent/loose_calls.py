@@ -22,8 +22,12 @@ from whet.contract.texts import is_object
 _MAX_CHARS = 1_000_000
 _MAX_LITERAL_CHARS = 100_000
 _MAX_COATS = 3
-_FENCE = re.compile(r"\s*```[\w-]*\s*\n?(.*?)\s*```\s*", re.DOTALL)
-_REMAINDER = re.compile(r"(?:[\s}\])`;]|</?[\w|]+>|<\|\w+\|>)*")
+# Possessive (`*+`): a model that loops must not make the search go back.
+_FENCE = re.compile(r"```[\w-]*+(.*)```", re.DOTALL)
+_REMAINDER = re.compile(r"(?:[\s}\])`;]|</?[\w|]+>)*+")
+_TEXT_OR_WORD = re.compile(
+    r""""(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|\b(?:true|false|null)\b""", re.DOTALL
+)
 _JSON = json.JSONDecoder(strict=False)
 
 
@@ -82,9 +86,9 @@ def plain_arguments(text: str) -> str:
 
 def _read(text: str) -> Any:
     """Return the value in a text, or None if it is not one whole value."""
-    if fence := _FENCE.fullmatch(text):
-        text = fence[1]
     text = text.strip()
+    if fence := _FENCE.fullmatch(text):
+        text = fence[1].strip()
     try:
         value, end = _JSON.raw_decode(text)
     except (ValueError, RecursionError):
@@ -107,9 +111,4 @@ def _read_literal(text: str) -> Any:
 def _as_python(text: str) -> str:
     """Return JSON with Python's words for true, false and null outside of its texts."""
     words = {"true": "True", "false": "False", "null": "None"}
-    return re.sub(
-        r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\b(?:true|false|null)\b""",
-        lambda match: words.get(match[0], match[0]),
-        text,
-        flags=re.DOTALL,
-    )
+    return _TEXT_OR_WORD.sub(lambda match: words.get(match[0], match[0]), text)

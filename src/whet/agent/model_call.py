@@ -55,7 +55,8 @@ async def _ask_for_words(session: Session, turn: TurnRecord, search: RequestSear
         return reply
     turn.usage += reply.usage
     emit(Notice("the model thought and said nothing; it is asked once more"))
-    return await _stream(session, turn, search, emit)
+    again = await _stream(session, turn, search, emit)
+    return msgspec.structs.replace(again, notices=(*reply.notices, *again.notices))
 
 
 def _is_thought_alone(reply: ModelReply) -> bool:

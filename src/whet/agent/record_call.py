@@ -59,7 +59,7 @@ class CallRecord:
         with it."""
         item, call, question = self._item, self._item.open_call.call, self._item.question
         text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
-        text = note_repetition(self._session, self._turn, call.id, text)
+        text = note_repetition(self._session, self._turn, call.id, text, output.images)
         content = (TextPart(text), *output.images) if output.images else text
         result = Message(
             role="tool",

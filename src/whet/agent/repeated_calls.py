@@ -8,10 +8,11 @@ turn that another process resumes counts on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from whet.agent.session import Session
 from whet.contract.errors import Rambled
-from whet.contract.messages import Message, ToolCall
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall
 from whet.store.transcript import TurnRecord
 
 _NOTED_AFTER = 3
@@ -19,15 +20,23 @@ _URGED_AFTER = 5
 _STOPPED_AFTER = 8
 _MAX_CYCLE = 4
 _MARK = "\n\n[Whet: this call came "
+_FOREIGN_MARK = _MARK.replace("[Whet:", "[Whet -")
 _STOPPED_END = "The turn ends here.]"
+_Result: TypeAlias = tuple[str, tuple[str, ...]]
+"""A result's text and its pictures: of a screenshot only the picture changes."""
+_NO_RESULT: _Result = ("", ())
 
 
-def note_repetition(session: Session, turn: TurnRecord, call_id: str, text: str) -> str:
+def note_repetition(
+    session: Session, turn: TurnRecord, call_id: str, text: str, images: Sequence[ImagePart] = ()
+) -> str:
     """Return a call's result, with a note for the model if the same call had the same result before."""
-    count = _count_repetitions(session.log.messages, call_id, text, turn.steps)
+    text = text.replace(_MARK, _FOREIGN_MARK)  # a tool's own words don't end a turn
+    result = (text, _pictures_of(images))
+    count = _count_repetitions(session.log.messages, call_id, result, turn.steps)
     if count >= _NOTED_AFTER:
         unchanged_steps = turn.steps - _last_change_step(session, turn)
-        count = _count_repetitions(session.log.messages, call_id, text, unchanged_steps)
+        count = _count_repetitions(session.log.messages, call_id, result, unchanged_steps)
     if count < _NOTED_AFTER:
         return text
     note = f"{_MARK}{count} times with this result, and no file changed. "
@@ -51,21 +60,22 @@ def stop_repetition(messages: Sequence[Message]) -> None:
             )
 
 
-def _count_repetitions(messages: Sequence[Message], call_id: str, text: str, max_steps: int) -> int:
+def _count_repetitions(messages: Sequence[Message], call_id: str, result: _Result, max_steps: int) -> int:
     """Return how often a call of the last reply had this result in the last steps, now included."""
     call = _find_call(messages, call_id)
     if call is None:
         return 0
-    current = (call.name, call.arguments, text)
+    current = (call.name, call.arguments, result)
     distinct = {current}
     count, steps = 1, 0
-    results: dict[str, str] | None = None  # None until the walk has left the calls of the last reply
+    results: dict[str, _Result] | None = None  # None until the walk has left the calls of the last reply
     for message in reversed(messages):
         if message.role == "user":
             break
         if message.role == "tool":
             if results is not None:
-                results[message.tool_call_id] = message.text.partition(_MARK)[0]
+                parts = () if isinstance(message.content, str) else message.content
+                results[message.tool_call_id] = (message.text.partition(_MARK)[0], _pictures_of(parts))
             continue
         if results is None:
             results = {}
@@ -74,12 +84,16 @@ def _count_repetitions(messages: Sequence[Message], call_id: str, text: str, max
         if steps >= max_steps:
             break
         for earlier in message.tool_calls:
-            pair = (earlier.name, earlier.arguments, results.get(earlier.id, ""))
+            pair = (earlier.name, earlier.arguments, results.get(earlier.id, _NO_RESULT))
             distinct.add(pair)
             count += pair == current
         if len(distinct) > _MAX_CYCLE:
             break
     return count
+
+
+def _pictures_of(parts: Sequence[TextPart | ImagePart]) -> tuple[str, ...]:
+    return tuple(part.data_base64 for part in parts if isinstance(part, ImagePart))
 
 
 def _find_call(messages: Sequence[Message], call_id: str) -> ToolCall | None:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.approval.actions import ActionView
-from whet.approval.policy import PolicyGrant
+from whet.approval.policy import PolicyGrant, Ruling
 from whet.contract.errors import WhetError
 from whet.contract.protocols import GateCall, GrantScope
 from whet.sandbox.policy import ANY_HOST, Opening, SandboxPolicy, read_opening
 
 if TYPE_CHECKING:  # 15 ms, and most turns run no command
+    from whet.approval.person_request import GateCase
     from whet.sandbox.confinement import Confinement
     from whet.sandbox.status import EngineStatus
 
@@ -178,3 +179,35 @@ def _apply_openings(
             continue
         valid.append(opening)
     return policy, tuple(valid)
+
+
+def judge_jailed(case: GateCase, jailed: JailedCall, first: Ruling) -> Ruling:
+    """Return the ruling on a command that has a sandbox, from the ruling on the command alone."""
+    if first.verdict == "allow" and not case.action.lasts and _opens_keys(case, jailed):
+        return Ruling("ask", "it would open what holds keys to all of the command", lasting=True)
+    if first.by_rule:
+        return first
+    if first.verdict == "ask":
+        lasts = case.action.lasts
+        inside = not jailed.wanted and not lasts and not jailed.is_lost
+        return Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not lasts)
+    # Only the person lets a read-only command out of its sandbox.
+    leaves = jailed.wanted and (case.action.level == "safe" or jailed.needs_person)
+    return Ruling("ask", lasting=True) if leaves else first
+
+
+def _opens_keys(case: GateCase, jailed: JailedCall) -> bool:
+    """Whether the call would open a path that holds keys, or a folder above one.
+
+    All of a call runs in one sandbox, so even a part that only looks at names would open the keys to the
+    rest.
+    """
+    if not jailed.wanted:
+        return False
+    from whet.approval.secrets import opens_secrets  # noqa: PLC0415  3 ms with its tables
+
+    return any(
+        opens_secrets(opening.target, case.place)
+        for opening in jailed.wanted
+        if opening.kind in ("read", "write")
+    )

@@ -50,7 +50,7 @@ from whet.sandbox.path_rules import read_path_rules
 from whet.visible import visible
 
 if TYPE_CHECKING:  # importing these takes time, and most turns run no command
-    from whet.approval.confined import JailedCall, JailGate
+    from whet.approval.confined import JailGate
     from whet.approval.high_risk import HighRisk
     from whet.approval.sealed import Sealed
     from whet.store.grants import GrantRow
@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # importing these takes time, and most turns run no command
 _MAX_SESSIONS = 5_000  # the number of sessions whose session permissions are kept
 
 # Every exception that hostile arguments can cause. Other exceptions become a denial in dispatch.
+_CHANGED_MEANWHILE = "The tool's server changed it while the question was open. Call it again."
 _ANALYSIS_FAILS = (
     ValueError,
     TypeError,
@@ -123,8 +124,7 @@ class PolicyGate:
         parts: GateParts = NO_PARTS,
     ) -> None:
         self._service = parts.service
-        self._jails = parts.jails
-        self._own_ports = parts.own_ports
+        self._jails, self._own_ports = parts.jails, parts.own_ports
         self._sealed = parts.sealed
         self._can_restore = parts.can_restore
         self._settings = settings
@@ -265,7 +265,9 @@ class PolicyGate:
         first = self._contents.recheck(self.root_of(case.call.session_id), case, self._policy, first)
         if case.jailed is None or first.verdict == "deny" or self.mode == "deny":
             return first
-        return _judge_jailed(case, case.jailed, first)
+        from whet.approval.confined import judge_jailed  # noqa: PLC0415 - only where commands are confined
+
+        return judge_jailed(case, case.jailed, first)
 
     async def _applicable_grants(self, call: GateCall) -> list[PolicyGrant]:
         """Return the grants that apply to a call: stored ones and those of its session."""
@@ -280,6 +282,7 @@ class PolicyGate:
             request = build_request(case, ruling, changes)
             details = (request.tool, request.subject, request.reasons, list_edits(changes))
             emit(ApprovalAsked(request.call_id, *details))
+            shown_content = _content_of(case.call)
             response = await self._person.approve(request)
             reply = Reply(response) if isinstance(response, str) else response
             if reply is None:
@@ -287,6 +290,8 @@ class PolicyGate:
                 return _emit_decision(case.call, Decision("deny", "nobody", why, NOBODY_NOTICE), emit)
             if reply.answer not in ("once", "session", "always"):
                 return _emit_decision(case.call, deny_for_person(reply.words), emit)
+            if _content_of(case.call) != shown_content:
+                return _emit_decision(case.call, Decision("deny", "rule", _CHANGED_MEANWHILE), emit)
             if reply.arguments is None or reply.arguments == case.call.arguments:
                 await self._store_grant(case, reply, request.scopes, emit)
                 self._record_run(case, with_missing=True)
@@ -359,23 +364,6 @@ class PolicyGate:
         return session_id
 
 
-def _opens_keys(case: GateCase, jailed: JailedCall) -> bool:
-    """Whether the call would open a path that holds keys, or a folder above one.
-
-    All of a call runs in one sandbox, so even a part that only looks at names would open the keys to the
-    rest.
-    """
-    if not jailed.wanted:
-        return False
-    from whet.approval.secrets import opens_secrets  # noqa: PLC0415  3 ms with its tables
-
-    return any(
-        opens_secrets(opening.target, case.place)
-        for opening in jailed.wanted
-        if opening.kind in ("read", "write")
-    )
-
-
 def _emit_decision(call: GateCall, decision: Decision, emit: Emit) -> Decision:
     emit(ApprovalDecided(call.call.id, decision.verdict, decision.decided_by, decision.reason))
     return decision
@@ -402,6 +390,11 @@ def _refusal(case: GateCase, sealed: Sealed) -> str:
     from whet.approval.sealed import refusal  # noqa: PLC0415 - only where a service is at home
 
     return refusal(case.call, case.action, case.place, case.jailed, sealed)
+
+
+def _content_of(call: GateCall) -> str:
+    """Return what a foreign tool's server says of it now, or an empty string for our own tools."""
+    return call.tool.content() if call.tool.content is not None else ""
 
 
 def _find_path_rule(case: GateCase, texts: Sequence[str]) -> str:
@@ -433,18 +426,3 @@ async def _ask_service(service: ServiceRoute, confirm: ConfirmCase, emit: Emit) 
     changes = await preview_changes(call)
     decision = await service.confirmer.confirm(msgspec.structs.replace(confirm, changes=changes), emit)
     return msgspec.structs.replace(decision, changes=changes, digest=digest_of(call, changes))
-
-
-def _judge_jailed(case: GateCase, jailed: JailedCall, first: Ruling) -> Ruling:
-    """Return the ruling on a command that has a sandbox, from the ruling on the command alone."""
-    if first.verdict == "allow" and not case.action.lasts and _opens_keys(case, jailed):
-        return Ruling("ask", "it would open what holds keys to all of the command", lasting=True)
-    if first.by_rule:
-        return first
-    if first.verdict == "ask":
-        lasts = case.action.lasts
-        inside = not jailed.wanted and not lasts and not jailed.is_lost
-        return Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not lasts)
-    # Only the person lets a read-only command out of its sandbox.
-    leaves = jailed.wanted and (case.action.level == "safe" or jailed.needs_person)
-    return Ruling("ask", lasting=True) if leaves else first

@@ -26,7 +26,7 @@ def image_fault(data: bytes) -> str:
     if data.startswith(b"\x89PNG") and data[12:16] == b"IHDR" and len(data) >= _PNG_HEADER_BYTES:
         pixels, is_whole = struct.unpack(">II", data[16:24]), b"IEND" in data[_PNG_HEADER_BYTES:]
     elif data.startswith(b"GIF8") and _has_gif_block(data):
-        pixels, is_whole = struct.unpack("<HH", data[6:10]), data.rstrip(b"\0").endswith(b";")
+        pixels, is_whole = struct.unpack("<HH", data[6:10]), data.rstrip(b"\0\r\n\t ").endswith(b";")
     elif data.startswith(b"RIFF") and len(data) >= _WEBP_HEADER_BYTES:
         pixels, is_whole = _webp_size(data), struct.unpack("<I", data[4:8])[0] + 8 <= len(data) + 1
     elif data.startswith(b"\xff\xd8"):

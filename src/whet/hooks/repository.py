@@ -61,6 +61,11 @@ def is_accepted(home: Home, repository: RepositoryHooks) -> bool:
     return _read_acceptances(home).get(str(repository.workspace)) == repository.digest
 
 
+def was_accepted(home: Home, repository: RepositoryHooks) -> bool:
+    """Return whether the owner has accepted hooks of this folder, these or earlier ones."""
+    return str(repository.workspace) in _read_acceptances(home)
+
+
 def accept(home: Home, repository: RepositoryHooks) -> None:
     """Accept these hooks; they run from the next session on."""
     acceptances = {**_read_acceptances(home), str(repository.workspace): repository.digest}

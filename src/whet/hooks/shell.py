@@ -24,7 +24,7 @@ from whet.contract.messages import Message
 from whet.contract.protocols import Decision, Gate, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.foreign_regex import RegexTooSlow, regex_matches
-from whet.hooks.repository import RepositoryHook, is_accepted, read_repository_hooks
+from whet.hooks.repository import RepositoryHook, is_accepted, read_repository_hooks, was_accepted
 from whet.hooks.runs import HookVerdict, run_hook
 
 if TYPE_CHECKING:
@@ -190,10 +190,10 @@ def load_session_hooks(
         note(error.message)
         repository = None
     if repository is not None and repository.hooks:
-        if is_accepted(home, repository):
+        if was_accepted(home, repository):  # if they changed since, they refuse what they guard
             hooks |= {f"{workspace.name}/{name}": hook for name, hook in repository.hooks.items()}
-        else:
-            note(_NOT_ACCEPTED)
+        if not is_accepted(home, repository):
+            note(_CHANGED if was_accepted(home, repository) else _NOT_ACCEPTED)
     if not hooks:
         return None
     return ShellHooks(

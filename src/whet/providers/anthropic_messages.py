@@ -327,6 +327,8 @@ class AnthropicDecoder:
 
     def _delta(self, index: int | None, delta: BlockPiece) -> Deltas:
         kind = kind_of_piece(delta)
+        if kind != "text_delta" and kind not in _BLOCK_OF:
+            return ()  # of a kind that came later; clients are told to pass it over
         block = self._block_for(index, _BLOCK_OF.get(kind, "text"))
         if kind == "text_delta" and delta.text:
             block.add(delta.text)

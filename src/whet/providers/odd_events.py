@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -23,7 +24,7 @@ from whet.providers.wire import encode
 T = TypeVar("T")
 _MAX_DEPTH = 100
 _MAX_COUNT = 2**53
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _JSON = json.JSONDecoder(strict=False)
 _NOTHING: Any = object()
 
@@ -133,6 +134,7 @@ def _fit_struct(value: Any, kind: type[msgspec.Struct]) -> Any:
         return _NOTHING
 
 
+@cache
 def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the types of a struct's fields by name."""
     return get_type_hints(kind)

@@ -338,6 +338,8 @@ def read_events(info: ModelInfo, data: bytes, kind: type[T], shape: msgspec.json
     """Return the events in one event's data, mostly one. Raises ProviderError if there is none, or an error
     in its place."""
     try:
+        if not data.isascii():
+            data.decode()  # the decoder does not look into a field that is kept raw
         return (shape.decode(data),)
     except NOT_JSON as error:
         from whet.providers.odd_events import read_around  # noqa: PLC0415 most servers keep to the format

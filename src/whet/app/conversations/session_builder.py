@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,7 +187,7 @@ class SessionBuilder:
             return gate, tools, ()
         from whet.hooks.shell import add_hooks, load_session_hooks  # noqa: PLC0415 - few have hooks
 
-        note = runner.add_notice
+        note = partial(runner.add_notice, must_show=True)
         hooks = load_session_hooks(services.home, own, services.confinement, workspace, session_id, note)
         return (gate, tools, ()) if hooks is None else add_hooks(hooks, gate, tools)
 
