@@ -78,21 +78,23 @@ def replace_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
             raise
 
 
-def put_in_place(folder: int, temporary: str, name: str, *, keeps_links: bool = False) -> str:
+def put_in_place(
+    folder: int, temporary: str, name: str, *, keeps_links: bool = False, mode: int | None = None
+) -> str:
     """Put a written file in the place of `name` in its folder. Return what the file lost, mostly nothing.
 
     A rename does that at once, but it fails on a file that is mounted by itself, and the file gets another
     owner and loses its attributes and, which `keeps_links` prevents, its other names. Then the content is
-    written into the existing file, while the temporary file stays as a copy until that is durable. Raises
-    OSError.
+    written into the existing file, which gets `mode` first, while the temporary file stays as a copy until
+    that is durable. Raises OSError.
     """
     losses = _find_losses(folder, temporary, name, keeps_links=keeps_links)
-    if losses and _write_into(folder, temporary, name):
+    if losses and _write_into(folder, temporary, name, mode):
         return ""
     try:
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
-        if error.errno not in (errno.EBUSY, errno.EXDEV) or not _write_into(folder, temporary, name):
+        if error.errno not in (errno.EBUSY, errno.EXDEV) or not _write_into(folder, temporary, name, mode):
             raise
     return " and ".join(losses)
 
@@ -127,7 +129,7 @@ def _has_attributes(folder: int, name: str) -> bool:
     return False
 
 
-def _write_into(folder: int, temporary: str, name: str) -> bool:
+def _write_into(folder: int, temporary: str, name: str, mode: int | None) -> bool:
     """Write a temporary file's content into an existing file and remove it. Return False if that is not
     permitted."""
     with os.fdopen(os.open(temporary, _READ, dir_fd=folder), "rb") as source:
@@ -136,6 +138,12 @@ def _write_into(folder: int, temporary: str, name: str) -> bool:
         handle = open_to_overwrite(folder, name)
     except OSError:
         return False
+    if mode is not None and mode != stat.S_IMODE(os.fstat(handle).st_mode):
+        try:
+            os.fchmod(handle, mode)
+        except OSError:  # another's file: a rename replaces it
+            os.close(handle)
+            return False
     overwrite(handle, data)
     os.unlink(temporary, dir_fd=folder)
     return True

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _FILE = "accepted-tools.json"
 _MAX_SESSIONS = 1_000
 _LINE_CHARS = 600
+_MAX_CHANGES = 20
 _UNREADABLE = "what was allowed can't be read"
 
 
@@ -77,7 +78,8 @@ class AcceptedContents:
 
     def accept_all(self, contents: dict[str, str]) -> None:
         """Accept contents by the tools' full names, for good."""
-        self._write({**(self._read() or {}), **contents})
+        if (accepted := self._read()) is not None:  # an unreadable file stays: all tools are asked about
+            self._write({**accepted, **contents})
 
     def _read(self) -> dict[str, str] | None:
         """Return the accepted contents, or None if the file can't be read."""
@@ -96,9 +98,11 @@ class AcceptedContents:
 
 
 def _difference(before: str, now: str) -> str:
-    old_lines, new_lines = before.splitlines(), now.splitlines()
+    old_lines, new_lines = dict.fromkeys(before.splitlines()), dict.fromkeys(now.splitlines())
     changes = [
         *(f"- {clip(line.strip(), _LINE_CHARS)}" for line in old_lines if line not in new_lines),
         *(f"+ {clip(line.strip(), _LINE_CHARS)}" for line in new_lines if line not in old_lines),
     ]
+    if len(changes) > _MAX_CHANGES:
+        changes[_MAX_CHANGES:] = [f"and {len(changes) - _MAX_CHANGES} more lines"]
     return f"its server changed it since you allowed it: {'; '.join(changes) or 'the order of its arguments'}"

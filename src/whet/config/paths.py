@@ -190,7 +190,7 @@ def replace_file(path: Path, text: str, *, mode: int) -> None:
         try:
             write_new_file(temporary, text.encode(), mode)
             with open_folder(target.parent, ()) as folder:
-                put_in_place(folder, temporary.name, target.name)
+                put_in_place(folder, temporary.name, target.name, mode=mode)
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(target.parent)

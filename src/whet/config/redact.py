@@ -34,7 +34,8 @@ _QUOTED = re.compile(
 )
 # name: value as YAML, INI, connection strings and properties write it.
 _PLAIN = re.compile(rf"(?i)((?<![\w])[\w.-]{{0,40}}?{_NAMES}\s*[:=]\s*)({_VALUE}{{6,}})")
-_OPTION = re.compile(rf"(?i)(--?[\w-]*{_NAMES}(?:\s+|=))([\"']?)({_VALUE}{{4,}})")
+# One search for each run of letters and dashes: `*+` never goes back.
+_OPTION = re.compile(rf"(?i)(?<![\w-])(\w*+)(-[\w-]*{_NAMES}(?:\s+|=))([\"']?)({_VALUE}{{4,}})")
 _QUERY = re.compile(
     r"(?i)([?&](?:[\w-]*(?:token|key|secret|password|passwd|pwd|signature|sig|auth|credential)|code|sid)=)"
     r"([^&\s\"'#]{4,})"
@@ -43,14 +44,23 @@ _HEADER = re.compile(
     r"(?i)\b((?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|token|digest|apikey|negotiate)\s+"
     r"|(?:set-)?cookie[\"']?:\s*[\"']?)([^\r\n\"']{4,})"
 )
+
+
+def _gap(program: str) -> str:
+    """Return what may stand between a program and its option. It holds no other such program, so the time
+    grows with the text's length only."""
+    return rf"(?:(?!\b{program}\b)[^\n|;])*?"
+
+
+_MYSQL, _MONGO = r"(?:mysql|mysqldump|mariadb)", r"(?:mongo\w*|login)"
+_ZIP, _LDAP = r"(?:sqlcmd|zip|unzip)", r"ldap\w+"
 _LOGIN = re.compile(
     r"(\b(?:machine|login)\s+\S+\s+(?:login\s+\S+\s+)?password\s+)(\S{4,})"
-    r"|(\bcurl\b[^\n|;]*?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']+:)([^\s\"']{3,})"
+    rf"|(\bcurl\b{_gap('curl')}\s(?:-u|--user)[ =]?[\"']?[^\s:\"']+:)([^\s\"']{{3,}})"
     r"|(\bsshpass\s+-p\s*[\"']?)([^\s\"']{3,})"
-    r"|(\b(?:mysql|mysqldump|mariadb)\b[^\n|;]*?\s-p)([^\s-][^\s]{2,})"
-    r"|(\b(?:redis-cli\b[^\n|;]*?\s-a"
-    r"|ldap\w+\b[^\n|;]*?\s-w|(?:mongo\w*|login)\b[^\n|;]*?\s-p"
-    r"|(?:sqlcmd|zip|unzip)\b[^\n|;]*?\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{2,})"
+    rf"|(\b{_MYSQL}\b{_gap(_MYSQL)}\s-p)([^\s-][^\s]{{2,}})"
+    rf"|(\b(?:redis-cli\b{_gap('redis-cli')}\s-a|{_LDAP}\b{_gap(_LDAP)}\s-w|{_MONGO}\b{_gap(_MONGO)}\s-p"
+    rf"|{_ZIP}\b{_gap(_ZIP)}\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{{2,}})"
 )
 # A value after a short option, and a word with a vendor's key prefix: recognised by their shape.
 _SHORT = re.compile(r"((?<=\s)-[A-Za-z]\s+[\"']?)([^\s\"'|;&<>()]{8,})")
@@ -80,7 +90,7 @@ _PROSE_SECRET = re.compile(
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key"
     r"|auth[ _-]?key|credential|pin)\b"
     r"(?:\s+(?:is|for\s+\S+\s+is))?\s*(?:[:=]\s*"
-    r"|\s(?:is\s+)?)[\"'`]?((?=[^\s\"'`]*[\d!@#$%^&*])[^\s\"'`,;]{6,})",
+    r"|\s(?:is\s+)?)[\"'`]?((?=[^\s\"'`]{0,200}[\d!@#$%^&*])[^\s\"'`,;]{6,})",
     re.IGNORECASE,
 )
 _CARD = re.compile(r"(?<!\d)(?<!\d\.)(?:\d[ -]?){13,19}(?!\d)")
@@ -149,12 +159,12 @@ def _mask_plain(match: re.Match[str]) -> str:
 
 
 def _mask_option(match: re.Match[str]) -> str:
-    value = match[3]
+    value = match[4]
     if value.startswith("-") or _is_no_secret(value):
         return match[0]
-    if not re.search(r"passw|pwd|pass", match[1], re.IGNORECASE) and not re.search(r"\d", value):
+    if not re.search(r"passw|pwd|pass", match[2], re.IGNORECASE) and not re.search(r"\d", value):
         return match[0]
-    return f"{match[1]}{match[2]}{MASK}"
+    return f"{match[1]}{match[2]}{match[3]}{MASK}"
 
 
 def _mask_query(match: re.Match[str]) -> str:

@@ -16,6 +16,8 @@ from typing import Literal
 import msgspec
 
 from whet.agent.test_runs import extract_test_run, own_run, own_task
+from whet.config.paths import read_small
+from whet.contract.errors import ConfigError
 from whet.goals.claims import (
     GoalCall,
     GoalClaim,
@@ -58,7 +60,7 @@ _END = ".! \n"
 _FLAGS = late_pattern(
     r"-[vqxbfs]+$|--(?:verbose|quiet|exitfirst|failfast|buffer|locals|no-header|color=\w+)$"
 )
-_WHOLE = frozenset({"discover", ".", "./...", "run"})
+_WHOLE = {"pytest": (".",), "unittest": ("discover", "."), "go test": ("./...",), "jest": (".",)}
 
 _UNCOVERED = "The claims are true, and no check covers the goal."
 _REPORTED = "The model reports that the goal is not reached."
@@ -168,8 +170,8 @@ def _find_unmet(
 def _content_reasons(check: GoalCheck, workspace: Path) -> list[str]:
     path, content = check.names
     try:
-        is_met = (workspace / path).read_text("utf-8").strip() == content.strip()
-    except (OSError, ValueError):
+        is_met = (read_small(workspace / path) or "").strip() == content.strip()
+    except ConfigError:
         is_met = False
     return [] if is_met else [f"not true: {check.text}"]
 
@@ -233,7 +235,7 @@ def _read_selection(command: str, workspace: Path) -> _TestSelection:
     before = ""
     for word in run.words[start:]:
         is_plugin, before = before == "-p", word  # other files decide then, and are judged as such
-        if _FLAGS.match(word) or word in _WHOLE or word == "-p" or is_plugin:
+        if _FLAGS.match(word) or word in _WHOLE.get(run.runner, ()) or word == "-p" or is_plugin:
             continue
         if word.startswith("-") or "::" in word or "=" in word:
             return _TestSelection(folder, None)

@@ -233,15 +233,20 @@ def _find_abbreviated(claim: GoalClaim, target: str, calls: Sequence[GoalCall]) 
     words = target.split()
     if claim.kind not in _RUN_KINDS or not words:
         return None
-    pattern = re.compile(r"(?<!\S)" + r"(?:\s.*?\s|\s)".join(map(re.escape, words)), re.DOTALL)
     return next(
         (
             call
             for call in reversed(calls)
-            if call.facts.command and pattern.search(text_arguments(call.arguments).get("command", ""))
+            if call.facts.command and _has_in_order(words, text_arguments(call.arguments).get("command", ""))
         ),
         None,
     )
+
+
+def _has_in_order(words: Sequence[str], command: str) -> bool:
+    rest = iter(command.split())
+    head, last = words[:-1], words[-1]
+    return all(word in rest for word in head) and any(word.startswith(last) for word in rest)
 
 
 def _run_refusal(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) -> str:

@@ -64,11 +64,13 @@ def _named_files(workspace: Path, folder: Path, word: str, top: list[str]) -> It
     for base in dict.fromkeys((workspace, folder)):
         for path in _expand(base, word) if has_magic(word) else (base / form for form in forms):
             full = Path(os.path.normpath(path))
-            if full.is_relative_to(workspace) and full.is_file():
+            if full.is_relative_to(workspace) and os.path.isfile(full):
                 yield full
 
 
 def _expand(folder: Path, pattern: str) -> Iterator[Path]:
+    if ".." in Path(pattern).parts:
+        return  # outside of the workspace, where nothing is looked for
     try:
         for count, path in enumerate(folder.glob(pattern.removeprefix("./"))):
             if count >= _MAX_MATCHES:

@@ -63,10 +63,12 @@ async def run_hook(
 ) -> HookVerdict:
     """Run a hook with `facts` as JSON on its input. Raises only CancelledError, after ending the hook."""
     running: list[int] = []
+    try:
+        stdin = msgspec.json.encode(facts)
+    except UnicodeEncodeError:
+        return HookVerdict(trouble=f"the hook {name} can't be given half a character")
     # Use a separate thread: hooks may take minutes, and the tool pool is for tools.
-    work = asyncio.ensure_future(
-        asyncio.to_thread(_run, hook, msgspec.json.encode(facts), workspace, make_jail, running)
-    )
+    work = asyncio.ensure_future(asyncio.to_thread(_run, hook, stdin, workspace, make_jail, running))
     try:
         code, out, err = await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -91,6 +93,8 @@ def _read_verdict(name: str, hook: HookSettings, code: int | None, out: str, err
         return HookVerdict(said=out)
     try:
         printed = from_json(out, _Printed)
+    except (msgspec.ValidationError, RecursionError, UnicodeError):
+        return HookVerdict(trouble=f"the hook {name} printed JSON that can't be read: {clip(out, 300)}")
     except msgspec.DecodeError:
         return HookVerdict(said=out)
     specific = printed.specific

@@ -22,6 +22,9 @@ _WORD = re.compile(r"[^\W_]+")
 _LEAST_WORDS = 4
 _LEAST_TYPO_CHARS = 5
 _LONGEST_SOURCE = 200_000
+_MAX_GAP_CHARS = 2_000
+_MAX_PLACES = 20
+"""A text that says something more often is a log, and no statement."""
 
 
 class Letters(NamedTuple):
@@ -52,6 +55,8 @@ def find_aligned(text: str, quote: str) -> list[tuple[int, int]]:
         spans = _find_pieces(text, read_letters(text), [piece.text for piece in pieces])
     if not spans and len(pieces) == 1:
         spans = _find_misspelt(text, quote)
+    if len(spans) > _MAX_PLACES:
+        return []
     numbers = re.findall(r"\d+", fold(quote))
     return [span for span in spans if _has_numbers(text[slice(*span)], numbers, whole=len(pieces) == 1)]
 
@@ -76,11 +81,11 @@ def _find_pieces(text: str, letters: Letters, pieces: Sequence[str]) -> list[tup
     """Return the spans that hold all pieces in their order within one line, each at the edges of words."""
     spans: list[tuple[int, int]] = []
     at = letters.text.find(pieces[0])
-    while at >= 0:
+    while at >= 0 and len(spans) <= _MAX_PLACES:
         end = at + len(pieces[0])
         is_whole = _is_whole(text, letters, at, end)
         for piece in pieces[1:]:
-            begin = letters.text.find(piece, end)
+            begin = letters.text.find(piece, end, end + _MAX_GAP_CHARS)
             end = begin + len(piece)
             is_whole = is_whole and begin >= 0 and _is_whole(text, letters, begin, end)
         if is_whole:

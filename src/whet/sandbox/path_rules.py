@@ -58,11 +58,12 @@ class PathRules(msgspec.Struct, frozen=True):
         Links are followed: the path as named and its target are both checked.
         """
         top = os.fspath(workspace)
-        full = os.path.normpath(os.path.join(top, os.path.expanduser(path)))
+        named = os.path.join(top, os.path.expanduser(path))
+        full = os.path.normpath(named)
         if not self.rules or "\0" in full:
             return ""
         tops = {top, os.path.realpath(top)}
-        paths = {full, os.path.realpath(full)}
+        paths = {full, os.path.realpath(full), os.path.realpath(named)}  # `link/..` is the target's parent
         for rule in self.rules:
             if (writes or rule.closes) and any(rule.covers(path, top) for path in paths for top in tops):
                 return rule.source

@@ -1,6 +1,7 @@
 """Read which host the bytes at the beginning of a tunnel are for: TLS's server name, or a request's Host.
 
 Many hosts share an address (content networks, clouds), and the name in the tunnel decides which one answers.
+Of a tunnel in plain HTTP only the first request is read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import re
 
 _RECORD_HEAD, _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 5, 22, 1, 0, 0
 _MAX_HEAD_BYTES = 65_536
-_METHOD = re.compile(rb"[A-Z]{3,10} ")
+# A request's first line (RFC 9112, 3); a method may be any token, and SSH's first line is none.
+_REQUEST = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (\S+) HTTP/[\d.]+\r?\n")
+_MAYBE_REQUEST = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: \S*(?: [HTP/\d.]*\r?)?)?")
+_ABSOLUTE = re.compile(rb"(?i)https?://(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)")
 _HOST = re.compile(rb"(?im)^host:[ \t]*(\[[^\]\r\n]*\]|[^\s:]*)")
 
 
@@ -28,13 +32,21 @@ def read_tunnel_host(data: bytes) -> str | None:
     if data[0] == _HANDSHAKE:
         end = _RECORD_HEAD + int.from_bytes(data[3:_RECORD_HEAD]) if len(data) >= _RECORD_HEAD else 0
         return _read_server_name(data[_RECORD_HEAD:end]) if end and len(data) >= end else None
-    if not data[:1].isupper() or (len(data) > 10 and _METHOD.match(data) is None):
-        return ""
+    data = data.lstrip(b"\r\n")  # a server skips empty lines before a request (RFC 9112, 2.2)
+    request = _REQUEST.match(data)
+    if request is None:
+        if len(data) > _MAX_HEAD_BYTES:
+            raise NotReadable("the request's head is too long")
+        return None if not data or _MAYBE_REQUEST.fullmatch(data) else ""
+    if data.startswith(b"PRI "):
+        raise NotReadable("the request is HTTP/2 without TLS")
     if b"\r\n\r\n" not in data:
         if len(data) > _MAX_HEAD_BYTES:
             raise NotReadable("the request's head is too long")
         return None
     hosts = {host.strip(b"[]") for host in _HOST.findall(data.partition(b"\r\n\r\n")[0])}
+    if absolute := _ABSOLUTE.match(request[1]):  # it goes before the Host header (RFC 9112, 3.2.2)
+        hosts.add(absolute[1].strip(b"[]"))
     if len(hosts) > 1:
         raise NotReadable("the request names two hosts")
     return _decode(hosts.pop()) if hosts else ""

@@ -76,7 +76,7 @@ def find_images(text: str, folder: Path) -> tuple[list[Path], list[str]]:
     """
     names = [quoted or bare for quoted, bare in _IMAGE_MENTION.findall(text)]
     paths = {name: _find_seen(folder, os.path.expanduser(name)) for name in names}
-    files = {name: path for name, path in paths.items() if path.is_file()}
+    files = {name: path for name, path in paths.items() if os.path.isfile(path)}
     return list(files.values()), [name for name in paths if name not in files]
 
 

@@ -74,7 +74,8 @@ class SequenceFilter:
                 if _CSI_BEGUN.match(data, at):
                     self.pending = data[at:] if len(data) - at < _MAX_CSI_CHARS else _NO_KEY_BEGUN
                     return
-                at += len(_CSI_HEAD.findall(data[at:])[0])
+                head = _CSI_HEAD.match(data, at)
+                at = head.end() if head else at + 1
             elif len(data) - at <= 2 and (_STRING_BEGINS.match(data, at) or data[at:] == "\x1b"):
                 self.pending = data[at:]
                 return

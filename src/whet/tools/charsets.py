@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 _SAMPLE_BYTES = 1 << 16
 _LEAST_COMMON = 0.75  # of the characters outside ASCII, how many must be common in the language
 _LEAST_RUN = 4
-_HIGH_LINE = re.compile(rb"[^\n]*[\x80-\xff][^\n]*")
+_HIGH_LINE = re.compile(rb"^[^\n]*[\x80-\xff][^\n]*", re.MULTILINE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
 _CHINESE = (
     "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子得于下自年过发后作里用道行所然家种事成方多经么去法学如"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from itertools import takewhile
 
 import msgspec
 
@@ -18,6 +19,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_MAX_MATCHED_LINES = 4_000  # of both texts after their common beginning; matching takes its square
 _MAX_FITTED_LINES = 40_000
 _ENDING = re.compile(r"\r?\n")
 _TITLES = {
@@ -131,9 +133,15 @@ def fit_lines(text: str, old: str, usual: str = "") -> str:
     stripped = [line.removesuffix("\r") for line in old_lines]
     import difflib  # noqa: PLC0415  few files have both endings
 
-    had_return: dict[int, bool] = {}
-    for _, old_start, old_end, start, end in difflib.SequenceMatcher(None, stripped, lines).get_opcodes():
-        pairs = zip(range(start, end), range(old_start, min(old_end, len(old_lines) - 1)), strict=False)
+    head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(stripped, lines, strict=False)))
+    rests = stripped[head:], lines[head:]
+    if sum(map(len, rests)) > _MAX_MATCHED_LINES:
+        return text.replace("\n", line_ending(old))
+    had_return = {number: old_lines[number].endswith("\r") for number in range(min(head, len(old_lines) - 1))}
+    for _, old_start, old_end, start, end in difflib.SequenceMatcher(None, *rests).get_opcodes():
+        new_numbers = range(head + start, head + end)
+        old_numbers = range(head + old_start, min(head + old_end, len(old_lines) - 1))
+        pairs = zip(new_numbers, old_numbers, strict=False)
         had_return |= {number: old_lines[old_number].endswith("\r") for number, old_number in pairs}
     is_crlf = old_lines[0].endswith("\r") if len(old_lines) > 1 else usual == "\r\n"
     fitted: list[str] = []

@@ -16,6 +16,7 @@ import msgspec
 from whet.contract.texts import from_json
 from whet.store.calls import MinedSession, StoredCall
 
+_SHELLS = ("sh", "bash", "zsh", "dash")
 _Arguments: TypeAlias = dict[str, Any]
 _Conversion: TypeAlias = tuple[str, Callable[[Mapping[str, Any]], _Arguments]]
 
@@ -48,8 +49,10 @@ def _command(given: Mapping[str, Any]) -> _Arguments:
     command = given["command"] if "command" in given else given["cmd"]
     if isinstance(command, list):  # Codex: the words of a command, or a shell with its text
         words = [str(word) for word in command]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        is_shell = len(words) == 3 and words[1] in ("-c", "-lc")
+        is_shell = len(words) == 3 and os.path.basename(words[0]) in _SHELLS and words[1] in ("-c", "-lc")
         command = words[2] if is_shell else shlex.join(words)
+    elif not isinstance(command, str):
+        raise ValueError("it is no command")
     return _keep(given, {"workdir": "workdir"}, command=command)
 
 
