@@ -198,3 +198,12 @@ def test_deny_rules_for_files_are_explained(home: Path) -> None:
     ]
     config.write_text(config.read_text() + 'sandbox:\n  mode: "off"\n')
     assert report(home)[1]["rule"]["state"] == "warning"
+
+
+def test_a_deny_rule_that_names_no_tool_is_a_warning(home: Path) -> None:
+    home.mkdir()
+    rules = '["Read(secrets/*)", "read", "read(a)", "terminal(x *)", "mcp__s__t", "*_file"]'
+    (home / "config.yaml").write_text(f"approval:\n  deny: {rules}\n")
+    rows = json.loads(run(home, "--json").stdout)["checks"]
+    texts = [row["text"] for row in rows if row["name"] == "rule" and row["state"] == "warning"]
+    assert [text.split(" names ")[0] for text in texts] == ["deny Read(secrets/*)", "deny read"]

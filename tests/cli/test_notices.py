@@ -29,6 +29,7 @@ ANSWERS: dict[str, tuple[list[ScriptedReply], str]] = {
     "thought alone": ([THOUGHT, THOUGHT], "only thought and gave no answer"),
     "nothing": ([ScriptedReply()], "ended its turn and gave no answer"),
 }
+RULE = ([ScriptedReply("ok")], "Read(secrets/*) names no tool, so it holds nothing")
 INSTRUCTIONS = ([ScriptedReply("ok")], "AGENTS.md has more than 12,000 characters")
 
 
@@ -84,11 +85,15 @@ def test_a_page_shows_the_notices_of_the_last_turn_only() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*ANSWERS, "instructions"])
-def test_a_one_shot_says_it_on_standard_error_and_in_json(tmp_path: Path, name: str) -> None:
-    script, line = ANSWERS.get(name, INSTRUCTIONS)
+@pytest.mark.parametrize("name", [*ANSWERS, "instructions", "rule"])
+def test_a_one_shot_says_it_on_standard_error_and_in_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    script, line = ANSWERS.get(name, RULE if name == "rule" else INSTRUCTIONS)
     folder = tmp_path / "work"
     folder.mkdir()
+    if name == "rule":
+        monkeypatch.setenv("WHET_APPROVAL_DENY", "Read(secrets/*)")
     if name == "instructions":
         (folder / "AGENTS.md").write_text(RULES)
     with PracticeServer(script=[*script, *script]) as server:

@@ -30,11 +30,12 @@ SHELL_WORDS: dict[str, str] = {
     "ide editor vscode zed": "`whet acp`",
     "skill prompts commands": "`whet skills`",
     "remember memories notes note facts learned lessons": "`whet memory`",
-    "plugin extension extensions install uninstall marketplace": "`whet plugins`",
+    "plugin extension extensions install marketplace": "`whet plugins`",
     "hook": "`whet hooks`",
     "mcps tools tool": "`whet mcp`",
     "migrate": "`whet import`",
-    "update upgrade self-update": "`pip install -U whet`, or as you installed it",
+    "uninstall": "`uv tool uninstall whet-agent`, or pip uninstall (docs/update.md)",
+    "update upgrade self-update": "`git pull`, then install it again as you did (docs/update.md)",
     "status health check debug diagnose test": "`whet doctor`",
     "tutorial tour example": "`whet demo`",
     "compact compress": "`whet context compact`",
@@ -76,7 +77,7 @@ SLASH_WORDS: dict[str, str] = {
     "plugin extensions": "`whet plugins` does that, in another terminal",
     "hook": "`whet hooks` does that, in another terminal",
     "ide": "`whet acp` serves an editor",
-    "update upgrade": "`pip install -U whet`, or as you installed it",
+    "update upgrade": "`git pull`, then install it again as you did (docs/update.md)",
 }
 
 

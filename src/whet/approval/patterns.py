@@ -6,7 +6,7 @@ not judge risk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import msgspec
 
@@ -14,6 +14,8 @@ from whet.contract.errors import ConfigError
 from whet.contract.forms import RULE
 from whet.contract.tools import tags_of
 from whet.contract.wildcards import has_wildcard, matches
+
+DENY_HINT = "read(...) and write(...) protect files, terminal(...) commands"
 
 
 class PatternRule(msgspec.Struct, frozen=True):
@@ -54,3 +56,16 @@ def parse_rule(text: str, origin: str) -> PatternRule:
             hint="write tool or tool(pattern), e.g. terminal(git commit *), write_file(docs/*), web_fetch",
         )
     return PatternRule(match[1], match[2] and match[2].strip(), text)
+
+
+def find_unknown(texts: Iterable[str], names: Container[str]) -> list[str]:
+    """Return the rules whose tool has none of these names, so that they hold nothing. A pattern, a server's
+    tool (`mcp__...`), and `read(...)` and `write(...)`, which are about files, are known."""
+    unknown: list[str] = []
+    for text in texts:
+        rule = parse_rule(text, "a rule")
+        is_about_files = rule.tool in ("read", "write") and rule.pattern is not None
+        is_open = has_wildcard(rule.tool) or rule.tool.startswith("mcp__")
+        if not is_about_files and not is_open and rule.tool not in names:
+            unknown.append(text)
+    return unknown

@@ -23,6 +23,7 @@ import msgspec
 from whet import __version__
 from whet.app.model_links.discover import needs_model
 from whet.app.plugins.parts import temporary_provider
+from whet.approval.patterns import DENY_HINT, find_unknown
 from whet.clock import Clock
 from whet.config import paths
 from whet.config.load import LoadedSettings, load
@@ -30,6 +31,7 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import env_warnings, load_secrets
 from whet.contract.errors import ConfigError, WhetError
+from whet.contract.tags import BUILT_IN
 from whet.contract.texts import NOT_JSON, from_json, plural
 from whet.mcp.kept import read_stored
 from whet.mcp.listing import read_listing
@@ -346,6 +348,9 @@ def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
 
 def check_file_rules(settings: Settings) -> Iterator[DoctorFinding]:
     """Say how each deny rule for files is read, and warn if no sandbox holds programs to it."""
+    for rule in find_unknown(settings.approval.deny, BUILT_IN):
+        text = f"deny {rule} names no tool of Whet's own; unless a plugin has it, the rule holds nothing"
+        yield DoctorFinding("rule", "warning", text, DENY_HINT)
     has_sandbox = settings.sandbox.mode != "off" and settings.sandbox.backend == "local"
     for rule in read_path_rules(settings.approval.deny).rules:
         if has_sandbox:

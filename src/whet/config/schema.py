@@ -135,8 +135,11 @@ class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """ask: a person decides on everything that changes something; auto: only on dangerous actions; deny:
     every action that would need a decision is denied."""
     allow: Rules = ()
+    """What runs without a question."""
     ask: Rules = ()
+    """What a person is always asked about."""
     deny: Rules = ()
+    """What never runs; read(...) and write(...) protect files from every tool and command."""
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ This module chooses the contents of a new session; `app/conversations/session_bu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -25,9 +25,11 @@ from whet.app.conversations.session_parts import (
 from whet.app.learning.desk import Outcomes
 from whet.app.model_links.models import SwitchableLink
 from whet.app.parts import add_remote_tools
+from whet.approval.patterns import DENY_HINT, find_unknown
 from whet.context.prompt import cut_notice, system_prompt
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus, Provider
+from whet.contract.tags import BUILT_IN
 from whet.store import sessions
 from whet.store.trail import list_arguments
 from whet.store.transcript import Transcript
@@ -82,7 +84,7 @@ class SessionOpener:
             conversation_id=leaving.log.session.conversation_id if leaving else "",
             warm=await services.warm_starts.choose(OFF if principal.profile else warm, str(workspace)),
             whose=principal,
-            notices=[line for line in (cut_notice(workspace),) if line],
+            notices=[line for line in (cut_notice(workspace), _rule_notice(services, tools)) if line],
         )
         session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
         await self.outcomes.record(session.id, learned)
@@ -238,3 +240,11 @@ class SessionOpener:
     def _prompt(self, workspace: Path, learned: str = "") -> str:
         toolsets = self.services.settings.tools.toolsets
         return system_prompt(workspace, toolsets, instructions=self.instructions, learned=learned)
+
+
+def _rule_notice(services: Services, tools: Collection[str]) -> str:
+    """Return the line for the person if a deny rule names no tool, or an empty string."""
+    unknown = find_unknown(services.settings.approval.deny, {*BUILT_IN, *services.tools.by_name, *tools})
+    if not unknown:
+        return ""
+    return f"approval.deny: {', '.join(unknown)} names no tool, so it holds nothing ({DENY_HINT})"
