@@ -145,5 +145,9 @@ def test_images_named_in_the_text_are_found(tmp_path: Path) -> None:
 
 def test_a_mentioned_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.py").touch()
-    text = 'see @a.py, @no.txt, @"no such.md" and @src/x: not a@b.c, @property, @app.get("/") or @a.png'
+    (tmp_path / "src").mkdir()
+    text = (
+        'see @a.py, @no.txt, @"no such.md" and @src/x: '
+        'not a@b.c, @types/node, @property, @app.get("/") or @a.png'
+    )
     assert attach.find_missing(text, tmp_path) == ["no.txt", "no such.md", "src/x"]

@@ -10,12 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli import checks
+from whet.cli import checks, database_checks
 from whet.cli.doctor import doctor
 from whet.config.paths import Home
 from whet_lab.practice.server import PracticeServer
@@ -85,7 +86,7 @@ def test_a_database_that_is_none_or_from_the_future(home: Path, clock: FixedCloc
     assert code == 1 and found["database"]["state"] == "failed"
     (home / "state.db").unlink()
     store(home, clock, "Lunch", Said("a", "b"))
-    connection = checks.apsw.Connection(str(home / "state.db"))
+    connection = apsw.Connection(str(home / "state.db"))
     connection.pragma("user_version", 99)
     connection.close()
     code, found = report(home)
@@ -138,7 +139,7 @@ def test_a_large_store_is_read_whole_only_on_demand(
     home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(home, clock, "Lunch", *[Said("a" * 500, "b" * 500)] * 20)
-    monkeypatch.setattr(checks, "_CHECKED_WHOLE_BYTES", 1_000)
+    monkeypatch.setattr(database_checks, "_CHECKED_WHOLE_BYTES", 1_000)
     _, found = report(home)
     assert found["database"]["text"].startswith("opens and reads (all of it: whet doctor --full)")
     _, found = report(home, "--full")
@@ -147,6 +148,29 @@ def test_a_large_store_is_read_whole_only_on_demand(
     (home / "state.db").write_bytes(data[:8192] + os.urandom(len(data) - 8192))
     code, found = report(home)
     assert code == 1 and found["database"]["state"] == "failed"
+
+
+def test_a_damaged_message_leaves_the_other_sessions_named(home: Path, clock: FixedClock) -> None:
+    store(home, clock, "Lunch", *[Said("findable lunch " * 200, "b" * 500)] * 20)
+    store(home, clock, "Dinner", *[Said("dinner " * 200, "b" * 500)] * 20)
+    path = home / "state.db"
+    data = path.read_bytes()
+    pages = [data[start : start + 4096] for start in range(0, len(data), 4096)]
+    leaf = next(i for i, page in enumerate(pages) if page[0] == 13 and b"lunch findable lunch" in page)
+    pages[leaf] = b"\xff" * 4096
+    path.write_bytes(b"".join(pages))
+    _, found = report(home)
+    assert "1 of 2 sessions can still be read" in found["database"]["text"]
+
+
+def test_the_sandbox_and_the_changed_settings_are_named(home: Path) -> None:
+    _, found = report(home)
+    assert found["sandbox"]["text"]
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text("agent:\n  max_steps: 7\nsandbox:\n  mode: 'off'\n")
+    _, found = report(home)
+    assert found["config"]["text"].endswith("settings changed: agent.max_steps, sandbox.mode, review.worker")
+    assert found["sandbox"]["state"] == "warning"
 
 
 def test_every_declared_package_is_checked(home: Path) -> None:

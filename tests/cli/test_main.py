@@ -91,6 +91,8 @@ def test_settings_commands_start_without_the_heavy_ones(home: Path) -> None:
     ("arguments", "code", "parts"),
     [
         (["sesions"], 2, ["no command 'sesions'", "did you mean `whet sessions`?"]),
+        (["hello"], 2, ["no command 'hello'", 'to ask it: whet chat -q "hello"']),
+        (["goal", "start", "x", "--steps", "0"], 2, ["--steps"]),
         (["qqqqq"], 2, ["no command 'qqqqq'", "whet chat -q"]),
         (["login"], 2, ["no command 'login'; `whet model login` gets a key"]),
         (["export"], 2, ["no command 'export'; `whet sessions export`"]),

@@ -228,6 +228,8 @@ def test_export_writes_whole_private_files(home: Path, clock: FixedClock, tmp_pa
     facts = as_json(home, "export", "--all", "--format", "jsonl", "-o", str(target))
     assert facts == {"path": str(target), "format": "jsonl", "sessions": [lunch]}
     lines = [json.loads(line) for line in target.read_text().splitlines()]
+    again = run(home, "export", "--all", "-o", str(target), "--force")
+    assert "Left out: 1 private session; name one to export it." in again.stderr
     assert lines[0]["meta"]["id"] == lunch
     assert [line["role"] for line in lines[1:]] == ["user", "assistant"]
     assert target.stat().st_mode & 0o777 == 0o600

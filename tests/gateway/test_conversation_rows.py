@@ -196,9 +196,10 @@ def test_the_last_goal_is_shown_and_stopped_by_the_owner(run: Run) -> None:
         for line in ("goal", "goal show"):
             assert "goal running: tidy up" in (await commanded(rig, "7", line))[0]
         assert "goal cancelled: tidy up" in (await commanded(rig, "7", "goal stop"))[0]
-        assert (await commanded(rig, "7", "goal x --steps many"))[0].startswith(
-            "refused: --steps takes a number"
-        )
+        for steps in ("many", "0", "-3"):
+            assert (await commanded(rig, "7", f"goal x --steps {steps}"))[0].startswith(
+                "refused: --steps takes a number from 1"
+            )
 
     run(test)
 

@@ -11,13 +11,12 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing, closing, suppress
+from contextlib import aclosing, suppress
 from datetime import datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-import apsw
 import msgspec
 
 from whet import __version__
@@ -36,11 +35,8 @@ from whet.contract.texts import NOT_JSON, from_json, plural
 from whet.mcp.kept import read_stored
 from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
-from whet.postgres.driver import needs_driver
+from whet.sandbox.engine import probe
 from whet.sandbox.path_rules import read_path_rules
-from whet.store import claims
-from whet.store.database import read_team_url
-from whet.store.migrations import STEPS
 from whet.terminal.output import has_colour, size
 from whet_confirm.boundary import is_same_user
 
@@ -51,11 +47,9 @@ _COMMANDS = {
     "git": ("warning", "install git to let the agent see and undo changes"),
     "rg": ("warning", "install ripgrep (rg): search_files is much faster with it"),
 }
+_SANDBOX_HINT = "whet config set sandbox.mode strict"
 _LOW_BYTES = 1_000_000_000
 _TOO_LOW_BYTES = 50_000_000
-_SAFE_SQLITE = (3, 51, 3)
-_CHECKED_WHOLE_BYTES = 50_000_000
-_END_ROWS = 20
 _LOG_BYTES = 400_000
 _CRASH_DAYS = 7
 _MANY_TREE_BYTES = 2_000_000_000
@@ -135,11 +129,10 @@ def check_config(home: Home, environ: Mapping[str, str]) -> tuple[list[DoctorFin
         loaded = load(home, environ=environ)
     except ConfigError as error:
         return [DoctorFinding("config", "failed", error.message, error.hint)], None
-    changed = sum(origin != "default" for origin in loaded.origins.values())
+    changed = [name for name, origin in loaded.origins.items() if origin != "default"]
     source = str(home.config) if home.config.exists() else "no config.yaml"
-    findings = [
-        DoctorFinding("config", "ok", f"{source}, {changed} of {len(loaded.origins)} settings changed")
-    ]
+    text = f"{source}, {len(changed)} of {len(loaded.origins)} settings changed"
+    findings = [DoctorFinding("config", "ok", ": ".join([text, *([", ".join(changed)] if changed else [])]))]
     findings += [
         DoctorFinding("config", "warning", warning, "unset it or correct its name")
         for warning in loaded.warnings
@@ -161,108 +154,6 @@ def check_secrets(home: Home) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             ".env", "ok", "mode 0600" if home.env.exists() else "none (keys from the environment only)"
         )
-
-
-def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]:
-    """Check SQLite itself, and that state.db is intact and has a known schema.
-
-    Of a large file only the ends of its tables are read, unless `full`.
-    """
-    version = _sqlite_version()
-    state: State = "ok" if tuple(map(int, version.split("."))) >= _SAFE_SQLITE else "warning"
-    fix = "" if state == "ok" else "pip install --upgrade apsw: older SQLite can damage a WAL file"
-    yield DoctorFinding("sqlite", state, version, fix)
-    path = home.database
-    if (url := read_team_url(home)[0]) != "":
-        yield _check_team_database(url)
-        return
-    if not path.exists():
-        yield DoctorFinding("database", "ok", "none yet")
-        return
-    try:
-        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
-            connection.set_busy_timeout(2000)
-            connection.pragma("query_only", True)
-            yield from _check_state_database(path, connection, full=full)
-    except apsw.Error as error:
-        yield DoctorFinding("database", "failed", f"{path}: {error}", _restore_hint(path))
-
-
-def _check_team_database(url: str) -> DoctorFinding:
-    try:
-        with needs_driver():
-            from whet.store.team_status import read_status  # noqa: PLC0415 - brings psycopg, an extra
-
-            status = read_status(url, 1.0)
-    except WhetError as error:
-        return DoctorFinding("database", "failed", error.message, error.hint)
-    return DoctorFinding(
-        "database", "ok", f"{status.server}, {plural(status.steps, 'step')}, {status.address}"
-    )
-
-
-def _sqlite_version() -> str:
-    with closing(apsw.Connection(":memory:")) as connection:
-        row = connection.execute("SELECT sqlite_version()").fetchone()
-    return str(row[0]) if row else "0"
-
-
-def _check_state_database(path: Path, connection: apsw.Connection, *, full: bool) -> Iterator[DoctorFinding]:
-    schema = int(connection.pragma("user_version"))
-    if schema > len(STEPS):
-        text = f"schema {schema} is newer than this Whet knows ({len(STEPS)})"
-        yield DoctorFinding("database", "failed", text, "upgrade Whet, or set WHET_HOME to another folder")
-        return
-    companions = (path, path.with_name(path.name + "-wal"))
-    total = sum(file.stat().st_size for file in companions if file.exists())
-    is_whole = full or total <= _CHECKED_WHOLE_BYTES
-    problem = _check_pages(connection) if is_whole else _check_table_ends(connection)
-    if problem != "ok":
-        yield DoctorFinding(
-            "database", "failed", f"{path} is damaged: {problem.splitlines()[-1]}", _restore_hint(path)
-        )
-        return
-    extent = "whole" if is_whole else "opens and reads (all of it: whet doctor --full)"
-    yield DoctorFinding("database", "ok", f"{extent}, schema {schema}, {size(total)}")
-    if schema:
-        rows = connection.execute("SELECT host, pid, born FROM claims").fetchall()
-        busy = [
-            str(pid)
-            for host, pid, born in rows
-            if host == os.uname().nodename and claims.read_process_birth(pid) == born
-        ]
-        if busy:
-            yield DoctorFinding(
-                "in use", "ok", f"a session is open in process {', '.join(sorted(set(busy)))}"
-            )
-
-
-def _check_pages(connection: apsw.Connection) -> str:
-    """Check every page, at about 100 MB a second."""
-    row = connection.execute("PRAGMA quick_check(1)").fetchone()
-    return str(row[0]) if row else "no answer"
-
-
-def _check_table_ends(connection: apsw.Connection) -> str:
-    """Read the first and last rows of every table, in milliseconds at any size.
-
-    Raises what SQLite raises at a damaged page.
-    """
-    tables = connection.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
-    ).fetchall()
-    for (name,) in tables:
-        columns = connection.execute(f"SELECT name FROM pragma_table_info('{name}') ORDER BY pk = 0, pk")
-        key = columns.fetchall()[0][0]
-        for order in ("", "DESC"):
-            connection.execute(
-                f'SELECT * FROM "{name}" ORDER BY "{key}" {order} LIMIT {_END_ROWS}'
-            ).fetchall()
-    return "ok"
-
-
-def _restore_hint(path: Path) -> str:
-    return f"restore a backup, or keep what is left: mv {path} {path}.broken (a new one is made)"
 
 
 def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
@@ -346,6 +237,18 @@ def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
             yield DoctorFinding(label, "ok", f"{plural(count, 'tool')}{left_out}")
 
 
+def check_sandbox(settings: Settings) -> Iterator[DoctorFinding]:
+    """Name the engine that holds commands here. The first call in a process takes 0.2 s."""
+    if settings.sandbox.mode == "off":
+        yield DoctorFinding("sandbox", "warning", "off: commands reach all that you reach", _SANDBOX_HINT)
+    elif settings.sandbox.backend != "local":
+        yield DoctorFinding("sandbox", "ok", f"commands run by {settings.sandbox.backend}")
+    else:
+        status = probe()
+        state: State = "ok" if status.name != "none" else "warning"
+        yield DoctorFinding("sandbox", state, status.line, "whet sandbox status says what was tried")
+
+
 def check_file_rules(settings: Settings) -> Iterator[DoctorFinding]:
     """Say how each deny rule for files is read, and warn if no sandbox holds programs to it."""
     for rule in find_unknown(settings.approval.deny, BUILT_IN):
@@ -357,7 +260,7 @@ def check_file_rules(settings: Settings) -> Iterator[DoctorFinding]:
             yield DoctorFinding("rule", "ok", f"deny {rule.source}: {rule.describe()}")
             continue
         text = f"deny {rule.source}: no sandbox here holds programs that open a file without naming it"
-        yield DoctorFinding("rule", "warning", text, "whet config set sandbox.mode strict")
+        yield DoctorFinding("rule", "warning", text, _SANDBOX_HINT)
 
 
 def check_confirmations(home: Home) -> Iterator[DoctorFinding]:

@@ -12,6 +12,7 @@ import click
 
 from whet.cli import checks
 from whet.cli.checks import DoctorFinding
+from whet.cli.database_checks import check_database
 from whet.cli.main import run_on_loop
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -54,8 +55,9 @@ def run_checks(home: Home, *, online: bool, full: bool = False) -> list[DoctorFi
             work = checks.check_online(home, loaded.settings, os.environ, SystemClock())
             report.append(run_on_loop(work))
         report += checks.check_servers(home, loaded.settings)
+        report += checks.check_sandbox(loaded.settings)
         report += checks.check_file_rules(loaded.settings)
-    report += [*checks.check_database(home, full=full), *checks.check_confirmations(home)]
+    report += [*check_database(home, full=full), *checks.check_confirmations(home)]
     report += [*checks.check_commands(), *checks.check_terminal(), *checks.check_folders(home)]
     return report
 

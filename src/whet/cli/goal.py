@@ -45,7 +45,7 @@ goal: click.Group = click.Group("goal", help="Start, list, show, stop or resume 
 @click.option("--guard", multiple=True, metavar="PATH", help="Must stay as it is, as the verifier's files.")
 @click.option("--may-change", multiple=True, metavar="PATH", help="May change though it judges.")
 @click.option("--budget", default="0", metavar="USD", help="The most that it may cost.")
-@click.option("--steps", type=click.IntRange(0), default=0, help="The most model calls.")
+@click.option("--steps", type=click.IntRange(1), help="The most model calls; else no limit of its own.")
 @model_options
 @home_and_json
 def start(home: Home, text: str, as_json: bool, **options: object) -> None:
@@ -54,7 +54,7 @@ def start(home: Home, text: str, as_json: bool, **options: object) -> None:
         text,
         str(options.pop("verify")),
         parse_usd(str(options.pop("budget"))),
-        int(str(options.pop("steps"))),
+        int(str(options.pop("steps") or 0)),
         tuple(str(path) for path in _as_tuple(options.pop("guard"))),
         tuple(str(path) for path in _as_tuple(options.pop("may_change"))),
     )

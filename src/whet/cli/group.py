@@ -92,7 +92,7 @@ class CommandTable(LateGroup):
         hint = find_meaning(args[0], SHELL_WORDS)
         if not hint:
             close = find_nearest(args[0], list(COMMANDS))
-            hint = f"did you mean `whet {close}`?" if close else 'to ask something: whet chat -q "..."'
+            hint = f"did you mean `whet {close}`?" if close else f'to ask it: whet chat -q "{args[0]}"'
         raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -112,7 +112,7 @@ def is_question(text: str) -> bool:
     cls=CommandTable,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog='Without a command: chat; `whet "..."` answers one question. `whet COMMAND --help` tells more.',
+    epilog='Without a command: chat; `whet "several words"` asks once. `whet COMMAND --help` tells more.',
 )
 @click.option(
     "-p", "--profile", default="", metavar="NAME", envvar="WHET_PROFILE", help="Use that profile's home."

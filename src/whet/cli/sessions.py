@@ -231,10 +231,16 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **options: Any)
         emit_json({"path": options["target"], "format": options["kind"], "sessions": ids})
     elif options["target"] != "-":
         click.echo(f"Wrote {plural(len(ids), 'session')} to {options['target']}")
+    if everything and (private_count := _read(home, _count_private)):
+        click.echo(f"Left out: {plural(private_count, 'private session')}; name one to export it.", err=True)
 
 
 def _public(db: apsw.Connection) -> list[str]:
     return [row.id for row in store.list_sessions(db, _EVERYTHING) if not row.private]
+
+
+def _count_private(db: apsw.Connection) -> int:
+    return sum(row.private for row in store.list_sessions(db, _EVERYTHING))
 
 
 @contextmanager

@@ -86,9 +86,10 @@ def parse_goal(text: str) -> GoalWish:
         if not value:
             raise ConfigError(f"{name} needs a value", hint=USAGE)
         options.setdefault(name, []).append(value)
-    steps = parse_typed_number(steps_text := options.get("--steps", ["0"])[-1])
-    if steps is None:
-        raise ConfigError(f"--steps takes a number, not {steps_text[:40]!r}", hint=USAGE)
+    steps_text = options.get("--steps", [""])[-1]
+    steps = parse_typed_number(steps_text) or 0
+    if steps_text and steps < 1:
+        raise ConfigError(f"--steps takes a number from 1, not {steps_text[:40]!r}", hint=USAGE)
     if not (goal_text := " ".join(text_parts).strip()):
         raise ConfigError("a goal needs a text", hint=USAGE)
     return GoalWish(

@@ -87,9 +87,17 @@ def _find_seen(folder: Path, name: str) -> Path:
 
 def find_missing(text: str, folder: Path) -> list[str]:
     """Return the names of files, other than images, that `text` mentions as @path or @"path" and that do not
-    exist. A word without a point and a slash is no file's name."""
+    exist. A word without a point and a slash is no file's name, nor is a name like `@types/node`, without a
+    point and in a folder that does not exist."""
     names = [quoted or bare.rstrip(".,;:!?)]}") for quoted, bare in _MENTION.findall(text)]
-    likely = [name for name in names if ("." in name or "/" in name) and "(" not in name]
+    likely = [
+        name
+        for name in names
+        if "(" not in name
+        and (
+            "." in name or ("/" in name and os.path.isdir(folder / os.path.dirname(os.path.expanduser(name))))
+        )
+    ]
     return [
         name
         for name in dict.fromkeys(likely)
