@@ -6,6 +6,7 @@ import pytest
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
+from tests.support import each
 from whet.terminal.input_filter import NEW_LINE
 from whet.terminal.prompt import PasteParser
 
@@ -62,7 +63,7 @@ def test_shift_enter_starts_a_new_line(sequence: str) -> None:
     assert pressed(f"a{sequence}b") == ["a", NEW_LINE, "b"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("sequence", "keys"),
     [
         ("\x1b[13u", [Keys.ControlM]),

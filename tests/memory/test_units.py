@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.memory import units
 
 
@@ -98,7 +99,7 @@ def test_wrapped_prose_is_put_together() -> None:
     assert widened("prose_at", text, "run the migration") == "Never run the migration while people work."
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "prose"),
     [
         ("TIMEOUT_S = 45", False),

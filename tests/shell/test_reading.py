@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.support import each
 from whet.shell.fetches import find_fetched_packages, find_left_names, reaches_out
 from whet.shell.reading import file_names, read
 
@@ -93,7 +94,7 @@ def test_packages_and_what_is_left_are_told_from_the_words() -> None:
     assert "EOF" not in find_left_names("curl x; cat <<EOF > y\nz\nEOF")
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "parts", "programs", "files", "bare", "is_doubtful"),
     [
         ("ls a/b", ["ls a/b"], ["ls"], ["a/b"], "ls a/b", False),
