@@ -53,8 +53,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class Watchdog:
-    """Ends a process whose test hangs and can't be stopped, and prints the stacks of all threads. Starting and
-    joining its thread takes as long as half of a small test, so that it is started anew once a minute only."""
+    """Ends a process whose test hangs and can't be stopped, and prints the stacks of all threads.
+
+    Starting and joining its thread takes as long as half of a small test: it starts anew once a minute only.
+    """
 
     def __init__(self, limit_s: float, stderr_fd: int) -> None:
         self._limit_s = limit_s

@@ -249,7 +249,7 @@ def test_a_runner_that_is_only_named_in_words_did_not_run() -> None:
     assert found is not None and not found.direct
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "pytest || true",

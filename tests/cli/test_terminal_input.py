@@ -41,7 +41,7 @@ def pressed(*pieces: str, pauses: bool = False) -> list[Keys | str]:
     return [press.key for press in keys]
 
 
-@pytest.mark.parametrize("reply", REPLIES.values(), ids=list(REPLIES))
+@each("reply", REPLIES.values())
 def test_what_a_terminal_answers_is_no_key(reply: str) -> None:
     assert pressed(f"a{reply}b") == ["a", "b"]
     assert pressed("a", *reply, "b") == ["a", "b"]

@@ -12,6 +12,7 @@ import pytest
 
 from tests.confirm.running import SUBMIT, Running, field_of, touch
 from tests.confirm.test_attacks import ask
+from tests.support import each
 from whet_confirm.addresses import AddressRefused, resolve, split_callback_url
 from whet_confirm.callbacks import Callbacks, _Slots  # pyright: ignore[reportPrivateUsage]
 from whet_confirm.records import Vote
@@ -55,7 +56,7 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
         assert [item.message_id for item in due] == ["msg_x", "msg_y"]
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "http://127.0.0.1/",

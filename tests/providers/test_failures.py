@@ -244,7 +244,7 @@ def test_waiting_times_are_read_from_the_words_where_no_header_says():
     assert wait_of(429, said("slow down"), {"retry-after": "3"}) == 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("payload", "status", "words"),
     [
         ({"error": {"message": "no", "code": 400}}, 400, "vendor: no (HTTP 400)"),

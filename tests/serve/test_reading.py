@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import each
 from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.tools import ToolSpec
 from whet.serve import chat, content, messages, responses
@@ -170,7 +171,7 @@ def calling(call: dict[str, Any]) -> ChatMessage:
     return ChatMessage("assistant", "", [call])
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "more", "told"),
     [
         ([], {}, ("messages is empty", "messages", "")),

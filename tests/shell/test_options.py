@@ -15,7 +15,7 @@ def words(text: str) -> list[Word]:
     return [literal(word) for word in text.split()]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "has"),
     [
         ("-r", True),

@@ -217,7 +217,7 @@ def test_a_command_is_read_as_its_parts_and_the_files_that_they_name(
     assert (found.bare, found.is_doubtful) == (bare, is_doubtful)
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "files"),
     [
         ("a", ["a"]),

@@ -142,7 +142,7 @@ def test_what_a_command_is_given_is_told() -> None:
     assert parse_sed("p;" * 1_000) is not None and parse_sed("p;" * 1_000 + "p") is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "script"),
     [
         ("-n p f", "p"),

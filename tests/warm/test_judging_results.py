@@ -128,7 +128,7 @@ def test_which_fields_say_that_something_went_wrong(text: str, trouble: str) -> 
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    x\n'
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line"),
     [
         (TRACE + "ValueError: no\n", "ValueError: no"),
