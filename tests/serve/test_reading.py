@@ -371,7 +371,7 @@ def test_the_form_the_tools_and_the_choices_of_a_message() -> None:
 
 
 def test_an_image_is_known_by_its_bytes_and_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_IMAGE_LIMIT_BYTES", 28)
+    monkeypatch.setattr(content, "IMAGE_LIMIT_BYTES", 28)
     assert content.image_of(PNG, "p") == IMAGE
     too_large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(21)).decode()
     for data, told in (

@@ -54,7 +54,7 @@ _COMMANDS = {
 _LOW_BYTES = 1_000_000_000
 _TOO_LOW_BYTES = 50_000_000
 _SAFE_SQLITE = (3, 51, 3)
-_CHECKED_WHOLE_BYTES = 50_000_000
+CHECKED_WHOLE_BYTES = 50_000_000
 _END_ROWS = 20
 _LOG_BYTES = 400_000
 _CRASH_DAYS = 7
@@ -215,7 +215,7 @@ def _check_state_database(path: Path, connection: apsw.Connection, *, full: bool
         return
     companions = (path, path.with_name(path.name + "-wal"))
     total = sum(file.stat().st_size for file in companions if file.exists())
-    is_whole = full or total <= _CHECKED_WHOLE_BYTES
+    is_whole = full or total <= CHECKED_WHOLE_BYTES
     problem = _check_pages(connection) if is_whole else _check_table_ends(connection)
     if problem != "ok":
         yield DoctorFinding(
