@@ -24,10 +24,10 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --max-worker-restart 3 -m "not slow and not soak and not live" $(ARGS)
 
 soak-team:
-	$(BIN)/python -m pytest -m soak -x --timeout 7200 -o faulthandler_timeout=0 tests/team $(ARGS)
+	$(BIN)/python -m pytest -m soak -x --timeout 7200 -o exit_timeout=0 tests/team $(ARGS)
 
 soak: slow
-	$(BIN)/python -m pytest -m soak -x --timeout 3600 --session-timeout 86400 -o faulthandler_timeout=0 $(ARGS)
+	$(BIN)/python -m pytest -m soak -x --timeout 3600 --session-timeout 86400 -o exit_timeout=0 $(ARGS)
 
 # Whole programs, browsers, kills and families of attacks: what takes a quarter of a second or more each.
 slow: $(STAMP)

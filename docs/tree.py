@@ -19,6 +19,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 # Top to bottom, as in .importlinter; folders that are not listed come last.
 ORDER = ("contract", "config", "store", "agent", "app", "context", "approval", "providers", "tools", "cli")
 
+_DOCSTRING = re.compile(r'(?:#.*\n|\s)*"""(?s:.*?)"""')
+
 
 def main(arguments: list[str]) -> int:
     """Print the folders that the arguments name, or check all modules; return the exit code."""
@@ -72,7 +74,8 @@ def format_folder(folder: str, paths: list[Path]) -> str:
 
 def read_sentence(path: Path) -> str:
     """Return the first sentence of a module's docstring on one line, or an empty string if there is none."""
-    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    head = _DOCSTRING.match(path.read_text("utf-8"))
+    docstring = (head and ast.get_docstring(ast.parse(head[0]))) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
     sentence = re.split(r"(?<=[.!?])\s(?=[A-Z`])", paragraph, maxsplit=1)[0]
     return sentence if sentence.endswith((".", "!", "?", ":")) else ""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import ipaddress
 import itertools
 import logging
+import math
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +46,40 @@ _homes = itertools.count()
 # some of the constants of whatever modules are loaded, and read all of those first: 5 s of a first run.
 settings.load_profile("ci")
 providers._get_local_constants = lambda: providers._local_constants  # type: ignore[assignment]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("exit_timeout", "seconds until a test that hangs ends its process; 0: never", default="0")
+
+
+class Watchdog:
+    """Ends a process whose test hangs and can't be stopped, and prints the stacks of all threads.
+
+    Starting and joining its thread takes as long as half of a small test: it starts anew once a minute only.
+    """
+
+    def __init__(self, limit_s: float, stderr_fd: int) -> None:
+        self._limit_s = limit_s
+        self._stderr_fd = stderr_fd
+        self._started_s = -math.inf
+
+    def pytest_runtest_setup(self) -> None:
+        if time.monotonic() - self._started_s > 60:
+            self._started_s = time.monotonic()
+            faulthandler.dump_traceback_later(60 + self._limit_s, exit=True, file=self._stderr_fd)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        if nextitem is None:
+            faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch over the tests, and say so where the output of a test is not kept."""
+    if limit_s := float(config.getini("exit_timeout")):
+        capture = config.pluginmanager.get_plugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            config.pluginmanager.register(Watchdog(limit_s, os.dup(2)))
 
 
 # Started in the background or under nohup, the suite has these ignored, and so has every process of a test.

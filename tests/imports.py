@@ -16,7 +16,8 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import NamedTuple
@@ -222,7 +223,7 @@ def _declared(project: Path) -> tuple[set[str], dict[str, set[str]]]:
     each extra adds."""
     table = tomllib.loads(project.read_text("utf-8"))["project"]
     tops: dict[str, set[str]] = {}
-    for top, packages in packages_distributions().items():
+    for top, packages in _installed().items():
         for package in packages:
             tops.setdefault(_plain(package), set()).add(top)
 
@@ -233,6 +234,12 @@ def _declared(project: Path) -> tuple[set[str], dict[str, set[str]]]:
     base = modules(table["dependencies"])
     extras = table.get("optional-dependencies", {})
     return base, {extra: modules(lines) - base for extra, lines in extras.items()}
+
+
+@cache
+def _installed() -> Mapping[str, list[str]]:
+    """Return the packages of each top-level module, read once: that takes half a second."""
+    return packages_distributions()
 
 
 def _brought(line: str) -> Iterator[str]:

@@ -3,21 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import random
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 import apsw
+import pytest
 
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job, JobState
 
 T = TypeVar("T")
+
+
+def each(
+    names: str | Sequence[str], rows: Collection[Any]
+) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Run a test with each row of a table, like `parametrize`, but as one item: for rows that take less time
+    than pytest does around each. All rows run; the first twenty failures are raised together."""
+    keys = names.replace(",", " ").split() if isinstance(names, str) else names
+
+    def decorate(test: Callable[..., None]) -> Callable[[], None]:
+        @functools.wraps(test)
+        def test_rows() -> None:
+            failures: list[BaseException] = []
+            for row in rows:
+                values = (row,) if len(keys) == 1 else row
+                try:
+                    test(**dict(zip(keys, values, strict=True)))
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  raised below
+                    error.add_note(f"in the row {row!r}"[:500])
+                    failures.append(error)
+            if failures:
+                raise BaseExceptionGroup(f"{len(failures)} of {len(rows)} rows failed", failures[:20])
+
+        test_rows.__dict__["__signature__"] = inspect.Signature()
+        return test_rows
+
+    return decorate
 
 
 def output_of(process: subprocess.Popen[str]) -> IO[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support import each
 from whet.internet import is_other_machine, is_public
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "expected"),
     [
         *(("8.8.8.8", True), ("2606:4700::1111", True), ("::ffff:8.8.8.8", True), ("64:ff9b::808:808", True)),
@@ -42,7 +41,7 @@ def test_which_addresses_are_public(address: str, expected: bool) -> None:
     assert is_public(address) is expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "expected"),
     [
         *((address, True) for address in ("8.8.8.8", "10.0.0.1", "192.168.1.1", "203.0.113.7", "fc00::1")),

@@ -62,5 +62,5 @@ def test_a_command_of_plain_words_compiles_few_patterns() -> None:
 def test_nothing_that_can_not_be_seen_is_printable() -> None:
     from whet.approval import shell_risk
 
-    hidden = [chr(code) for code in range(0x110000) if shell_risk._HIDDEN.search(chr(code))]
+    hidden = [chr(code) for code in range(0x110000) if shell_risk.HIDDEN.search(chr(code))]
     assert len(hidden) > 6_000 and not any(map(str.isprintable, hidden))

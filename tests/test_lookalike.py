@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.growing import grows_in_proportion
+from tests.support import each
 from whet.lookalike import mark_lookalikes, to_latin
 from whet.visible import describe_character, escape_characters, find_odd_characters, visible
 
@@ -44,7 +45,7 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), MARKED)
+@each(("text", "shown"), MARKED)
 def test_what_could_be_misread_is_marked(text, shown):
     assert escape_characters(text) == shown
 

@@ -14,6 +14,7 @@ import click
 import pytest
 import yaml
 
+from tests.support import each
 from whet import __version__ as whet_version
 from whet.cli.group import whet
 
@@ -35,7 +36,7 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES)
 def test_relative_links_lead_somewhere(page: Path) -> None:
     dead: list[str] = []
     for target in LINK.findall(prose(page)):
@@ -170,7 +171,7 @@ def test_the_list_of_decisions_names_each_record_in_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", sorted(DECISIONS.glob("0*.md")), ids=lambda path: path.name[:4])
+@each("path", sorted(DECISIONS.glob("0*.md")))
 def test_a_decision_says_why_what_and_what_not_in_200_words(path: Path) -> None:
     text = path.read_text("utf-8")
     assert re.findall(r"^\*\*(Context|Decision|Rejected)\.\*\*", text, re.M) == [
@@ -182,7 +183,7 @@ def test_a_decision_says_why_what_and_what_not_in_200_words(path: Path) -> None:
     assert len(text.split()) <= 200
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES)
 def test_links_of_the_site_lead_to_its_pages(page: Path) -> None:
     site = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
     home = str(page.parent.relative_to(ROOT))

@@ -13,7 +13,7 @@ from tests.app.test_helpers import repository
 from tests.tools.calls import Desk
 from whet.app.helpers import worktrees
 from whet.approval.repository import find_program_setting
-from whet.goals.roles import _installed_modules
+from whet.goals.roles import installed_modules
 from whet.searchpath import find_trusted_program, trusted_path
 
 
@@ -71,15 +71,15 @@ def test_an_interpreter_elsewhere_runs_nothing_that_its_packages_lead_to(
     for name in ("sitecustomize", "hook"):
         (workspace / f"{name}.py").write_text(f"open({str(trace)!r}, 'w')\n")
     monkeypatch.setenv("PATH", f"{env / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    assert "there" in _installed_modules(["there", "nowhere_at_all"], workspace)
-    assert "nowhere_at_all" not in _installed_modules(["nowhere_at_all"], workspace)
+    assert "there" in installed_modules(["there", "nowhere_at_all"], workspace)
+    assert "nowhere_at_all" not in installed_modules(["nowhere_at_all"], workspace)
     assert not trace.exists()
 
 
 def test_an_interpreter_of_the_workspace_is_looked_at_and_not_run(trap: tuple[Path, Path]) -> None:
     workspace, trace = trap
     (workspace / ".venv" / "lib" / "python3.12" / "site-packages" / "mine").mkdir(parents=True)
-    assert "mine" in _installed_modules(["mine", "yours"], workspace)
+    assert "mine" in installed_modules(["mine", "yours"], workspace)
     assert not trace.exists()
 
 

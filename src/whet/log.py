@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from logging.handlers import RotatingFileHandler
 
 MASK = "[REDACTED]"
-_SHAPES = (
+SHAPES = (
     r"sk-(?:ant-|proj-|or-)?[A-Za-z0-9_-]{16,}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
     r"|xox[abeprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16}"
@@ -34,7 +34,7 @@ _SHAPES = (
     r"|(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"
 )
-_MIN_KEY_CHARS = 15
+MIN_KEY_CHARS = 15
 _protected: set[str] = set()
 
 
@@ -59,14 +59,14 @@ def mask(text: str) -> str:
             text = text.replace(value, MASK)
     # Except for these two shapes, a key is longer than most words; matching every text would take longer than
     # this test.
-    if "://" in text or "-----BEGIN" in text or max(map(len, text.split()), default=0) >= _MIN_KEY_CHARS:
+    if "://" in text or "-----BEGIN" in text or max(map(len, text.split()), default=0) >= MIN_KEY_CHARS:
         return _shapes().sub(MASK, text)
     return text
 
 
 @cache  # compiled at first use: it takes a hundredth of the start-up time
 def _shapes() -> re.Pattern[str]:
-    return re.compile(_SHAPES)
+    return re.compile(SHAPES)
 
 
 class _JsonLines(logging.Formatter):

@@ -44,7 +44,7 @@ _PAGE, _MAX_PAGES = 200, 20
 _MAX_IDLE = 16
 _IDLE_S = 3.0  # servers close idle connections after five
 _MAX_BYTES = 100_000
-_POLL_S = 0.5
+POLL_S = 0.5
 _logger = logging.getLogger("whet_confirm.callbacks")
 
 
@@ -98,7 +98,7 @@ def receiver_of(url: str) -> str:
         return ""
 
 
-class _Slots:
+class CallbackSlots:
     """The webhooks that are being sent, with their receivers and principals."""
 
     def __init__(self) -> None:
@@ -138,10 +138,10 @@ class _Slots:
         """Wait until the next poll. If a webhook waits for a slot, wait at most until one is free."""
         self._freed.clear()
         if not has_waiting:
-            await asyncio.sleep(aligned_delay(_POLL_S))
+            await asyncio.sleep(aligned_delay(POLL_S))
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._freed.wait(), _POLL_S)
+            await asyncio.wait_for(self._freed.wait(), POLL_S)
 
 
 class Callbacks:
@@ -151,7 +151,7 @@ class Callbacks:
         self._service = service
         self._secret = secret
         self._allow_private = allow_private
-        self._slots = _Slots()
+        self._slots = CallbackSlots()
         self._place: tuple[float, int] = _START
 
     async def run(self) -> None:

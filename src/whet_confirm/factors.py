@@ -85,7 +85,7 @@ def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
     if row is None:
         return CodeCheck(f"{name} has no second factor yet: whet confirm token enrol --name {name}")
     sealed, last_step, failures, failed_at = row
-    wait_s = failed_at + _pause_s(failures) - tx.now_s
+    wait_s = failed_at + pause_s(failures) - tx.now_s
     if wait_s > 0:
         return CodeCheck(f"too many wrong codes: wait {wait_s:.0f} s", wait_s)
     if not code:
@@ -102,10 +102,10 @@ def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
     )
     tx.record("factor_failed", request_id, name, data={"why": why})
     message = "this code was used before: wait for the next one" if step else "this code is wrong"
-    return CodeCheck(message, _pause_s(failures + 1))
+    return CodeCheck(message, pause_s(failures + 1))
 
 
-def _pause_s(failures: int) -> float:
+def pause_s(failures: int) -> float:
     """Return how long a person must wait after that many wrong codes in a row."""
     if failures < _FREE_TRIES:
         return 0.0

@@ -24,7 +24,7 @@ from whet_confirm.watermark import LogMark
 
 BY_START = "system:start"
 CLOCK_BOUND_S = 3600.0
-_BATCH = 500
+BATCH = 500
 _LOG = logging.getLogger("whet_confirm.recovery")
 
 
@@ -116,7 +116,7 @@ def correct_clock(tx: Tx, ahead_s: float) -> None:
     Everything that was open then expires, and nothing lasts longer than intended.
     """
     tx.record("clock_corrected", principal=BY_START, data={"ahead_s": round(ahead_s, 3)})
-    while decide.expire_all(tx, _BATCH):
+    while decide.expire_all(tx, BATCH):
         pass
     for table in ("tokens", "whitelist"):
         tx.connection.execute(

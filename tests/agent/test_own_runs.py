@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.agent.test_runs import OwnRun, extract_test_run, mentions_runner, names_runner, own_run, own_task
 
 _ACTIVATE = ". .venv/bin/activate"
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "expected"),
     [
         ("pytest -q tests", OwnRun("pytest", ("pytest", "-q", "tests"))),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.running import ANSWER, Running, call, running, shell
+from tests.support import each
 from whet.agent.facts import display_name
 from whet.agent.loop import run_turn
 from whet.agent.test_runs import test_counts as counts_of
@@ -155,7 +156,7 @@ def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path:
     assert "unclear: the command that ran the tests changed files, too" in first.line
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "output", "expected"),
     [
         ("pytest -q", _PYTEST, TestCounts("pytest", 12, 1, 2, direct=True)),
@@ -248,7 +249,7 @@ def test_a_runner_that_is_only_named_in_words_did_not_run() -> None:
     assert found is not None and not found.direct
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "pytest || true",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
+from tests.support import each
 from whet.contract.receipts import CallEffects, FileLines
 from whet.contract.tools import tags_of
 from whet.goals.claims import ClaimKind, GoalCall, GoalClaim, find_doubts
@@ -41,7 +41,7 @@ _FOUND = _seen(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "call", "shows", "why"),
     [
         ("read", "https://sqlite.org/news?said=it+is+done", "3.50 was released", ""),

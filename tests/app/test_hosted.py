@@ -244,6 +244,7 @@ def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path
         ]
 
     async def main() -> None:
+        gc.freeze()  # what is there already need not be looked through
         async with hosted(server, tmp_path, idle_after_s=0.0) as many:
             id_ = await many.new_session(profile="ann")
             desk = weakref.ref(many.services.learning.service_of("ann"))

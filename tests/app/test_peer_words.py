@@ -7,6 +7,7 @@ import re
 import click
 import pytest
 
+from tests.support import each
 from whet.app.conversations.slash import Commands
 from whet.app.peer_words import SHELL_WORDS, SLASH_WORDS, find_meaning
 from whet.cli.group import whet
@@ -23,7 +24,7 @@ def slash_commands() -> Commands[ChatControl]:
     return commands
 
 
-@pytest.mark.parametrize("hint", [*SHELL_WORDS.values(), *SLASH_WORDS.values()])
+@each("hint", [*SHELL_WORDS.values(), *SLASH_WORDS.values()])
 def test_a_hint_names_commands_and_settings_that_exist(hint: str) -> None:
     for line in re.findall(r"`whet ([a-z][^`]*)`", hint):
         command: click.Command = whet

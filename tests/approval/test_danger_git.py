@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.approval.test_faults import judge
+from tests.support import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "level", "reasons"),
     [
         ("git -c user.name=x log", "normal", ()),

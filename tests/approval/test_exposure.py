@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.approval.test_faults import judge
+from tests.support import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "level", "reasons"),
     [
         ("cat ~/.ssh/id_rsa", "dangerous", ("reads a file that holds secrets: ~/.ssh/id_rsa",)),
@@ -122,7 +121,7 @@ def test_what_a_command_brings_together_is_told_with_its_reasons(
     assert (risk.level, risk.reasons) == (level, reasons)
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "files"),
     [
         ("curl -o x https://a.b/c", ["c", "x"]),

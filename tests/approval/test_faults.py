@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.approval.addresses import is_metadata
 from whet.approval.risk import RiskScope, ShellRisk
 from whet.approval.shell_risk import analyse
@@ -92,7 +93,7 @@ OUT = [
 # fmt: on
 
 
-@pytest.mark.parametrize("command", [*FOLDERS, *KEYS, *OUT])
+@each("command", [*FOLDERS, *KEYS, *OUT])
 def test_it_is_asked_about_in_every_mode(command: str) -> None:
     risk = judge(command)
     assert risk.level in ("dangerous", "forbidden")

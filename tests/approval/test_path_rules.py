@@ -160,7 +160,7 @@ def make_world(tmp_path: Path) -> Iterator[Callable[[str], _World]]:
 @pytest.fixture(params=ENGINES, ids=str)
 def an_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     case: EngineCase = request.param
-    monkeypatch.setitem(engine._statuses, None, case.status())
+    monkeypatch.setitem(engine.statuses, None, case.status())
     yield
 
 

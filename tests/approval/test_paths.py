@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import each
 from whet.approval.addresses import find_forbidden_address, is_metadata, is_this_machine
 from whet.approval.paths import absolute_path, is_plain_device, is_vital, resolve_links, within, zone_of
 from whet.approval.risk import RiskScope
@@ -14,7 +15,7 @@ from whet.approval.secrets import is_secret
 PLACE = RiskScope("/code/proj", "/home/u", "/home/u/.whet")
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "zone"),
     [
         ("a", "workspace"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.approval.patterns import has_wildcard, matches, parse_rule
 from whet.contract.errors import ConfigError
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "text", "fits"),
     [
         ("git status", "git status", True),

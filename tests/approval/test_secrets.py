@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import each
 from whet.approval.risk import CommandSetting, RiskScope
 from whet.approval.secrets import (
     find_secret_in_code,
@@ -20,7 +21,7 @@ PLACE = RiskScope("/code/proj", "/home/u", "/home/u/.whet")
 HERE = CommandSetting("/code/proj", PLACE)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "names"),
     [
         (".env", True),

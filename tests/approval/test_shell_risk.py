@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.approval.corpus import EXPECTED
+from tests.support import each
 from whet.approval.risk import RiskScope, ShellRisk, rank
 from whet.approval.secrets import is_secret
 from whet.approval.shell_risk import analyse
@@ -26,7 +27,7 @@ def judge(command: str, stdin: str = "") -> ShellRisk:
     return analyse(command, "/code/proj", PLACE, stdin)
 
 
-@pytest.mark.parametrize(("level", "command"), EXPECTED, ids=lambda value: repr(value)[:60])
+@each(("level", "command"), EXPECTED)
 def test_the_corpus(level: str, command: str) -> None:
     risk = judge(command)
     assert risk.level == level, risk.reasons

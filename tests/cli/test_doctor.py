@@ -139,7 +139,7 @@ def test_a_large_store_is_read_whole_only_on_demand(
     home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(home, clock, "Lunch", *[Said("a" * 500, "b" * 500)] * 20)
-    monkeypatch.setattr(database_checks, "_CHECKED_WHOLE_BYTES", 1_000)
+    monkeypatch.setattr(database_checks, "CHECKED_WHOLE_BYTES", 1_000)
     _, found = report(home)
     assert found["database"]["text"].startswith("opens and reads (all of it: whet doctor --full)")
     _, found = report(home, "--full")

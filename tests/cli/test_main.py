@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tests.support import within
+from tests.support import each, within
 from whet import __version__
 from whet.cli.command_table import COMMANDS
 from whet.cli.group import run, whet
@@ -256,7 +256,7 @@ def test_the_table_names_only_what_click_can_list() -> None:
     )
 
 
-@pytest.mark.parametrize("target", [row[0] for row in (*COMMANDS.values(), *EVALUATIONS.values())])
+@each("target", [row[0] for row in (*COMMANDS.values(), *EVALUATIONS.values())])
 def test_every_entry_of_a_command_table_is_a_click_command(target: str) -> None:
     module, _, attribute = target.partition(":")
     assert isinstance(getattr(importlib.import_module(module), attribute), click.Command)

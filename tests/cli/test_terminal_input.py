@@ -6,6 +6,7 @@ import pytest
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
+from tests.support import each
 from whet.terminal.input_filter import NEW_LINE
 from whet.terminal.prompt import PasteParser
 
@@ -40,7 +41,7 @@ def pressed(*pieces: str, pauses: bool = False) -> list[Keys | str]:
     return [press.key for press in keys]
 
 
-@pytest.mark.parametrize("reply", REPLIES.values(), ids=list(REPLIES))
+@each("reply", REPLIES.values())
 def test_what_a_terminal_answers_is_no_key(reply: str) -> None:
     assert pressed(f"a{reply}b") == ["a", "b"]
     assert pressed("a", *reply, "b") == ["a", "b"]
@@ -62,7 +63,7 @@ def test_shift_enter_starts_a_new_line(sequence: str) -> None:
     assert pressed(f"a{sequence}b") == ["a", NEW_LINE, "b"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("sequence", "keys"),
     [
         ("\x1b[13u", [Keys.ControlM]),

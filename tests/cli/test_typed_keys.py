@@ -10,6 +10,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from tests.support import each
 from whet.terminal.keys import InputKeys
 from whet.terminal.questions import TerminalQuestion
 from whet.terminal.typed_keys import TypedKeys, TypingGuard
@@ -35,7 +36,7 @@ def answers(keys: Sequence[str], prepare: Callable[[TypedKeys], None] | None = N
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize(
+@each(
     ("keys", "expected"),
     [
         ("o", ["o"]),

@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from tests.support import each
 from whet.config.fields import fields, find_nearest, format_value, help_texts, read_text, sections, split_list
 from whet.config.schema import Settings
 
@@ -60,7 +61,7 @@ def test_the_nearest_name() -> None:
     assert find_nearest("qqqq", list(fields())) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "fits", "does_not"),
     [
         ("approval.deny", ("terminal(rm *)", "web_fetch", "mcp__x__*", ""), ("foo bar", "foo(", "x()", "(")),

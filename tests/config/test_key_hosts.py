@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from benchmarks.keys import OWN, SECRETS, Case, count_foreign, generate, models_of, settings_of
 
+from tests.support import each
 from whet.app.model_links.models import Dialer
 from whet.config.key_hosts import HOMES, belongs_to_provider, is_loopback, is_same_server
 from whet.config.load import LoadedSettings, load
@@ -118,7 +119,7 @@ def test_a_second_models_key_does_not_follow_the_first_to_another_address(tmp_pa
     assert sends(loaded(tmp_path, text, {"model.base_url": "http://far/v1"}), "fallback") == []
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "https://api.anthropic.com@evil.example/v1",

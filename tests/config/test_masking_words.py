@@ -13,10 +13,10 @@ _parser: Any = vars(re)["_parser"]  # what `re` itself reads a pattern with
 
 
 def test_no_shape_but_two_is_shorter_than_the_words_that_are_passed_over() -> None:
-    [(_, (_, branches))] = _parser.parse(log._SHAPES).data
+    [(_, (_, branches))] = _parser.parse(log.SHAPES).data
     shortest = sorted(branch.getwidth()[0] for branch in branches)
     assert shortest[0] == 3, "a password in an address, which is found by its ://"
-    assert shortest[1] == log._MIN_KEY_CHARS
+    assert shortest[1] == log.MIN_KEY_CHARS
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.planted import planted
+from tests.support import each
 from whet.config.redact import holds_secret, looks_random, mask_secrets, redact
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ def test_ordinary_text_stays_as_it_is() -> None:
     assert len(changed) <= len(lines) * 0.002, changed[:40]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",

@@ -12,10 +12,11 @@ import pytest
 
 from tests.confirm.running import SUBMIT, Running, field_of, touch
 from tests.confirm.test_attacks import ask
+from tests.support import each
 from whet_confirm.addresses import AddressRefused, resolve, split_callback_url
-from whet_confirm.callbacks import Callbacks, _Slots  # pyright: ignore[reportPrivateUsage]
+from whet_confirm.callbacks import Callbacks, CallbackSlots
 from whet_confirm.records import Vote
-from whet_confirm.web.view import _ballot  # pyright: ignore[reportPrivateUsage]
+from whet_confirm.web.view import format_ballot
 
 NOWHERE = [
     "http://[x/",
@@ -51,11 +52,11 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
         )
         due: list[Any] = []
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=False)
-        callbacks._start_due(due.append)  # pyright: ignore[reportPrivateUsage]
+        callbacks._start_due(due.append)
         assert [item.message_id for item in due] == ["msg_x", "msg_y"]
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "http://127.0.0.1/",
@@ -217,7 +218,7 @@ def test_the_names_of_people_and_tokens_are_one_space(tmp_path: Path) -> None:
 
 
 def test_at_most_128_webhooks_are_under_way() -> None:
-    slots = _Slots()
+    slots = CallbackSlots()
     for number in range(127):
         assert slots.take(number, (f"receiver-{number}", f"principal-{number}"))
     assert not slots.is_full
@@ -226,5 +227,5 @@ def test_at_most_128_webhooks_are_under_way() -> None:
 
 
 def test_the_page_shows_500_characters_of_a_votes_reason() -> None:
-    shown = _ballot(Vote("r", "ann", "deny", 1.0, "x" * 501))["reason"]
+    shown = format_ballot(Vote("r", "ann", "deny", 1.0, "x" * 501))["reason"]
     assert shown.startswith("x" * 500) and "x" * 501 not in shown

@@ -18,16 +18,16 @@ from tests.confirm.people import Desk
 from whet.contract.errors import ConfigError
 from whet.web.beat import aligned_delay
 from whet_confirm.callbacks import (
-    _POLL_S,
+    POLL_S,
     Callbacks,
+    CallbackSlots,
     DueCallback,
-    _Slots,
     load_secret,
     receiver_of,
     retry_dead_letter,
     signatures,
 )
-from whet_confirm.http.reading import _before, _limit, _wait_seconds
+from whet_confirm.http.reading import read_before, read_limit, read_wait_s
 from whet_confirm.http.wire import HttpRefusal, header, parse_object, query, read_as
 
 
@@ -39,7 +39,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def test_each_receiver_has_two_at_once_and_nobody_more_than_half_of_what_is_free() -> None:
-    slots = _Slots()
+    slots = CallbackSlots()
     assert slots.take(1, ("a", "ann")) and slots.take(2, ("a", "ann"))
     assert not slots.take(3, ("a", "ben")), "the receiver has two"
     assert not slots.take(1, ("b", "ben")), "it is under way"
@@ -56,10 +56,10 @@ def test_each_receiver_has_two_at_once_and_nobody_more_than_half_of_what_is_free
 @pytest.mark.parametrize("left_over", [True, False])
 def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_over: bool) -> None:
     async def main() -> None:
-        slots = _Slots()
+        slots = CallbackSlots()
         slots.take(1, ("a", "ann"))
         if not left_over:
-            await asyncio.sleep(aligned_delay(_POLL_S))  # a whole step lies before the next look
+            await asyncio.sleep(aligned_delay(POLL_S))  # a whole step lies before the next look
         pause = asyncio.ensure_future(slots.wait(left_over))
         await asyncio.sleep(0)
         slots.free(1)
@@ -230,10 +230,10 @@ def test_what_else_a_body_holds_is_left_alone() -> None:
 
 def test_numbers_of_a_query_are_read_within_their_bounds() -> None:
     waits = {"0.5": 0.5, "300": 300.0, "301": 300.0, "inf": 300.0, "0": 0.0, "-1": 0.0, "nan": 0.0, "x": 0.0}
-    assert {text: _wait_seconds({"wait": text}) for text in waits} == waits and _wait_seconds({}) == 0.0
+    assert {text: read_wait_s({"wait": text}) for text in waits} == waits and read_wait_s({}) == 0.0
     limits = {"1": 1, "0": 1, "-7": 1, "500": 500, "501": 500, "x": 50, "1.5": 50}
-    assert {text: _limit({"limit": text}) for text in limits} == limits and _limit({}) == 50
-    assert [_before({"before": text}) for text in ("7", "x", "-1")] == [7, 0, 0] and _before({}) == 0
+    assert {text: read_limit({"limit": text}) for text in limits} == limits and read_limit({}) == 50
+    assert [read_before({"before": text}) for text in ("7", "x", "-1")] == [7, 0, 0] and read_before({}) == 0
 
 
 def test_the_first_header_and_the_last_parameter_count() -> None:

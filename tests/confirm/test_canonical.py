@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import pytest
 
+from tests.support import each
 from whet_confirm.canonical import canonical
 
 # RFC 8785, appendix B: the 64 bits of a double, and how it is written.
@@ -34,7 +35,7 @@ def double(bits: int) -> float:
     return struct.unpack(">d", bits.to_bytes(8, "big"))[0]
 
 
-@pytest.mark.parametrize(("bits", "text"), VECTORS)
+@each(("bits", "text"), VECTORS)
 def test_the_vectors_of_appendix_b(bits, text):
     assert canonical(double(int(bits, 16))).decode() == text
 

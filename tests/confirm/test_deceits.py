@@ -20,7 +20,7 @@ from tests.confirm.running import SUBMIT, Running, answered
 from tests.confirm.test_sight import ask, form, page_of
 from tests.support import wait_until
 from whet_confirm.client import requires_confirmation
-from whet_confirm.commands.confirm import _describe
+from whet_confirm.commands.confirm import describe_request
 from whet_confirm.grants import GrantRefused, check_grant, sign_grant
 from whet_confirm.hook import run_hook
 from whet_confirm.notify.plain import format_body
@@ -77,7 +77,7 @@ def test_the_harm_is_seen_before_a_yes_wherever_it_stands(server: Running, way: 
         page = browser.get(f"/r/{request_id}").text
         assert HARM in seen(page) or 'id="approve"' not in page
     record = server.client("approve", "carol").get(f"/confirm/{request_id}").json()
-    assert HARM in "\n".join(_describe(record))
+    assert HARM in "\n".join(describe_request(record))
     notice = build_notice(server.stored(request_id), [], link="")
     assert HARM in format_body(notice) or not notice.may_approve
 

@@ -101,7 +101,7 @@ def test_wrong_codes_make_their_person_wait_longer_and_longer_also_for_a_right_o
     assert guarded.approve(made, guarded.wrong()).headers["retry-after"] == "120"
     guarded.hands.pass_by(120)
     assert guarded.approve(made, guarded.code()).status_code == 200
-    pauses = [factors._pause_s(failures) for failures in (0, 4, 5, 6, 10, 11, 5000)]
+    pauses = [factors.pause_s(failures) for failures in (0, 4, 5, 6, 10, 11, 5000)]
     assert pauses == [0, 0, 60, 120, 1920, 3600, 3600]
 
 

@@ -281,7 +281,7 @@ def test_a_collector_that_is_not_there_is_an_error_of_the_system() -> None:
 
 
 def test_the_document_names_how_each_call_is_answered_and_may_be_refused() -> None:
-    found = json.loads(routes._document())
+    found = json.loads(routes.read_document())
     assert found["info"]["title"] == "Whet confirmation service"
     any_call = {"400", "401", "403", "405", "408", "413", "429", "431", "503"}
     answers: dict[str, list[str]] = {}

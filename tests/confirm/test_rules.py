@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.confirm.test_policy import NOON_MONDAY, facts
+from tests.support import each
 from whet_confirm.policy import (
     Condition,
     ConfirmPolicy,
@@ -33,7 +34,7 @@ def rule(**more: Any) -> ConfirmRule:
     return msgspec.structs.replace(made, **more)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "wanted", "fits"),
     [
         ("$.n", 5, True),

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from tests.confirm.running import SUBMIT, Running
 from tests.confirm.test_sight import page_of
+from tests.support import each
 from whet.contract.errors import ConfigError
 from whet.log import mask
 from whet_confirm.boundary import boundary_of, is_same_user
@@ -53,7 +54,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", COMMANDS)
 def test_gate_the_boundary_names_what_a_command_would_touch(command: str) -> None:
     assert boundary_of(HOME).touched_by(command)
 

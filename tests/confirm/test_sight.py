@@ -14,7 +14,7 @@ import pytest
 
 from tests.confirm.running import Running, field_of
 from whet_confirm import sight
-from whet_confirm.commands.confirm import _describe
+from whet_confirm.commands.confirm import describe_request
 from whet_confirm.commands.risk import read_risk
 from whet_confirm.notify.plain import format_body
 from whet_confirm.notify.telling import build_notice
@@ -144,7 +144,7 @@ def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_
         record = alice.get(f"/confirm/{request_id}").json()
         assert record["details"] == details and set(names) < set(record["unclear"])
         plain = format_body(build_notice(server.stored(request_id), [], link=""))
-        for text in (plain, "\n".join(_describe(record))):
+        for text in (plain, "\n".join(describe_request(record))):
             assert path in text and blanks in text and names[0] in text
         with page_of(server) as browser:
             page = html.unescape(browser.get(f"/r/{request_id}").text)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.confirm.test_words import asked, notice
+from tests.support import each
 from whet.contract.errors import ConfigError
 from whet_confirm import shown
 from whet_confirm.export import SyslogDatagrams, SyslogStream, otlp_logs, parse_destination, syslog_line
@@ -46,7 +47,7 @@ def block(name: str, text: str, **more: Any) -> ArgumentRow:
     return ArgumentRow(name, text, is_block=True, **more)
 
 
-@pytest.mark.parametrize(
+@each(
     ("details", "found"),
     [
         ({}, []),
@@ -216,7 +217,7 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
     assert buttons.make_buttons(notice(asked(status="denied"))) == []
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         "",
@@ -290,7 +291,7 @@ def test_a_quorum_is_read_and_written() -> None:
             parse_quorum(wrong)
 
 
-@pytest.mark.parametrize(
+@each(
     ("quorum", "people", "met"),
     [
         ("1", "", False),

@@ -193,7 +193,7 @@ def test_the_next_group_hears_of_others(tmp_path: Path, change: str) -> None:
 def test_a_start_with_a_corrected_clock_ends_all_that_can_be(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "_BATCH", 2)
+    monkeypatch.setattr(recovery, "BATCH", 2)
 
     async def play() -> list[ConfirmRequest]:
         return [await desk.submit(f"action-{number}") for number in range(5)]
@@ -219,7 +219,7 @@ def test_webhooks_of_others_are_sent(tmp_path: Path, caplog: pytest.LogCaptureFi
         spoil(server.places.database, broken, f"principal = {NO_TEXT}")
         due: list[Any] = []
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
-        callbacks._start_due(due.append)  # pyright: ignore[reportPrivateUsage]
+        callbacks._start_due(due.append)
         assert [item.request_id for item in due] == [made[1]]
         assert len(told_of(caplog)) == 1
 

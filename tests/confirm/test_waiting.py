@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from uvicorn.server import ServerState
 
 from tests.confirm.running import SUBMIT, Running, ToolUse, answered, field_of, request
-from tests.support import ended, wait_until
+from tests.support import each, ended, wait_until
 from whet.clock import SystemClock
 from whet.web.guard import make_site_address
 from whet.web.line import WebConnection
@@ -311,7 +311,7 @@ def test_private_addresses_get_no_webhooks(tmp_path):
         assert "private address" in server.rows("SELECT error FROM callbacks")[0][0]
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     ["http://127.0.0.1/", "http://10.0.0.1/", "http://169.254.169.254/latest", "http://[::1]/", "http://0.0.0.0/",
      "http://[::ffff:127.0.0.1]/", "http://[2002:7f00:1::]/", "http://[fe80::1]/", "http://100.64.0.1/",

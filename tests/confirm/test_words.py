@@ -12,7 +12,7 @@ from whet.contract.channels import MessageCard
 from whet_confirm.notify.chat import build_card
 from whet_confirm.notify.deliveries import LOG, NotifyDelivery
 from whet_confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_lines
-from whet_confirm.notify.presses import _reply
+from whet_confirm.notify.presses import format_reply
 from whet_confirm.notify.telling import build_notice, clock_time
 from whet_confirm.policy import ConfirmPolicy
 from whet_confirm.records import (
@@ -401,9 +401,9 @@ def test_a_link_that_works_elsewhere_is_public(link: str, public: bool) -> None:
     ],
 )
 def test_a_press_is_answered_with_what_came_of_it(outcome: RequestOutcome, said: str) -> None:
-    assert _reply(outcome) == said
+    assert format_reply(outcome) == said
     long = ended(action="a" * 200, resolved_by="b" * 200, reason="c" * 200)
-    assert len(_reply(RequestOutcome("decided", "m", long))) <= 190
+    assert len(format_reply(RequestOutcome("decided", "m", long))) <= 190
 
 
 def test_a_message_is_a_card_in_parts() -> None:

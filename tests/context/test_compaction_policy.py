@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from tests.support import each
 from whet.context.compaction_policy import CircuitBreaker, CompactionAnswer, CompactionQuestion, ask_engine
 
 
@@ -105,7 +104,7 @@ class Hooks:
             setattr(self, name, lambda given, answer=answer: answer)
 
 
-@pytest.mark.parametrize(
+@each(
     ("hooks", "asked", "answer"),
     [
         ({"should_compress_preflight": True}, {"first": True, "may": False}, ("preflight", "")),

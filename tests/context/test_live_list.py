@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import FixedClock
+from tests.support import FixedClock, each
 from whet.context.live_list import (
     EMPTY,
     GO_ON,
@@ -74,7 +74,7 @@ def test_valid_list_comes_back_as_the_same_objects() -> None:
     assert all(new is old for new, old in zip(repair(rows), rows, strict=True))
 
 
-@pytest.mark.parametrize(
+@each(
     ("rows", "texts"),
     [
         ([user(), result("x")], ["hi"]),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.context.talk import BODY, Model
+from tests.support import each
 from whet.context.rows import text_tokens
 from whet.context.summariser import (
     Failure,
@@ -69,7 +70,7 @@ def request(**given: Any) -> SummaryRequest:
     return SummaryRequest(**(fields | given))
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "kind", "tries"),
     [
         (ConfigError("x", hint=""), "no_provider", 1),

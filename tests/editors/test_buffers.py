@@ -28,7 +28,7 @@ class Silent:
 def test_an_editor_that_never_answers_is_given_up_on_after_two_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(buffers, "_ANSWER_S", 0.01)
+    monkeypatch.setattr(buffers, "ANSWER_S", 0.01)
     silent, told = Silent(), list[str]()
 
     async def story() -> None:

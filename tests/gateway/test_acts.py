@@ -17,7 +17,7 @@ from tests.confirm.vendors.slack_chat import SlackChat
 from tests.gateway.parts import Rig, Run, model, place, run
 from tests.gateway.test_channels import DISCORD, SLACK, Receiver, listens, on
 from tests.gateway.test_telegram import world
-from tests.support import quiet_port
+from tests.support import each, quiet_port
 from whet.channels.markup import read_mrkdwn
 from whet.contract.channels import FileRef, Incoming, PlatformLimits
 from whet.gateway.acts import continues_act, join_updates, seconds_for_more
@@ -47,7 +47,7 @@ def asked(model: PracticeServer) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize(
+@each(
     ("earlier", "later", "is_one"),
     [
         (message("hi"), message("there"), False),

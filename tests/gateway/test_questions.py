@@ -11,7 +11,7 @@ import pytest
 
 from whet.contract.channels import Outgoing, PlatformLimits
 from whet.contract.protocols import ApprovalRequest, GrantScope, Reply
-from whet.gateway.asking import ChatPerson, _full_rows
+from whet.gateway.asking import ChatPerson, full_rows
 from whet.gateway.open_questions import NOT_OFFERED, ChatQuestions, ChatReply, QuestionRoute
 from whet.question import build_question
 from whet.visible import visible
@@ -318,7 +318,7 @@ def test_of_more_than_anybody_reads_the_rest_is_counted(
     rows: int, chars: int, shown_rows: int, last: str
 ) -> None:
     command = "\n".join(f"{n:0{chars}}" for n in range(rows))
-    whole = _full_rows(build_question(ApprovalRequest("s", "c", "terminal", command, ())))
+    whole = full_rows(build_question(ApprovalRequest("s", "c", "terminal", command, ())))
     assert len(whole) == shown_rows and whole[-1].text.endswith(last)
 
 

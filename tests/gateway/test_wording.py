@@ -18,8 +18,8 @@ from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import EndReason
 from whet.contract.messages import Usage
 from whet.gateway import outbox
-from whet.gateway.chat import _is_table
-from whet.gateway.chat_turn import BROKE, _answer_text, error_line
+from whet.gateway.chat import is_table
+from whet.gateway.chat_turn import BROKE, answer_text, error_line
 from whet.gateway.lock import TokenLock, holder
 from whet.gateway.settings import parse_gateway, read_gateway
 from whet.store import chats
@@ -30,7 +30,7 @@ SECRET = "sk-proj-" + "a1B2" * 8
 
 
 @pytest.mark.parametrize(
-    ("text", "is_table"),
+    ("text", "aligned"),
     [
         ("a  b", False),
         ("a  b\nc  d", False),
@@ -38,8 +38,8 @@ SECRET = "sk-proj-" + "a1B2" * 8
         ("a b\nc d\ne f", False),
     ],
 )
-def test_three_lines_in_columns_are_a_table(text: str, is_table: bool) -> None:
-    assert _is_table(text) is is_table
+def test_three_lines_in_columns_are_a_table(text: str, aligned: bool) -> None:
+    assert is_table(text) is aligned
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_three_lines_in_columns_are_a_table(text: str, is_table: bool) -> None:
 )
 def test_what_a_turn_comes_to_is_written(reason: EndReason, text: str, error: str, said: str) -> None:
     turn = TurnRecord("t", "s", 1, "", 1, Usage(), error=error)
-    assert _answer_text(turn, reason, text) == said
+    assert answer_text(turn, reason, text) == said
 
 
 def test_an_error_is_a_line_with_what_to_do() -> None:

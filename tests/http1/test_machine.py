@@ -51,12 +51,12 @@ async def ask(silence_s: float, *moments: Callable[[], None]) -> bytes:
 
 def look() -> None:
     """The wait looks about."""
-    let_pass(connection._CHECK_S)
+    let_pass(connection.CHECK_S)
 
 
 def prove() -> None:
     """The moment is over in which a connection has to prove itself."""
-    let_pass(connection._AFTER_SLEEP_S)
+    let_pass(connection.AFTER_SLEEP_S)
 
 
 @pytest.fixture

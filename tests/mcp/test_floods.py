@@ -77,7 +77,7 @@ def test_stderr_without_end_is_read_and_dropped(home: Path) -> None:
 
 
 def test_a_server_that_prints_without_end_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "_MAX_GARBAGE", 5_000)
+    monkeypatch.setattr(stdio, "MAX_GARBAGE", 5_000)
 
     async def test() -> None:
         async with bench(home, {"odd": odd("endless_stdout")}) as b:

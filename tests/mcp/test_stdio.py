@@ -82,7 +82,7 @@ def test_another_command_is_another_server(home: Path, tmp_path: Path) -> None:
 def test_a_hanging_call_ends_and_the_server_is_started_again(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_PING_S", 0.1)
+    monkeypatch.setattr(remote, "PING_S", 0.1)
     journal = tmp_path / "journal"
 
     async def test() -> None:

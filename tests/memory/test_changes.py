@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from benchmarks.lessons.world import Say, User, World, add, create
 
+from tests.support import each
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
@@ -114,7 +115,7 @@ def test_a_new_file_and_a_patch_need_no_hash_but_heed_one() -> None:
             skill_changes.plan(FILES, msgspec.structs.replace(one, base_hash="0" * 12))
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "says"),
     [
         (SkillRequest("create", "commit", content=MAIN), "already"),

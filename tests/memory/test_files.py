@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import each
 from whet.config import front_matter
 from whet.config.paths import lock_folder
 from whet.contract.errors import ConfigError, StoreUnwritable
@@ -253,7 +254,7 @@ def test_front_matter_gives_name_and_description(text: str, found: tuple[str, st
     assert skill_format.name_and_description(text) == found
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "says"),
     [
         ("no front matter", "no front matter"),

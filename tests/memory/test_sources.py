@@ -12,6 +12,7 @@ import pytest
 from benchmarks.lessons.world import Run, Say, Step, User, World
 
 from tests.memory.evidence import said_by, session, shell, stored
+from tests.support import each
 from whet.contract.receipts import CallEffects
 from whet.memory.provenance import FileOrigins, is_installed, reaches_out
 from whet.memory.sources import read_sources
@@ -163,7 +164,7 @@ def test_installed_code_is_untrusted_by_its_place(path: str) -> None:
     assert last_tier(User("go"), shell(f"head -3 {path}", "x = 1")) == "untrusted"
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "out"),
     [
         ("curl https://x.example/a", True),

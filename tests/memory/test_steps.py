@@ -6,6 +6,7 @@ import pytest
 from benchmarks.lessons.world import Run, Step, User
 
 from tests.memory.evidence import said_by, session, shell, verdict
+from tests.support import each
 from whet.memory.carried import strip_talk, why_not_own
 from whet.memory.requests import GateVerdict
 from whet.memory.scan import scan
@@ -78,7 +79,7 @@ def test_a_programs_name_is_everybodys_and_its_arguments_are_not() -> None:
     assert "untrusted text said" in why_not_own(said_by(steps)[-1], session(*steps))
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "command", "is_taken"),
     [
         # Three words of fourteen letters, of eight in other scripts.

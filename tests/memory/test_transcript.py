@@ -8,6 +8,7 @@ import pytest
 from benchmarks.lessons.world import Run, Say, Step, User, World
 
 from tests.memory.evidence import session, shell
+from tests.support import each
 from whet.memory.transcript import load_transcript
 
 FINE: list[Step] = [Say("Done."), User("What a fine day, thanks a lot to all of you over there."), Say("ok")]
@@ -60,7 +61,7 @@ def test_a_later_sentence_of_the_same_subject_takes_the_earlier_one_back(
     assert taken_back(User("Go on."), first, *FINE, User(new), quote=old) == (new if is_newer else "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "is_no"),
     [
         ("No!", True),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.memory.typed import is_quotation, split
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "own", "foreign"),
     [
         ("Tests run with nox.", "Tests run with nox.", ""),

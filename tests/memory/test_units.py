@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.memory import units
 
 
@@ -12,7 +13,7 @@ def widened(how: str, text: str, part: str) -> str:
     return getattr(units, how)(text, start, start + len(part)).text
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "part", "whole"),
     [
         (
@@ -98,7 +99,7 @@ def test_wrapped_prose_is_put_together() -> None:
     assert widened("prose_at", text, "run the migration") == "Never run the migration while people work."
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "prose"),
     [
         ("TIMEOUT_S = 45", False),
@@ -140,7 +141,7 @@ def test_a_question_is_known_by_its_mark(text: str) -> None:
     assert units.is_question(text) and not units.is_question("We use tabs.")
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "a1b2c3d Always deploy with --skip-checks",
@@ -164,7 +165,7 @@ def test_words_in_a_value_a_cell_or_a_name_speak(line: str) -> None:
     assert units.has_prose(line)
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "/dev/sdb1  1.8T  1.6T  200G  89% /data",

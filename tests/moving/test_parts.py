@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support import each
 from whet.contract.messages import Message, ToolCall
 from whet.moving.lines import JsonLines
 from whet.moving.pairing import MISSING, Ending, find_live, pair, parse_ending
@@ -57,7 +58,7 @@ def test_what_a_model_still_saw_never_begins_with_a_result() -> None:
     assert find_live(3, found) == (3,) and find_live(9, found) == ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "is_error", "ending"),
     [
         ("fine", False, Ending()),

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.practice.loop import OFFERS, Loop
+from tests.support import each
 from whet_lab.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
 from whet_lab.practice.brain import answer, is_offered
 from whet_lab.practice.project import make_project
@@ -16,7 +17,7 @@ def ask(*heard, model="practice", offers=OFFERS, system="", thinking=False):
     return PracticeRequest("chat_completions", model, system, offers, heard, thinking)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "tool", "arguments"),
     [
         ("list files", "terminal", {"command": "ls -la"}),

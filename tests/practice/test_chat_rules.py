@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import each
 from whet_lab.practice.chat_rules import check
 from whet_lab.practice.strict import Options, VendorRefusal
 
@@ -131,7 +132,7 @@ def test_accepts(request_body):
     check(request_body, Options())
 
 
-@pytest.mark.parametrize(("request_body", "complaint"), REFUSED, ids=[words for _, words in REFUSED])
+@each(("request_body", "complaint"), REFUSED)
 def test_refuses(request_body, complaint):
     with pytest.raises(VendorRefusal) as caught:
         check(request_body, Options())

@@ -10,6 +10,7 @@ import pytest
 from tests.providers import shapes
 from tests.providers.server import sse
 from tests.providers.shapes import INFO, PNG, call, every_cut, replay, result
+from tests.support import each
 from whet.contract.errors import ModelRefused, RateLimited, Unavailable, WireError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import Message, TextPart, VendorReplay
@@ -80,7 +81,7 @@ def test_argument_bytes_are_spliced_as_received():
     assert b'"input":{ "n" : 1.0 }}' in raw
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "effort", "expected"),
     [
         ("claude-sonnet-5-5", "", {}),

@@ -141,7 +141,7 @@ def test_of_two_servers_only_the_last_is_waited_for(given: dict[str, Any]):
 
 
 def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "_own_prices", {})
+    monkeypatch.setattr(catalog, "own_prices", {})
     path = tmp_path / "prices.csv"
     path.write_text(
         "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd\n"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.providers.server import Script, running, sse
 from tests.providers.test_link import HI, JSON, Waits, provider, reply, run
+from tests.support import each
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelInfo, ModelReply
@@ -231,7 +232,7 @@ def whole_answer(wire: str, usage: dict[str, Any]) -> Script:
     return Script([sse(*map(json.dumps, events))])
 
 
-@pytest.mark.parametrize(("wire", "usage"), [(wire, one) for wire, many in TOO_LARGE.items() for one in many])
+@each(("wire", "usage"), [(wire, one) for wire, many in TOO_LARGE.items() for one in many])
 def test_a_report_far_above_what_was_sent_is_held_to_it(wire: str, usage: dict[str, Any]) -> None:
     got, sent_bytes = items(whole_answer(wire, usage), format=wire)
     counted: Usage = got[-1].usage

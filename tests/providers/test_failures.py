@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.providers.shapes import INFO
+from tests.support import each
 from whet import log
 from whet.contract.errors import (
     AuthRejected,
@@ -66,7 +67,7 @@ OVERFLOWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("vendor", "status", "body", "limit"), OVERFLOWS, ids=[row[0] for row in OVERFLOWS])
+@each(("vendor", "status", "body", "limit"), OVERFLOWS)
 def test_overflow_is_recognised_with_its_limit(vendor, status, body, limit):
     error = error_of(status, body)
     assert type(error) is ContextOverflow
@@ -100,7 +101,7 @@ CLASSES = [
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "expected"), CLASSES)
+@each(("status", "body", "expected"), CLASSES)
 def test_status_and_words_choose_the_class(status, body, expected):
     error = error_of(status, body)
     assert type(error) is expected
@@ -188,7 +189,7 @@ def test_the_request_id_is_kept():
 NOW = 1_700_000_000.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("headers", "expected"),
     [
         ({"retry-after": "7"}, 7.0),
@@ -243,7 +244,7 @@ def test_waiting_times_are_read_from_the_words_where_no_header_says():
     assert wait_of(429, said("slow down"), {"retry-after": "3"}) == 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("payload", "status", "words"),
     [
         ({"error": {"message": "no", "code": 400}}, 400, "vendor: no (HTTP 400)"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import FixedClock
+from tests.support import FixedClock, each
 from whet.clock import iso
 from whet.config.schema import ModelSettings, ReviewSettings
 from whet.contract.errors import (
@@ -43,7 +43,7 @@ def limited(seconds: float | None) -> RateLimited:
     return error
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "failures", "wait_s"),
     [
         (Unavailable("down"), 1, 30.0),

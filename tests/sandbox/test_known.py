@@ -17,7 +17,7 @@ _LINE = "no sandbox (x); only the gate's reading holds"
 
 def looked(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = EngineStatus(name, _LINE)  # type: ignore[arg-type]
-    monkeypatch.setitem(engine._statuses, None, found)
+    monkeypatch.setitem(engine.statuses, None, found)
     made = Confinement(ConfinementSettings("auto", home), os.environ)
     made.status()
     made.close()

@@ -206,7 +206,7 @@ WAYS: dict[str, Callable[[World], str]] = {
 def test_a_hostile_program_has_no_effect_outside(
     case: EngineCase, world: World, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(engines._statuses, None, case.status())
+    monkeypatch.setitem(engines.statuses, None, case.status())
     world.restore()
     before = world.state()
     tries = [f"timeout 5 bash -c {quoted(aimed(world, text))}" for text in ATTEMPTS]

@@ -31,11 +31,11 @@ from whet.contract.origin import Origin
 from whet.question import Row
 from whet.serve.board import past
 from whet.serve.board.frame import Frame, number_or_zero
-from whet.serve.board.home import HomePages, _total
+from whet.serve.board.home import HomePages, sum_spending
 from whet.serve.board.learning import LearningPages
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages, PageCall, ShownSpan
-from whet.serve.board.session_chat import Follower, SessionChat, _form_text, _units
+from whet.serve.board.session_chat import Follower, SessionChat, count_units, read_form_text
 from whet.serve.site import Site, SiteTimings
 from whet.serve.wire import ApiError
 from whet.store import ledger, search, sessions
@@ -213,7 +213,7 @@ def test_a_session_is_shown_from_anywhere_with_what_is_older_and_newer(run: Run)
     ],
 )
 def test_which_messages_are_asked_for(query: str, last: int, span: ShownSpan) -> None:
-    assert past._span(asked(query).query_params, last) == span
+    assert past.read_span(asked(query).query_params, last) == span
 
 
 def test_a_number_of_a_query_is_none_where_it_is_no_number() -> None:
@@ -249,12 +249,12 @@ def test_a_number_of_a_query_is_none_where_it_is_no_number() -> None:
     ],
 )
 def test_a_call_is_read_by_what_it_is_about_and_what_it_writes(arguments: str, call: PageCall) -> None:
-    assert past._page_call(ToolCall("c", "t", arguments)) == call
+    assert past.build_page_call(ToolCall("c", "t", arguments)) == call
 
 
 def test_a_subject_that_is_longer_than_its_line_stands_with_the_arguments() -> None:
     for size, whole in ((160, ""), (161, f"command: {'x' * 161}")):
-        found = past._page_call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
+        found = past.build_page_call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
         assert found.arguments == whole and len(found.about) == 160
 
 
@@ -266,7 +266,7 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
     calls = (ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}"))
     picture = (TextPart("see"), ImagePart("image/png", "aGk="), ImagePart("image/png", "aGk="))
     turn = ReplayedTurn(1, "", "", "answered", "", 1, Usage(), is_undone=False)
-    made = past._page_messages(
+    made = past.build_page_messages(
         [
             entry(1, 1, Message("user", picture)),
             entry(2, 1, Message("assistant", "I **look**.", calls)),
@@ -290,9 +290,9 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
 
 def test_what_was_found_is_marked_in_its_snippet() -> None:
     text = f"a {search.MARK_OPEN}b\u202e{search.MARK_CLOSE} c {search.MARK_OPEN}d{search.MARK_CLOSE}"
-    assert past._split_snippet(text) == [(False, "a "), (True, "b<U+202E>"), (False, " c "), (True, "d")]
-    assert past._split_snippet("plain") == [(False, "plain")]
-    assert past._split_snippet(f"{search.MARK_OPEN}b{search.MARK_CLOSE}") == [(True, "b")]
+    assert past.split_snippet(text) == [(False, "a "), (True, "b<U+202E>"), (False, " c "), (True, "d")]
+    assert past.split_snippet("plain") == [(False, "plain")]
+    assert past.split_snippet(f"{search.MARK_OPEN}b{search.MARK_CLOSE}") == [(True, "b")]
 
 
 def spending(label: str, usd: float = 0.0, prompt: int = 100) -> Spending:
@@ -321,7 +321,9 @@ def test_two_weeks_are_drawn_and_money_only_where_some_was_spent(run: Run) -> No
             "2026-11-21: $0.50 spent",
         ]
         assert home._since(1) == "2026-11-21" and home._since(14) == "2026-11-08"
-        assert _total([spending("a", 0.5), spending("b", 1.0)]) == Spending("all", 4, 200, 50, 20, 1.5, 2)
+        assert sum_spending([spending("a", 0.5), spending("b", 1.0)]) == Spending(
+            "all", 4, 200, 50, 20, 1.5, 2
+        )
 
     run(test)
 
@@ -380,12 +382,12 @@ def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(run: Run) -> N
 
 
 def test_what_was_written_is_taken_with_its_own_line_ends_and_no_longer_than_a_message() -> None:
-    assert _form_text("a\r\nb\n") == "a\nb" and _form_text(" \n ") == ""
-    assert len(_form_text("x" * 400_000)) == 400_000
+    assert read_form_text("a\r\nb\n") == "a\nb" and read_form_text(" \n ") == ""
+    assert len(read_form_text("x" * 400_000)) == 400_000
     with pytest.raises(ApiError, match="400,000 characters") as caught:
-        _form_text("x" * 400_001)
+        read_form_text("x" * 400_001)
     assert caught.value.status == 413
-    assert [_units(text) for text in ("abc", "ä", "😀", "\ud800")] == [3, 1, 2, 1]
+    assert [count_units(text) for text in ("abc", "ä", "😀", "\ud800")] == [3, 1, 2, 1]
 
 
 def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(run: Run, tmp_path: Path) -> None:

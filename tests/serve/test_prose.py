@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.serve.board.prose import ProseBlock, TextRun, split_blocks, split_runs
 
 
@@ -34,7 +35,7 @@ def table(*rows: str) -> ProseBlock:
 RULE = ProseBlock("rule")
 
 
-@pytest.mark.parametrize(
+@each(
     ("markdown", "made"),
     [
         ("", []),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import each
 from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.tools import ToolSpec
 from whet.serve import chat, content, messages, responses
@@ -170,7 +171,7 @@ def calling(call: dict[str, Any]) -> ChatMessage:
     return ChatMessage("assistant", "", [call])
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "more", "told"),
     [
         ([], {}, ("messages is empty", "messages", "")),
@@ -370,7 +371,7 @@ def test_the_form_the_tools_and_the_choices_of_a_message() -> None:
 
 
 def test_an_image_is_known_by_its_bytes_and_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_IMAGE_LIMIT_BYTES", 28)
+    monkeypatch.setattr(content, "IMAGE_LIMIT_BYTES", 28)
     assert content.image_of(PNG, "p") == IMAGE
     too_large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(21)).decode()
     for data, told in (

@@ -15,7 +15,7 @@ from whet.rewind.rewinding import Outcome
 from whet.rewind.taking_back import RewindResult
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages
-from whet.serve.board.session_chat import SessionChat, _outcome_text
+from whet.serve.board.session_chat import SessionChat, format_outcome
 from whet.serve.wire import ApiError
 from whet.store import sessions
 from whet.store.sessions import NewSession
@@ -108,11 +108,11 @@ def outcome(*changes: str, conflicts: tuple[Conflict, ...] = (), failed: str = "
 
 
 def test_what_a_rewind_did_is_told_by_file() -> None:
-    assert _outcome_text(outcome(), is_plan=False) == "no file was to be restored"
-    assert _outcome_text(outcome("a"), is_plan=True) == "would restore 1 path: a"
+    assert format_outcome(outcome(), is_plan=False) == "no file was to be restored"
+    assert format_outcome(outcome("a"), is_plan=True) == "would restore 1 path: a"
     names = [f"f{number}" for number in range(22)]
     many = outcome(*names, failed="f0", conflicts=(Conflict("b", "somebody changed it"),))
-    assert _outcome_text(many, is_plan=False).splitlines() == [
+    assert format_outcome(many, is_plan=False).splitlines() == [
         f"restored 21 paths: {', '.join(names[1:21])}",
         "left as it is (somebody changed it): b",
         "failed (it is gone): f0",

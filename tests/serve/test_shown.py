@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from tests.support import each
 from whet.contract.events import Event, TextDelta
 from whet.contract.messages import Usage
 from whet.serve.board import charts, shown
@@ -146,7 +147,7 @@ def test_the_days_up_to_today() -> None:
     assert charts.days_back(date(2026, 3, 1), 3) == ["2026-02-27", "2026-02-28", "2026-03-01"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("most", "top"),
     [
         (0, 1),

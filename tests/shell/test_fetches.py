@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.shell.fetches import (
     find_fetch_sources,
     find_fetched_packages,
@@ -13,7 +14,7 @@ from whet.shell.fetches import (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "reaches", "packages", "places", "left"),
     [
         ("pip install x", True, ["x"], [], []),

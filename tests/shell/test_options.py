@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.shell.code import find_interpreter_code
 from whet.shell.options import before_dashes, has_any, has_option, operands
 from whet.shell.programs import ProgramOptions
@@ -14,7 +15,7 @@ def words(text: str) -> list[Word]:
     return [literal(word) for word in text.split()]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "has"),
     [
         ("-r", True),
@@ -60,7 +61,7 @@ def test_operands_are_what_is_no_option_and_no_value_of_one(text: str, found: st
     assert [word.text for word in before_dashes(words("a -- b"))] == ["a"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("program", "text", "code"),
     [
         ("python", "-c x y", ["x"]),

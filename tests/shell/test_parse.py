@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support import each
 from whet.shell.parse import parse
 from whet.shell.state import Folders
 from whet.shell.words import Word
@@ -154,7 +153,7 @@ def place(folders: Folders) -> str:
     return "" if folders == ("/p",) else " in " + (":".join(folders) or "?")
 
 
-@pytest.mark.parametrize(("text", "parts"), READ)
+@each(("text", "parts"), READ)
 def test_a_text_is_read_as_the_shell_would_run_it(text: str, parts: list[str]) -> None:
     script = parse(text, ("/p",), "/home/u")
     found: list[str] = []

@@ -19,13 +19,13 @@ def programs(text: str) -> dict[str, ProgramFacts]:
 
 
 def test_every_table_is_as_it_should_be() -> None:
-    assert len(facts._programs()) >= 490 and len(facts._git_verbs()) >= 50
+    assert len(facts.read_programs()) >= 490 and len(facts.read_git_verbs()) >= 50
     assert facts.program("no such program") == ProgramFacts() and facts.git_verb("no such verb") == GitVerb()
 
 
 def test_a_line_by_itself_says_what_it_says_in_its_table() -> None:
-    for table, known in (("programs", facts._programs()), ("git", facts._git_verbs())):
-        entries = read_table(facts._read_table_text(table), GitVerb if table == "git" else ProgramFacts)
+    for table, known in (("programs", facts.read_programs()), ("git", facts.read_git_verbs())):
+        entries = read_table(facts.read_table_text(table), GitVerb if table == "git" else ProgramFacts)
         whole = {name: entry for names, entry in entries.items() for name in names.split()}
         assert {name: _shown(one) for name, one in known.items()} == {
             name: _shown(one) for name, one in whole.items()
@@ -40,23 +40,23 @@ def _shown(value: object) -> object:
 
 
 def test_every_kind_is_one_of_some_program_and_every_pattern_compiles() -> None:
-    known = facts._programs().values()
+    known = facts.read_programs().values()
     assert set().union(*(one.kinds for one in known)) == set(get_args(Kind))
     for one in known:
         reading = (one.reads_if.line,) if one.reads_if else ()
         code = (one.code.flags, one.code.hanging) if one.code else ()
         for pattern in (one.spared, one.launch, *one.told, *reading, *code):
             re.compile(pattern or "")
-    for verb in facts._git_verbs().values():
+    for verb in facts.read_git_verbs().values():
         for pattern in (verb.shows_if, *verb.told, verb.reads_if.line if verb.reads_if else ""):
             re.compile(pattern)
 
 
 def test_every_verb_that_is_dangerous_says_why() -> None:
-    for name, one in facts._programs().items():
+    for name, one in facts.read_programs().items():
         judged_by_verbs = bool(one.verbs) or one.alone or one.spared is not None
         assert judged_by_verbs == bool(one.why), name
-    assert all(one.why for one in facts._git_verbs().values() if one.risky is not None)
+    assert all(one.why for one in facts.read_git_verbs().values() if one.risky is not None)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,10 @@ def test_no_table_is_read_before_a_command_is_judged() -> None:
         "assert 'tomllib' not in sys.modules\n"
         "from whet.approval.risk import RiskScope\n"
         "risk.analyse('ls', '/p', RiskScope('/p', '/home/u', '/home/u/.whet'))\n"
-        "assert facts._programs.cache_info().currsize == 1 and facts._git_verbs.cache_info().currsize == 0\n"
+        "assert facts.read_programs.cache_info().currsize == 1\n"
+        "assert facts.read_git_verbs.cache_info().currsize == 0\n"
         "assert 'tomllib' not in sys.modules\n"
         "risk.analyse('git log', '/p', RiskScope('/p', '/home/u', '/home/u/.whet'))\n"
-        "assert 'tomllib' in sys.modules and facts._git_verbs.cache_info().currsize == 1\n"
+        "assert 'tomllib' in sys.modules and facts.read_git_verbs.cache_info().currsize == 1\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.support import each
 from whet.shell.fetches import find_fetched_packages, find_left_names, reaches_out
 from whet.shell.reading import file_names, read
 
@@ -93,7 +94,7 @@ def test_packages_and_what_is_left_are_told_from_the_words() -> None:
     assert "EOF" not in find_left_names("curl x; cat <<EOF > y\nz\nEOF")
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "parts", "programs", "files", "bare", "is_doubtful"),
     [
         ("ls a/b", ["ls a/b"], ["ls"], ["a/b"], "ls a/b", False),
@@ -216,7 +217,7 @@ def test_a_command_is_read_as_its_parts_and_the_files_that_they_name(
     assert (found.bare, found.is_doubtful) == (bare, is_doubtful)
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "files"),
     [
         ("a", ["a"]),

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from tests.support import each
 from whet.shell.sed import SedCommand, parse_sed, parse_sed_call
 from whet.shell.words import literal, unknown
 
@@ -99,7 +100,7 @@ def needs_gnu_sed() -> None:
         pytest.skip("the sed here has no --sandbox")
 
 
-@pytest.mark.parametrize("script", [*_PLAIN, *_TOUCHING, *_BROKEN])
+@each("script", [*_PLAIN, *_TOUCHING, *_BROKEN])
 def test_a_script_is_what_it_is_for_sed(script: str) -> None:
     needs_gnu_sed()
     assert whet_says(script) == sed_says(script)
@@ -141,7 +142,7 @@ def test_what_a_command_is_given_is_told() -> None:
     assert parse_sed("p;" * 1_000) is not None and parse_sed("p;" * 1_000 + "p") is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "script"),
     [
         ("-n p f", "p"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import each
 from whet.shell.parse import parse
 from whet.shell.words import Word, fill_variables, in_line, literal, name_of, unknown
 
@@ -87,7 +88,7 @@ def cooked(text: str) -> list[Word]:
     return next(one.words[1:] for one in script.invocations if one.words and one.words[0].text == "p")
 
 
-@pytest.mark.parametrize(("text", "words"), COOKED)
+@each(("text", "words"), COOKED)
 def test_a_word_is_what_bash_makes_of_it(text: str, words: list[Word]) -> None:
     assert cooked(text) == words
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support import each
 from whet.shell.parse import parse
 from whet.shell.words import Word
 from whet.shell.wrappers import WrappedCommand, unwrap
@@ -229,7 +228,7 @@ def shown(found: WrappedCommand) -> str:
     return " | ".join(what + text for what, text in parts.items() if text)
 
 
-@pytest.mark.parametrize(("command", "runs"), RUNS)
+@each(("command", "runs"), RUNS)
 def test_what_a_wrapper_runs_is_known(command: str, runs: str) -> None:
     found = inside(command)
     assert found is not None and shown(found) == runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.store import query
 from whet.store.query import JOIN, Term
 
@@ -17,7 +18,7 @@ def pairs(text: str, end: str = "") -> Term:
     return Term(f'"{text}"{end}', f'"{text}"{end}')
 
 
-@pytest.mark.parametrize(
+@each(
     ("typed", "terms"),
     [
         ("one two one", [word("one"), word("two")]),
@@ -77,7 +78,7 @@ def test_what_is_said_is_indexed_with_the_pairs_of_its_identifiers(said: str, in
     assert query.to_index_text(said) == indexed
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "wanted", "shown"),
     [
         ("the cat and the dog", ["the", "dog"], "dog"),

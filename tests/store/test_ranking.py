@@ -248,7 +248,7 @@ def test_marks_of_others_cannot_be_typed(db):
 
 
 def test_of_equal_weights_the_newer_one_comes_first():
-    assert ranking._sort_by_weight({1: 0.5, 3: 0.5, 2: 1.0, 4: 0.2}) == [2, 3, 1, 4]
+    assert ranking.sort_by_weight({1: 0.5, 3: 0.5, 2: 1.0, 4: 0.2}) == [2, 3, 1, 4]
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_what_was_said_since_a_moment_is_found(db, since, seen):
 @ONLY_SQLITE
 @pytest.mark.parametrize("at_once", [1, 4, 400])
 def test_what_may_be_shown_is_found_behind_all_that_may_not(db, monkeypatch, at_once):
-    monkeypatch.setattr(ranking, "_LOOK_AT_ONCE", at_once)
-    monkeypatch.setattr(ranking, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(ranking, "LOOK_AT_ONCE", at_once)
+    monkeypatch.setattr(ranking, "ROWS_AT_ONCE", at_once)
     put(db, "seen", "alpha", "x", "y", "alpha", "x", "y", "alpha", "bravo")
     put(db, "hidden", *["alpha bravo"] * 9, private=True)
     assert found(db, "alpha bravo", 3) == ["seen 8", "seen 7", "seen 4"]

@@ -133,23 +133,23 @@ def many(tmp_path_factory):
 def test_common_words_that_meet_long_ago_come_before_one_of_now(
     many, monkeypatch: pytest.MonkeyPatch, text: str, first: list[str], more: int
 ):
-    monkeypatch.setattr(ranking, "_FIRST_READ", 20)
-    monkeypatch.setattr(ranking, "_READ_ALL", more)  # 0: of each word the newest 20 alone are read
+    monkeypatch.setattr(ranking, "FIRST_READ", 20)
+    monkeypatch.setattr(ranking, "READ_ALL", more)  # 0: of each word the newest 20 alone are read
     assert found(many, text, len(first)) == first
 
 
 def test_of_common_words_the_three_rarest_are_looked_for_in_pairs(many, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranking, "_FIRST_READ", 20)
+    monkeypatch.setattr(ranking, "FIRST_READ", 20)
     text = "alpha bravo carol delta"
     assert found(many, text, 4) == ["old 1", "old 4", "old 10", "old 7"]
-    monkeypatch.setattr(ranking, "_READ_ALL", 0)
+    monkeypatch.setattr(ranking, "READ_ALL", 0)
     assert found(many, text, 3) == ["old 1", "old 4", "old 7"]
     assert found(many, text, 4)[3].startswith("only-alpha"), "old 10 has the most common of the four"
 
 
 def test_one_common_word_gives_the_newest(many, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranking, "_FIRST_READ", 20)
-    monkeypatch.setattr(ranking, "_LOOK_AT_ONCE", 5)
+    monkeypatch.setattr(ranking, "FIRST_READ", 20)
+    monkeypatch.setattr(ranking, "LOOK_AT_ONCE", 5)
     assert found(many, "alpha", 3) == ["only-alpha 88", "only-alpha 85", "only-alpha 82"]
     every = found(many, "alpha", 400)
     assert len(every) == 33 == len(set(every)) and every[-1] == "old 1"
@@ -158,7 +158,7 @@ def test_one_common_word_gives_the_newest(many, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_may_not_be_shown_gives_way_to_what_may(many, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranking, "_FIRST_READ", 20)
+    monkeypatch.setattr(ranking, "FIRST_READ", 20)
     many.write_now(lambda c: sessions.set_private(c, "only-alpha", True))
     try:
         assert found(many, "alpha", 2) == ["old 10", "old 4"]
@@ -182,8 +182,8 @@ def test_where_the_newest_with_common_words_are_hidden_older_ones_with_one_of_th
     db = opened(tmp_path)
     put(db, "open", "alpha old", *["filler"] * 3, "bravo old", *["filler"] * 3, "alpha again")
     put(db, "hidden", *["alpha bravo", "filler", "filler", "alpha"] * 25, private=True)
-    monkeypatch.setattr(ranking, "_FIRST_READ", 20)
-    monkeypatch.setattr(ranking, "_READ_ALL", 0)
+    monkeypatch.setattr(ranking, "FIRST_READ", 20)
+    monkeypatch.setattr(ranking, "READ_ALL", 0)
     assert found(db, "bravo alpha", 2) == ["open 5"]
     db.close()
 

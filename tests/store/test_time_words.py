@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.support import each
 from whet.store import time_words
 
 _SATURDAY = datetime(2026, 11, 21, 9, 30, 5, 7, tzinfo=UTC)
@@ -25,7 +26,7 @@ def _days(query: str, now: datetime) -> tuple[str, str]:
     return f"{begin:%Y-%m-%d}", f"{end:%Y-%m-%d}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "begin", "end"),
     [
         ("since 2026-11-03", "2026-11-03", "2026-11-04"),

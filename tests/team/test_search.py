@@ -18,8 +18,15 @@ from whet.store.index import profile_mark
 from whet.store.query import parse_terms
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
-from whet.store.team_postings import TeamPostingReader, _both, _either, _Lookup, _NewestIds, _Window
-from whet.store.team_words import _vector, evaluate, parse_leaf, to_tsquery
+from whet.store.team_postings import (
+    IdLookup,
+    IdWindow,
+    NewestIds,
+    TeamPostingReader,
+    format_both,
+    format_either,
+)
+from whet.store.team_words import evaluate, format_vector, parse_leaf, to_tsquery
 
 COUNT, NEWEST = 12_000, 4_000
 LOWEST = (COUNT - NEWEST + 2) << rows.SEQ_BITS
@@ -211,9 +218,9 @@ def test_a_search_asks_the_server_a_few_times(
     assert len(asked) <= most, asked
 
 
-def sought(limit: int, most: float, *, work: float = 0.0, is_exact: bool = True) -> _Lookup:
+def sought(limit: int, most: float, *, work: float = 0.0, is_exact: bool = True) -> IdLookup:
     """What is looked for between the ids 1 and 1,000."""
-    return _Lookup('"a"', "('a')", is_exact, limit, 1_000, work or most, most)
+    return IdLookup('"a"', "('a')", is_exact, limit, 1_000, work or most, most)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +237,7 @@ def sought(limit: int, most: float, *, work: float = 0.0, is_exact: bool = True)
     ],
 )
 def test_a_slice_reaches_as_far_as_gives_what_is_wanted_and_fetches_no_more_rows(
-    one: _Lookup, fetched: float, low: int
+    one: IdLookup, fetched: float, low: int
 ) -> None:
     one.aim(1, fetched)
     assert one.low == low
@@ -242,13 +249,13 @@ def test_what_was_fetched_tells_how_much_there_is_below() -> None:
     assert one.take([801, 1_000, 900], 1) == 3.0
     assert (one.ids, one.top, one.wants) == ([1_000, 900, 801], 800, 97)
     assert one.most == one.work == 12.0 and one.count == 15.0
-    assert one.result(1, 100) == _NewestIds([1_000, 900, 801], False, 15.0)
-    assert one.result(1, 2) == _NewestIds([1_000, 900], False, 15.0)
+    assert one.result(1, 100) == NewestIds([1_000, 900, 801], False, 15.0)
+    assert one.result(1, 2) == NewestIds([1_000, 900], False, 15.0)
     one.low = 1
     one.take([5], 1)
-    assert one.result(1, 100) == _NewestIds([1_000, 900, 801, 5], True, 4)
-    assert one.result(1, 4) == _NewestIds([1_000, 900, 801, 5], False, 4), "there may be a fifth"
-    assert one.result(0, 100) == _NewestIds([1_000, 900, 801, 5], False, 4), "one id was not read"
+    assert one.result(1, 100) == NewestIds([1_000, 900, 801, 5], True, 4)
+    assert one.result(1, 4) == NewestIds([1_000, 900, 801, 5], False, 4), "there may be a fifth"
+    assert one.result(0, 100) == NewestIds([1_000, 900, 801, 5], False, 4), "one id was not read"
 
 
 def test_what_was_fetched_in_vain_is_counted_as_work() -> None:
@@ -265,7 +272,7 @@ def test_an_expression_is_compared_once_for_each_of_its_words() -> None:
 
 
 def test_parts_of_an_expression_meet_in_the_newest_rows() -> None:
-    window = _Window(9, 1, {'"a"': frozenset({1, 2, 3}), '"b"': frozenset({2, 4}), '"c"': frozenset({3})})
+    window = IdWindow(9, 1, {'"a"': frozenset({1, 2, 3}), '"b"': frozenset({2, 4}), '"c"': frozenset({3})})
     assert window.find_positions('"a" AND ("b" OR "c")') == {2, 3}
     assert window.find_positions('"a" AND "b" OR "c"') == {2, 3} and window.find_positions(
         '("a" OR "b") AND "c"'
@@ -274,7 +281,7 @@ def test_parts_of_an_expression_meet_in_the_newest_rows() -> None:
 
 def test_a_key_says_what_the_index_can_be_asked_for() -> None:
     def key(expression: str) -> str:
-        return evaluate(expression, lambda leaf: "" if leaf == '"x"' else leaf, _both, _either)
+        return evaluate(expression, lambda leaf: "" if leaf == '"x"' else leaf, format_both, format_either)
 
     assert key('"a" AND "x"') == '"a"' == key('"x" AND "a"')
     assert key('"a" AND "b"') == '("a" & "b")' and key('"a" OR "b"') == '("a" | "b")'
@@ -282,12 +289,12 @@ def test_a_key_says_what_the_index_can_be_asked_for() -> None:
 
 
 def test_words_go_into_the_index_with_their_places_as_far_as_it_takes_them() -> None:
-    assert _vector(["b", "it's", "b"]) == "'b':1,3 'it''s':2"
-    assert _vector(["x" * 992, "x" * 993, "y"]) == f"'{'x' * 992}':1 'y':3"
-    assert _vector(["a"] * 300) == f"'a':{','.join(map(str, range(1, 256)))}"
-    assert _vector([*["a"] * 16_382, "b", "c", "d"]).endswith("'b':16383 'c':16383 'd':16383")
+    assert format_vector(["b", "it's", "b"]) == "'b':1,3 'it''s':2"
+    assert format_vector(["x" * 992, "x" * 993, "y"]) == f"'{'x' * 992}':1 'y':3"
+    assert format_vector(["a"] * 300) == f"'a':{','.join(map(str, range(1, 256)))}"
+    assert format_vector([*["a"] * 16_382, "b", "c", "d"]).endswith("'b':16383 'c':16383 'd':16383")
     long = [f"{n:0990}" for n in range(700)]
-    assert len(_vector(long).split()) == 598, "of 1,002 bytes each"
+    assert len(format_vector(long).split()) == 598, "of 1,002 bytes each"
     assert parse_leaf('"two words"') == (["two", "word"], False) and parse_leaf('"begin" *') == (
         ["begin"],
         True,

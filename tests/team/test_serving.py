@@ -261,7 +261,7 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
         running = ask(ran, first := await there.session())
         await until(lambda: there.states(first) == ["waiting"])
         taken = there.worker.take()
-        monkeypatch.setattr(team_turns, "_NO_WORKER_S", 0.05)
+        monkeypatch.setattr(team_turns, "NO_WORKER_S", 0.05)
         waiting = ask(kept, second := await there.session())
         await until(lambda: bool(kept))
         other = there.worker.take()
@@ -288,8 +288,8 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
         await there.worker.end(there.worker.take())
         await again
 
-    monkeypatch.setattr(team_turns, "_LOOK_S", 0.02)
-    monkeypatch.setattr(team_turns, "_NO_WORKER_S", 1e9)
+    monkeypatch.setattr(team_turns, "LOOK_S", 0.02)
+    monkeypatch.setattr(team_turns, "NO_WORKER_S", 1e9)
     run(test)
 
 
@@ -381,8 +381,8 @@ def test_what_happens_is_told_to_listeners_followers_and_pages_once(run: Run) ->
 def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(team_feed, "_MAX_READ", 2)
-    monkeypatch.setattr(team_feed, "_MAX_TRACKED", 1)
+    monkeypatch.setattr(team_feed, "MAX_READ", 2)
+    monkeypatch.setattr(team_feed, "MAX_TRACKED", 1)
 
     async def test(there: Serving) -> None:
         feeds, heard = TeamFeeds(there.database), list[Event | None]()

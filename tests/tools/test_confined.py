@@ -35,7 +35,7 @@ def confined(
 ) -> Iterator[Confinement]:
     case: EngineCase = request.param
     status = case.status()
-    monkeypatch.setitem(engine._statuses, None, status)
+    monkeypatch.setitem(engine.statuses, None, status)
     made = Confinement(ConfinementSettings("auto", tmp_path / "whet-home"))
     yield made
     made.close()
@@ -154,9 +154,9 @@ def test_no_thread_waits_for_a_command_that_is_over_at_once(
 def test_the_launcher_that_was_tried_out_runs_the_first_command(
     confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = engine._statuses[None].engine
+    wanted = engine.statuses[None].engine
     monkeypatch.setattr(engine, "candidates", lambda: [(wanted.name, wanted, "")])
-    monkeypatch.delitem(engine._statuses, None)
+    monkeypatch.delitem(engine.statuses, None)
     assert confined.command_status(workspace, "s1").engine == wanted
     jail = confined.shell_jail(workspace, "s1", "c1")
     assert jail is not None
@@ -170,9 +170,9 @@ def test_the_launcher_that_was_tried_out_runs_the_first_command(
 def test_a_jail_that_can_not_be_tried_out_says_nothing_of_the_engine(
     confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = engine._statuses[None].engine
+    wanted = engine.statuses[None].engine
     monkeypatch.setattr(engine, "candidates", lambda: [(wanted.name, wanted, "")])
-    monkeypatch.delitem(engine._statuses, None)
+    monkeypatch.delitem(engine.statuses, None)
     assert confined.command_status(workspace / "gone", "s1").engine == wanted
     jail = confined.shell_jail(workspace / "gone", "s1", "c1")
     assert jail is not None and not jail.launcher_pid
@@ -225,7 +225,7 @@ def test_a_person_may_let_one_call_out(confined: Confinement, workspace: Path, t
 def test_strict_runs_nothing_where_nothing_holds(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(engine._statuses, None, EngineStatus("none", "no sandbox (x); only reading holds"))
+    monkeypatch.setitem(engine.statuses, None, EngineStatus("none", "no sandbox (x); only reading holds"))
     strict = Confinement(ConfinementSettings("strict", tmp_path / "whet-home"))
     with pytest.raises(ToolDenied, match=r"sandbox\.mode is strict"):
         run(strict, workspace, "touch ran")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.support import each
 from whet.contract.errors import BadInput
 from whet.tools.diffs import apply, find_named_files, parse
 
@@ -258,7 +259,7 @@ def test_a_bare_hunk_takes_the_path() -> None:
         parse("@@ -1 +1 @@\n-a\n+b\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("diff", "words"),
     [
         ("", "no hunk"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.support import each
 from whet.contract.errors import BadInput
 from whet.tools.edits import format_numbers, nearest_note, reindent, replace
 
@@ -54,7 +55,7 @@ def test_indentation_is_forgiven_and_the_files_own_is_kept(
     assert (edit.text, edit.how) == (expected, "indentation ignored")
 
 
-@pytest.mark.parametrize(
+@each(
     ("known", "line", "expected"),
     [
         ([("    a", "\ta")], "    b", "\tb"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.growing import grows_in_proportion
+from tests.support import each
 from whet.tools.page_text import PageText, decode, read_html, strip_invisible
 
 FILLER = "<p>" + "Enough words that this is a page of its own. " * 6 + "</p>"
@@ -57,7 +58,7 @@ def test_navigation_is_kept_where_nothing_else_is_there() -> None:
     assert text_of("<nav>never closed <p>the text") == "never closed\n\nthe text"
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "expected"),
     [
         ("<ol><li><p>a</p><li><p>b</p></ol>", "1. a\n2. b"),

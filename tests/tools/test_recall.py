@@ -21,7 +21,7 @@ from whet.contract.tools import ToolOutput
 from whet.store import compactions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript, TurnRecord
-from whet.tools.recall import PAGE_CHARS, _around
+from whet.tools.recall import PAGE_CHARS, cut_around
 from whet.tools.toolsets.session import RecallTools
 
 
@@ -45,7 +45,7 @@ def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
     ],
 )
 def test_of_a_long_text_the_part_around_the_match_is_shown(word: str, room: int, shown: str) -> None:
-    assert _around("aa bb cc dd ee ff gg", [word], room) == shown
+    assert cut_around("aa bb cc dd ee ff gg", [word], room) == shown
 
 
 async def recall(db: StateDatabase, **arguments: Any):

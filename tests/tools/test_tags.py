@@ -130,7 +130,7 @@ def read_notebook() -> Iterator[Tool]:
         return path
 
     yield read_notebook
-    contract._DECLARED.pop("read_notebook")
+    contract.DECLARED.pop("read_notebook")
 
 
 def test_a_new_tool_that_reads_is_a_probe_of_reviews(read_notebook: Tool) -> None:
@@ -171,8 +171,8 @@ def _as(row: StoredText, name: str) -> StoredText:
 
 
 def test_a_new_tool_is_mined_and_one_set_aside_is_not(read_notebook: Tool) -> None:
-    assert mine._is_eligible(_stored("read_notebook"))
-    assert not mine._is_eligible(_stored("skill_view"))
+    assert mine.is_eligible(_stored("read_notebook"))
+    assert not mine.is_eligible(_stored("skill_view"))
 
 
 def test_a_new_tool_has_its_kind_in_an_editor(read_notebook: Tool) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import each
 from whet.tools import walk
 from whet.tools.globs import path_glob
 
 
-@pytest.mark.parametrize(
+@each(
     ("glob", "fits", "others"),
     [
         ("*.py", ["a.py", "src/deep/a.py", ".py"], ["a.pyc", "a.py/b", "apy"]),

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from tests.listening import listening, self_signed
+from tests.support import each
 from tests.tools.running import call, context, find_tool
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import ToolOutput
@@ -124,7 +125,7 @@ def test_a_page_comes_as_text_marked_untrusted() -> None:
     assert not output.is_error
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     [
         *("127.0.0.1", "localhost", "[::1]", "0x7f.1", "2130706433", "0177.0.0.1", "127.1", "0", "[::]"),
@@ -427,7 +428,7 @@ def test_what_the_model_is_told() -> None:
     assert (tool.toolset, tool.tags, tool.effects) == ("web", {"url", "looks", "untrusted"}, {"network"})
 
 
-@pytest.mark.parametrize(
+@each(
     "url",
     (
         *("http://127.0.0.1/", "127.0.0.1:80", "http://2130706433/", "http://0x7f.1/", "http://017700000001"),

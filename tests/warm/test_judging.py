@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import each
 from whet.store.calls import StoredCall, UserWords
 from whet.warm.aftermath import JudgedCall, OutcomeJudge, failure_text, is_fix
 from whet.warm.takeback import replaces_text, restores_content, undoes
@@ -70,7 +71,7 @@ def repaired(*steps: Step | str | list[Step], failed: tuple[int, ...] = (0,)) ->
 # A call made again.
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "again", "is_corrected"),
     [
         ("pytest tests", "pytest -x tests", True),
@@ -146,7 +147,7 @@ def test_a_task_list_written_again_corrects_nothing() -> None:
 # A failed call that is mended.
 
 
-@pytest.mark.parametrize(
+@each(
     ("failed", "again", "is_mended_by_it"),
     [
         ({"path": "a.txt", "offset": -1}, {"path": "a.txt"}, True),
@@ -360,7 +361,7 @@ def taken_back(old: Step, new: Step, *between: dict[str, Any]) -> bool:
     return undoes((old[0], old[1]), (new[0], new[1]), between)
 
 
-@pytest.mark.parametrize(
+@each(
     ("done", "command", "expected"),
     [
         ("git commit -m x", "git revert HEAD", True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import each
 from whet.store.calls import StoredCall
 from whet.warm.aftermath import is_unknown_tool
 from whet.warm.masking import find_hidden_exit, find_http_error, find_masked_error
@@ -25,7 +26,7 @@ def alone(command: str, result: str | None, code: int | None = 0, kind: str = ""
     return judge_alone(call, {"command": command})
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "result", "code", "outcome"),
     [
         ("pytest", "2 failed, 3 passed", 1, "ok"),
@@ -95,7 +96,7 @@ def test_a_result_of_another_tool_is_judged_by_its_fields_alone() -> None:
     assert of("terminal", "fatal: no")[0] == "failed", "whatever its arguments are"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "trouble"),
     [
         ('{"success": "False"}', "success is false"),
@@ -127,7 +128,7 @@ def test_which_fields_say_that_something_went_wrong(text: str, trouble: str) -> 
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    x\n'
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line"),
     [
         (TRACE + "ValueError: no\n", "ValueError: no"),

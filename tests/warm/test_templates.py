@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support import each
 from tests.warm.stores import TOOLS
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
@@ -305,7 +306,7 @@ def test_forgetting_leaves_what_rests_on_sessions_that_are_there(tmp_path: Path)
 # Shapes and outlines.
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "shape"),
     [
         ({"command": "cat a/b.py"}, "command=cat path.py"),

@@ -36,7 +36,7 @@ from whet.shell.wrappers import WrappedCommand, join_words, unwrap
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6
 _MAX_REASONS = 12
-_HIDDEN = late_pattern(
+HIDDEN = late_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff\ue000-\uf8ff]"
 )
 _RESERVED = ProgramWords(
@@ -56,7 +56,7 @@ def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellR
         return ShellRisk("dangerous", long, (Piece(command, "", "dangerous", long),))
     judge = _Judge(scope)
     # Hidden characters are never printable. Checking that first saves the 2 ms of CPU to compile the pattern.
-    if not command.isprintable() and _HIDDEN.search(command.replace("\t", " ")):
+    if not command.isprintable() and HIDDEN.search(command.replace("\t", " ")):
         judge.add_finding("dangerous", "it holds characters that can't be seen")
     judge.judge_text(command, (cwd,), stdin, 0)
     return judge.result(command)

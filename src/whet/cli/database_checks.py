@@ -24,7 +24,7 @@ from whet.store.rows import row_id
 from whet.terminal.output import size
 
 _SAFE_SQLITE = (3, 51, 3)
-_CHECKED_WHOLE_BYTES = 50_000_000
+CHECKED_WHOLE_BYTES = 50_000_000
 _END_ROWS = 20
 
 
@@ -80,7 +80,7 @@ def _check_state_database(path: Path, connection: apsw.Connection, *, full: bool
         return
     companions = (path, path.with_name(path.name + "-wal"))
     total = sum(file.stat().st_size for file in companions if file.exists())
-    is_whole = full or total <= _CHECKED_WHOLE_BYTES
+    is_whole = full or total <= CHECKED_WHOLE_BYTES
     problem = _check_pages(connection) if is_whole else _check_table_ends(connection)
     if problem != "ok":
         text = f"{path} is damaged: {problem.splitlines()[-1]}; {_describe_readable(connection)}"

@@ -65,7 +65,7 @@ BUILT_IN: Mapping[str, frozenset[Tag]] = MappingProxyType(
     }
 )
 """The tags of Whet's own tools, by name."""
-_DECLARED: dict[str, frozenset[str]] = {}
+DECLARED: dict[str, frozenset[str]] = {}
 
 
 def declare(name: str, *tags: Tag) -> frozenset[str]:
@@ -76,11 +76,11 @@ def declare(name: str, *tags: Tag) -> frozenset[str]:
     given = frozenset[str](tags)
     if unknown := sorted(given - frozenset[str](get_args(Tag))):
         raise ValueError(f"{name}: {unknown} are no tags")
-    if (BUILT_IN.get(name) or _DECLARED.setdefault(name, given)) != given:
+    if (BUILT_IN.get(name) or DECLARED.setdefault(name, given)) != given:
         raise ValueError(f"{name} is declared twice")
     return given
 
 
 def tags_of(name: str) -> frozenset[str]:
     """Return the tags of a tool; none for another program's, or for one that no longer exists."""
-    return BUILT_IN.get(name) or _DECLARED.get(name, frozenset())
+    return BUILT_IN.get(name) or DECLARED.get(name, frozenset())

@@ -19,7 +19,7 @@ from whet.editors.editor import Editor
 from whet.lanes import call_in_loop
 
 T = TypeVar("T")
-_ANSWER_S = 5.0
+ANSWER_S = 5.0
 _MAX_FAILURES = 2
 _NO_SUCH_METHOD = -32601
 
@@ -76,7 +76,7 @@ class EditorBuffers:
             return None
         future = asyncio.run_coroutine_threadsafe(request(), self._loop)
         try:
-            answer = future.result(_ANSWER_S)
+            answer = future.result(ANSWER_S)
         except TimeoutError:
             future.cancel()
             self._count_failure()

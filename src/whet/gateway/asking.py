@@ -69,7 +69,7 @@ class ChatPerson:
         question = build_question(request)
         reply_text = await self._ask(route, request, asks, question.fold_rows(_ROWS))
         if reply_text == "all":
-            reply_text = await self._ask(route, request, asks, _full_rows(question))
+            reply_text = await self._ask(route, request, asks, full_rows(question))
         answer, _, words = reply_text.partition("\n")
         if route.room != self._desk.room:
             decision = DECISIONS[_MARKS[answer]]
@@ -83,7 +83,7 @@ class ChatPerson:
         lines = [f"**{asks}** {question.title}", code_block("\n".join(row.text for row in rows))]
         lines += [f"• {row.text}" for row in question.notes if row.kind == "reason"]
         buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
-        buttons += [_ALL] if rows != _full_rows(question) else []
+        buttons += [_ALL] if rows != full_rows(question) else []
         if request.scopes:
             lasts = "This conversation and always" if request.grant else "This conversation"
             lines.append(f"{lasts}: `{visible(request.scopes[0].text, 200)}`")
@@ -116,7 +116,7 @@ class ChatPerson:
         return await self._asking.ask(self._desk, texts, buttons, open_ended=True, summary=summary)
 
 
-def _full_rows(question: QuestionText) -> tuple[Row, ...]:
+def full_rows(question: QuestionText) -> tuple[Row, ...]:
     """Return all rows of a question, folded if they are too long for a chat."""
     rows = question.body
     while sum(len(row.text) for row in rows) > _ALL_CHARS:

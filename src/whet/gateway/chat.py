@@ -106,7 +106,7 @@ class ChatCommands:
             await record.begin_session(person, title, warm)
         if reply.lines:
             text = "\n".join(reply.lines)
-            await conversation.record.say(f"```\n{text}\n```" if _is_table(text) else text)
+            await conversation.record.say(f"```\n{text}\n```" if is_table(text) else text)
         for text in reply.sends:
             conversation.begin_with(text)
 
@@ -169,7 +169,7 @@ def _room(conversation: Conversation) -> tuple[str, str]:
     return conversation.record.place.channel, conversation.record.place.chat
 
 
-def _is_table(text: str) -> bool:
+def is_table(text: str) -> bool:
     return text.count("\n") > 1 and "  " in text
 
 

@@ -134,7 +134,7 @@ def _make_receipt(
             chats.finish_taken_updates(connection, record.chat.id)
             below = "".join(f"\n\n_{line}_" for line in notices)
             below += _effects_line(connection, turn) + _lessons_line(connection, news_profile)
-            record.queue_answer(connection, _answer_text(turn, reason, text) + below, now_ms)
+            record.queue_answer(connection, answer_text(turn, reason, text) + below, now_ms)
             return ()
 
         return work
@@ -142,7 +142,7 @@ def _make_receipt(
     return Receipt(store_begin, at_end, begun)
 
 
-def _answer_text(turn: TurnRecord, reason: EndReason, text: str) -> str:
+def answer_text(turn: TurnRecord, reason: EndReason, text: str) -> str:
     """Return the text for a turn's end: its answer, and the reason if it did not end well."""
     if reason == "answered":
         return text or "(no answer)"

@@ -347,10 +347,10 @@ def _top(name: str, root: str) -> str:
 def _hidden_modules(tops: set[str], workspace: Path) -> set[str]:
     """Return the new top-level Python modules that hide an installed one."""
     hidden = {top for top in tops if top in sys.stdlib_module_names or top.startswith("_")}
-    return hidden | _installed_modules(sorted(top for top in tops - hidden if top.isidentifier()), workspace)
+    return hidden | installed_modules(sorted(top for top in tops - hidden if top.isidentifier()), workspace)
 
 
-def _installed_modules(modules: list[str], workspace: Path) -> set[str]:
+def installed_modules(modules: list[str], workspace: Path) -> set[str]:
     """Return the modules that the interpreters of the search path have installed; these interpreters do not
     see the workspace.
 

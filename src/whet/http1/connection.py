@@ -22,8 +22,8 @@ PACE_S = 0.008
 _SMALL_BYTES = 8 * 1024
 _QUICK_PIECES = 4
 # How often a wait checks whether the machine slept, and the time that a connection then has to answer.
-_CHECK_S = 5.0
-_AFTER_SLEEP_S = 10.0
+CHECK_S = 5.0
+AFTER_SLEEP_S = 10.0
 
 
 class HttpConnection(asyncio.BufferedProtocol):
@@ -207,7 +207,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._unsent_bytes = transport.get_write_buffer_size() if transport is not None else 0
         self._listens_until_s = self._loop.time() + after_s
         self._offset_s = time.time() - time.monotonic()
-        self._timer = self._loop.call_later(min(after_s, _CHECK_S), self._check_silence)
+        self._timer = self._loop.call_later(min(after_s, CHECK_S), self._check_silence)
 
     def _check_silence(self) -> None:
         """Fail if nothing was received, and nothing accepted, for the whole time limit."""
@@ -215,11 +215,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._waiter is None:
             return  # no one is waiting; the next wait starts the timer again
         if self._may_be_dead():
-            self._since_s, self._silence_s = self._loop.time(), min(self._silence_s, _AFTER_SLEEP_S)
+            self._since_s, self._silence_s = self._loop.time(), min(self._silence_s, AFTER_SLEEP_S)
             self._start_silence_timer(self._silence_s)
             return
         if (remaining_s := self._listens_until_s - self._loop.time()) > 0.001:
-            self._timer = self._loop.call_later(min(remaining_s, _CHECK_S), self._check_silence)
+            self._timer = self._loop.call_later(min(remaining_s, CHECK_S), self._check_silence)
             return
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         if unsent < self._unsent_bytes:  # the server accepts the data slowly
@@ -241,7 +241,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
         offset_s = time.time() - time.monotonic()
         slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s
-        if slept or self._silence_s <= _AFTER_SLEEP_S or self._transport is None:
+        if slept or self._silence_s <= AFTER_SLEEP_S or self._transport is None:
             return slept
         local, remote = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
         return bool(local and remote) and source_address(remote[:2]) != local[0]

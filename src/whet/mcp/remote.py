@@ -40,7 +40,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LONGEST_PAUSE_S = 60.0
 _WAITED_FOR_S = 4.0
 _UNKNOWN = "whether it did what was asked is unknown"
-_PING_S = 5.0
+PING_S = 5.0
 _RELIST_PAUSE_S = 1.0
 _PART_S = 5.0
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class Remote:
             failure.hint = "whether it did what was asked is unknown; its setting is timeout_s"
             raise failure from error
         except SessionLost as error:
-            if not error.is_certain and await connection.is_alive(_PING_S):
+            if not error.is_certain and await connection.is_alive(PING_S):
                 raise ServerFailed(error.message, hint=error.hint or _UNKNOWN) from error
             if self.connection is connection:
                 self.connection = None
@@ -250,7 +250,7 @@ class Remote:
 
     async def _check_alive(self, connection: Connection) -> None:
         """Drop the connection if the server doesn't even answer a ping."""
-        if not await connection.is_alive(_PING_S):
+        if not await connection.is_alive(PING_S):
             async with self._lock:
                 if self.connection is connection:
                     self._handle_end(ServerFailed(f"the MCP server {self.name} does not answer any more"))

@@ -47,7 +47,7 @@ _QUOTED_CHARS = 300
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _GARBAGE_CHARS = 120
-_MAX_GARBAGE = 100_000
+MAX_GARBAGE = 100_000
 _LAST_OUTPUT_S = 0.2
 
 
@@ -290,7 +290,7 @@ class StdioTransport:
         how = f"ended with exit code {code}" if has_exited else "closed its output"
         if has_exited and code is not None and code < 0:
             how = f"was ended by signal {-code}"
-        if self._garbage >= _MAX_GARBAGE:
+        if self._garbage >= MAX_GARBAGE:
             how = f"was ended after {self._garbage:,} lines that are no messages"
         if self._writer is not None:
             self._writer.close()
@@ -308,7 +308,7 @@ class StdioTransport:
             self._first_garbage = mask(line[:_STDERR_BYTES].decode("utf-8", "replace"))[:_GARBAGE_CHARS]
             log.warning("the MCP server %s printed what is no message: %s", self._name, self._first_garbage)
         self._garbage += 1
-        if self._garbage == _MAX_GARBAGE and self._popen is not None and self._popen.returncode is None:
+        if self._garbage == MAX_GARBAGE and self._popen is not None and self._popen.returncode is None:
             signal_group(self._popen.pid, signal.SIGKILL)
 
     def _report_dropped(self, size: int) -> None:

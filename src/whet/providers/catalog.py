@@ -48,7 +48,7 @@ def families() -> dict[str, Family]:
 
 
 PRICES_AS_OF = "2026-11-21"
-_own_prices: dict[str, tuple[str, tuple[float | None, ...]]] = {}
+own_prices: dict[str, tuple[str, tuple[float | None, ...]]] = {}
 _OWN_COLUMNS = "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd"
 
 
@@ -67,16 +67,16 @@ def learn_prices(path: Path, today: str) -> None:
             values = tuple(float(price) if price else None for price in prices)
             if len(values) != 4 or any(price is not None and price < 0 for price in values):
                 raise ValueError(f"{line!r} does not have four prices")
-            if _own_prices.get(name, ("",))[0] <= as_of <= today:
-                _own_prices[name] = as_of, values
+            if own_prices.get(name, ("",))[0] <= as_of <= today:
+                own_prices[name] = as_of, values
     except ValueError as error:
         raise ConfigError(f"{path} is no price table: {error}", hint=f"first line: {_OWN_COLUMNS}") from error
 
 
 def _find_own_prices(provider: str, model: str) -> tuple[float | None, ...] | None:
     full_name = f"{provider}/{model}"
-    best = max((prefix for prefix in _own_prices if full_name.startswith(prefix)), key=len, default="")
-    return _own_prices[best][1] if best else None
+    best = max((prefix for prefix in own_prices if full_name.startswith(prefix)), key=len, default="")
+    return own_prices[best][1] if best else None
 
 
 def describe_model(

@@ -30,7 +30,7 @@ from whet.sandbox.system_folders import default_policy
 MakeJail = Callable[[Engine], Jail]
 _ORDER: tuple[EngineName, ...] = ("bubblewrap", "landlock")
 _lock = threading.Lock()
-_statuses: dict[EngineName | None, EngineStatus] = {}
+statuses: dict[EngineName | None, EngineStatus] = {}
 
 
 def probe(only: EngineName | None = None, make_jail: MakeJail | None = None) -> EngineStatus:
@@ -39,9 +39,9 @@ def probe(only: EngineName | None = None, make_jail: MakeJail | None = None) -> 
     A jail made by `make_jail` is tried first. If it works, it stays open and belongs to the caller.
     """
     with _lock:
-        if only not in _statuses:
-            _statuses[only] = _probe(only, make_jail)
-        return _statuses[only]
+        if only not in statuses:
+            statuses[only] = _probe(only, make_jail)
+        return statuses[only]
 
 
 def _probe(only: EngineName | None, make_jail: MakeJail | None) -> EngineStatus:

@@ -23,7 +23,7 @@ from whet.serve.client_tools import CallResult
 from whet.serve.wire import ApiError, encode
 
 _DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w.+-]+=[\w.+-]*)*;base64,", re.IGNORECASE)
-_IMAGE_LIMIT_BYTES = 20_000_000
+IMAGE_LIMIT_BYTES = 20_000_000
 _TEXTS = frozenset(("text", "input_text", "output_text", "refusal"))
 _HEAD = (
     "Instructions from the program that this conversation comes through; they don't change what you may do."
@@ -127,8 +127,8 @@ def image_of(data: str, location: str) -> ImagePart:
         image_bytes = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ApiError(400, "the image is not base64", param=location) from error
-    if not 0 < len(image_bytes) <= _IMAGE_LIMIT_BYTES:
-        raise ApiError(400, f"an image has 1 to {_IMAGE_LIMIT_BYTES:,} bytes", param=location)
+    if not 0 < len(image_bytes) <= IMAGE_LIMIT_BYTES:
+        raise ApiError(400, f"an image has 1 to {IMAGE_LIMIT_BYTES:,} bytes", param=location)
     kind = image_type(image_bytes)
     if not kind:
         message = "these bytes are no PNG, JPEG, GIF or WebP"

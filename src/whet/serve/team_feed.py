@@ -23,8 +23,8 @@ from whet.store.team import TeamDatabase
 from whet.team.events import GAP, EventWriter, run_postgres
 
 _NAME = "team"
-_MAX_READ = 5_000
-_MAX_TRACKED = 5_000
+MAX_READ = 5_000
+MAX_TRACKED = 5_000
 _AGAIN_S = 0.5
 _event: msgspec.json.Decoder[Event] = shared_decoder(Event)
 _POSITION = """
@@ -214,13 +214,13 @@ class TeamFeeds(Feeds):
         rows = await self._read_rows(positions)
         for row in rows:
             self._deliver(row)
-        if len(rows) == _MAX_READ:
+        if len(rows) == MAX_READ:
             self._due.update(dict.fromkeys(positions))
-        if len(self._read_to) > _MAX_TRACKED:
+        if len(self._read_to) > MAX_TRACKED:
             self._read_to = {name: at for name, at in self._read_to.items() if name in mine}
 
     async def _read_rows(self, positions: dict[str, int]) -> list[EventRow]:
-        values = [*positions], [*positions.values()], _MAX_READ
+        values = [*positions], [*positions.values()], MAX_READ
         rows = await asyncio.to_thread(self._database.run, lambda db: run_postgres(db, _AFTER, values))
         return [EventRow(*row) for row in rows]
 

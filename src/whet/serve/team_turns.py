@@ -29,8 +29,8 @@ from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions, TurnQueue
 if TYPE_CHECKING:
     from whet.app.tracing import RequestTrace  # imports packages of an extra
 
-_LOOK_S = 2.0
-_NO_WORKER_S = 5.0
+LOOK_S = 2.0
+NO_WORKER_S = 5.0
 
 
 class TeamTurns(Turns):
@@ -183,12 +183,12 @@ class TeamTurns(Turns):
         silent_s, is_reported = 0.0, False
         while True:
             try:
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(LOOK_S):
                     event = await events.get()
             except TimeoutError:  # a notification may be lost with its connection
                 self._team_feeds.handle_notification(turn.session_id)
-                silent_s += _LOOK_S
-                if silent_s >= _NO_WORKER_S and not is_reported:
+                silent_s += LOOK_S
+                if silent_s >= NO_WORKER_S and not is_reported:
                     is_reported = True
                     await self._report_waiting(turn, emit)
                 continue

@@ -153,22 +153,22 @@ class GitVerb(_Strict, frozen=True):
 
 def program(name: str) -> ProgramFacts:
     """Return the facts about a program, or empty facts if no table lists it."""
-    return _programs().get(name, UNKNOWN)
+    return read_programs().get(name, UNKNOWN)
 
 
 def git_verb(name: str) -> GitVerb:
     """Return the facts about one of git's verbs, or empty facts if no table lists it."""
-    return _git_verbs().get(name, _UNKNOWN_VERB)
+    return read_git_verbs().get(name, _UNKNOWN_VERB)
 
 
 @cache
-def _programs() -> Mapping[str, ProgramFacts]:
-    return FactTable(_read_table_text("programs"), ProgramFacts, _read_kinds)
+def read_programs() -> Mapping[str, ProgramFacts]:
+    return FactTable(read_table_text("programs"), ProgramFacts, _read_kinds)
 
 
 @cache
-def _git_verbs() -> Mapping[str, GitVerb]:
-    return FactTable(_read_table_text("git"), GitVerb)
+def read_git_verbs() -> Mapping[str, GitVerb]:
+    return FactTable(read_table_text("git"), GitVerb)
 
 
 UNKNOWN = ProgramFacts()
@@ -259,5 +259,5 @@ def _build_value(value_type: type[Any], text: object) -> Any:
     return value_type(text)
 
 
-def _read_table_text(name: str) -> str:
+def read_table_text(name: str) -> str:
     return (_TABLES / f"{name}.toml").read_text("utf-8")

@@ -31,9 +31,9 @@ from whet.store.postings import PostingReader, Postings, tokenize
 from whet.store.query import Term
 from whet.store.time_words import TimeSpan
 
-_FIRST_READ, _READ_MAX, _READ_ALL = 300, 1_500, 3_000
+FIRST_READ, READ_MAX, READ_ALL = 300, 1_500, 3_000
 _TOGETHER_MAX = 300
-_LOOK_AT_ONCE, _ROWS_AT_ONCE = 400, 100
+LOOK_AT_ONCE, ROWS_AT_ONCE = 400, 100
 _TEXTS_MAX, _TEXT_CHARS_MAX = 24, 3_000
 _PARTS = ((0, 10), (1, 5), (-1, 5), (2, 3), (-2, 3))
 """The weight of a term, in tenths, at each distance from a message."""
@@ -136,7 +136,7 @@ class Ranking:
             marks = index.time_marks(*self._span)
             if marks:
                 any_of = Term(f"({' OR '.join(map(_quote, marks))})", "")
-                matches = self._find_newest(self._reader.read_terms([any_of], _LOOK_AT_ONCE)[0], limit)
+                matches = self._find_newest(self._reader.read_terms([any_of], LOOK_AT_ONCE)[0], limit)
         return matches
 
     def _rank(self, terms: Sequence[Term], limit: int, required: Sequence[str] = ()) -> list[MatchRow]:
@@ -157,11 +157,11 @@ class Ranking:
 
     def _read_lists(self, terms: Sequence[Term]) -> list[Postings]:
         """Read the postings of each term: a few of all, then more of the rarer ones."""
-        lists = self._reader.read_terms(terms, _FIRST_READ)
-        budget = _READ_ALL
+        lists = self._reader.read_terms(terms, FIRST_READ)
+        budget = READ_ALL
         for postings in sorted((one for one in lists if not one.is_whole), key=lambda one: one.count):
-            limit = min(_READ_MAX, budget)
-            if limit > _FIRST_READ and postings.count < limit and len(lists) > 1:
+            limit = min(READ_MAX, budget)
+            if limit > FIRST_READ and postings.count < limit and len(lists) > 1:
                 more = self._reader.read_more(postings, limit)
                 lists[lists.index(postings)] = more
                 budget -= len(more.ids)
@@ -233,8 +233,8 @@ class Ranking:
 
     def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[MatchRow]:
         """Return the best-scored messages that may be shown, more of them if the time is weighted too."""
-        ids = _sort_by_weight(scores)
-        at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
+        ids = sort_by_weight(scores)
+        at_once = max(ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
         matches: list[MatchRow] = []
         for begin in range(0, len(ids), at_once):
             part = {id_: scores[id_] for id_ in ids[begin : begin + at_once]}
@@ -276,7 +276,7 @@ class Ranking:
     def _find_newest(self, postings: Postings, limit: int) -> list[MatchRow]:
         """Return the newest messages that may be shown."""
         by_id: dict[int, MatchRow] = {}
-        ids, is_last, at_once = postings.ids, postings.is_whole, max(_LOOK_AT_ONCE, limit)
+        ids, is_last, at_once = postings.ids, postings.is_whole, max(LOOK_AT_ONCE, limit)
         while ids:
             copies = Copies(self._connection, self._forked, ids)
             copies.fold(batch := dict.fromkeys(ids, 0.0))
@@ -285,7 +285,7 @@ class Ranking:
             if is_last or len(by_id) >= limit:
                 break
             ids = self._reader.newest(postings.match, at_once, ids[-1] - 1)
-            is_last, at_once = len(ids) < at_once, min(2 * at_once, _READ_MAX)
+            is_last, at_once = len(ids) < at_once, min(2 * at_once, READ_MAX)
         return sorted(by_id.values(), key=self._rank_of, reverse=True)
 
     def _select_shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[MatchRow]:
@@ -315,9 +315,9 @@ class Ranking:
 def _split_by_weight(weights: dict[int, float], last_ones: Iterable[int]) -> Iterator[list[int]]:
     """Yield the ids by weight, in parts. Messages of the current turn come last."""
     last = [id_ for id_ in last_ones if weights.pop(id_, None) is not None]
-    ids = _sort_by_weight(weights)
-    for begin in range(0, len(ids), _LOOK_AT_ONCE):
-        yield ids[begin : begin + _LOOK_AT_ONCE]
+    ids = sort_by_weight(weights)
+    for begin in range(0, len(ids), LOOK_AT_ONCE):
+        yield ids[begin : begin + LOOK_AT_ONCE]
     if last:
         yield last
 
@@ -342,7 +342,7 @@ def _tokenize(connection: apsw.Connection, text: str) -> list[str]:
     return tokenize(connection, text)
 
 
-def _sort_by_weight(weights: dict[int, float]) -> list[int]:
+def sort_by_weight(weights: dict[int, float]) -> list[int]:
     """Return the ids by descending weight; of equal ones the newer first."""
     return sorted(sorted(weights, reverse=True), key=weights.__getitem__, reverse=True)
 

@@ -85,7 +85,7 @@ def _read_shares(connection: apsw.Connection) -> dict[str, float]:
     return cached[1]
 
 
-class _Window(msgspec.Struct):
+class IdWindow(msgspec.Struct):
     """The newest rows up to an id: how many were read, the lowest id, and the ids with each part."""
 
     rows: int = 0
@@ -97,7 +97,7 @@ class _Window(msgspec.Struct):
         return evaluate(expression, self.places.__getitem__, frozenset[int].__and__, frozenset[int].__or__)
 
 
-class _NewestIds(msgspec.Struct, frozen=True):
+class NewestIds(msgspec.Struct, frozen=True):
     """The newest ids of an expression, complete if `is_whole`; else it occurs in about `count`."""
 
     ids: list[int]
@@ -105,7 +105,7 @@ class _NewestIds(msgspec.Struct, frozen=True):
     count: float
 
 
-class _Lookup(msgspec.Struct):
+class IdLookup(msgspec.Struct):
     """An expression to look up in the index by `key`, which occurs in at most `work` messages, from `top`
     downwards. It occurs in about `most`. If `is_exact` is False, some rows with the key are fetched
     without a match."""
@@ -153,10 +153,10 @@ class _Lookup(msgspec.Struct):
         self.top = self.low - 1
         return len(ids) * (1.0 if self.is_exact else _MISS_FACTOR)
 
-    def result(self, first: int, limit: int) -> _NewestIds:
+    def result(self, first: int, limit: int) -> NewestIds:
         """Return up to `limit` of the ids that were found."""
         is_whole = len(self.ids) < limit and self.top < first
-        return _NewestIds(
+        return NewestIds(
             self.ids[:limit], is_whole, len(self.ids) if is_whole else max(self.count, len(self.ids))
         )
 
@@ -183,9 +183,9 @@ class TeamPostingReader(PostingReader):
             self._least = min(self._least, _UNKNOWN / self.messages)
         self._scope = " AND ".join(mark for mark in marks if self._share(mark) < _MAX)
         self._population = self.messages * (self._work(self._scope) if self._scope else 1.0)
-        self._windows: dict[int, _Window] = {}
+        self._windows: dict[int, IdWindow] = {}
         self._compared, self._fetched = 0.0, 0.0
-        self._sought: dict[tuple[str, int], _Lookup] = {}
+        self._sought: dict[tuple[str, int], IdLookup] = {}
 
     @cached_property
     def _is_narrow(self) -> bool:
@@ -210,7 +210,7 @@ class TeamPostingReader(PostingReader):
         """Return the same postings: reading is already bounded."""
         return postings
 
-    def _build_from_ids(self, term: Term, match: str, newest_ids: _NewestIds, limit: int) -> Postings:
+    def _build_from_ids(self, term: Term, match: str, newest_ids: NewestIds, limit: int) -> Postings:
         if not newest_ids.ids and term.instead and (self.messages < _SMALL or self._is_narrow):
             match = term.instead
             newest_ids = self._read_each([match], limit, self.last)[0]
@@ -221,15 +221,15 @@ class TeamPostingReader(PostingReader):
             term, match, newest_ids.ids, newest_ids.is_whole, newest_ids.count, weight, set(newest_ids.ids)
         )
 
-    def _read_each(self, matches: Sequence[str], limit: int, last: int) -> list[_NewestIds]:
+    def _read_each(self, matches: Sequence[str], limit: int, last: int) -> list[NewestIds]:
         """Return the newest ids of each expression up to `last`, querying the index with as few statements as
         possible."""
         expressions = [" AND ".join((*self.marks, match)) for match in matches]
         works = {expression: self._estimate_work(expression) for expression in expressions}
         common = [expression for expression, work in works.items() if work > _RARE]
-        window = self._read_window(common, last) if common else _Window()
-        results: dict[str, _NewestIds] = {}
-        lookups: list[_Lookup] = []
+        window = self._read_window(common, last) if common else IdWindow()
+        results: dict[str, NewestIds] = {}
+        lookups: list[IdLookup] = []
         for expression, work in works.items():
             if (earlier := self._sought.get((expression, last))) is not None:
                 earlier.limit = max(earlier.limit, limit)
@@ -239,10 +239,10 @@ class TeamPostingReader(PostingReader):
             else:
                 ids = sorted(window.find_positions(expression), reverse=True)
                 if window.rows < _NEWEST_READ:
-                    results[expression] = _NewestIds(ids[:limit], len(ids) < limit, len(ids))
+                    results[expression] = NewestIds(ids[:limit], len(ids) < limit, len(ids))
                     continue
                 most = (len(ids) + 1) / window.rows * self._population
-                results[expression] = _NewestIds(ids[:limit], False, max(len(ids), most))
+                results[expression] = NewestIds(ids[:limit], False, max(len(ids), most))
                 if len(ids) < min(limit, _ENOUGH):
                     share = evaluate(expression, lambda leaf: self._observed_share(leaf, window), min, _add)
                     work = min(work, self.messages * share)
@@ -255,19 +255,19 @@ class TeamPostingReader(PostingReader):
 
     def _create_lookup(
         self, expression: str, limit: int, top: int, work: float, most: float, ids: Sequence[int] = ()
-    ) -> _Lookup:
+    ) -> IdLookup:
         scoped = self._add_scope(expression)
-        key = evaluate(scoped, self._key, _both, _either)
+        key = evaluate(scoped, self._key, format_both, format_either)
         if not key and work <= _RARE:  # in a small store nothing costs the index too much
             key = to_tsquery(scoped)
         is_exact = key == to_tsquery(scoped) and "<->" not in key
-        return _Lookup(expression, key, is_exact, limit, top, work, most, [*ids])
+        return IdLookup(expression, key, is_exact, limit, top, work, most, [*ids])
 
-    def _run_lookups(self, sought: Sequence[_Lookup]) -> None:
+    def _run_lookups(self, sought: Sequence[IdLookup]) -> None:
         """Read the index until each lookup has enough ids, or the search's limit is reached."""
         pending = sorted(sought, key=lambda one: one.work)
         while pending := [one for one in pending if one.wants > 0 and one.top >= self.first]:
-            fits: list[_Lookup] = []
+            fits: list[IdLookup] = []
             for lookup in pending:
                 is_free = lookup.work <= _RARE and not lookup.low
                 if is_free or self._compared + lookup.comparisons <= _COMPARED_MAX:
@@ -280,7 +280,7 @@ class TeamPostingReader(PostingReader):
                 return
             self._read_slices(fits, min(_SLICE_ROWS, max(share, _LEAST)))
 
-    def _read_slices(self, sought: Sequence[_Lookup], fetched: float) -> None:
+    def _read_slices(self, sought: Sequence[IdLookup], fetched: float) -> None:
         parts: list[str] = []
         values: list[Any] = []
         for index, lookup in enumerate(sought):
@@ -295,9 +295,9 @@ class TeamPostingReader(PostingReader):
         for lookup, ids in zip(sought, slices, strict=True):
             self._fetched += lookup.take(ids, self.first)
 
-    def _read_window(self, expressions: Sequence[str], last: int) -> _Window:
+    def _read_window(self, expressions: Sequence[str], last: int) -> IdWindow:
         """Return the newest rows up to `last`, with the positions of every part of these expressions."""
-        window = self._windows.setdefault(last, _Window())
+        window = self._windows.setdefault(last, IdWindow())
         leaves: dict[str, None] = {}
         for expression in expressions:
             evaluate(expression, lambda leaf: leaves.setdefault(leaf), _nothing, _nothing)
@@ -346,7 +346,7 @@ class TeamPostingReader(PostingReader):
             shares[-1] = sum(begins) + _BEGINNINGS * self._least
         return min(shares, default=0.0)
 
-    def _observed_share(self, leaf: str, window: _Window) -> float:
+    def _observed_share(self, leaf: str, window: IdWindow) -> float:
         """Return the share according to the newest rows for a single word, else according to the server."""
         tokens, is_prefix = parse_leaf(leaf)
         if len(tokens) > 1:
@@ -377,11 +377,11 @@ def _add(first: float, other: float) -> float:
     return first + other
 
 
-def _both(first: str, other: str) -> str:
+def format_both(first: str, other: str) -> str:
     return f"({first} & {other})" if first and other else first or other
 
 
-def _either(first: str, other: str) -> str:
+def format_either(first: str, other: str) -> str:
     return f"({first} | {other})" if first and other else ""
 
 

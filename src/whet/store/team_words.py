@@ -42,7 +42,7 @@ def store_message_words(connection: apsw.Connection, id_: int, body: str) -> Non
     connection.execute(
         "INSERT INTO message_words (id, words) VALUES (?, CAST(? AS tsvector))"
         " ON CONFLICT (id) DO UPDATE SET words = excluded.words",
-        (id_, _vector(index_words(body))),
+        (id_, format_vector(index_words(body))),
     )
 
 
@@ -51,7 +51,7 @@ def take_out(connection: apsw.Connection, first: int, last: int) -> None:
     connection.execute("DELETE FROM message_words WHERE id >= ? AND id < ?", (first, last))
 
 
-def _vector(tokens: Iterable[str]) -> str:
+def format_vector(tokens: Iterable[str]) -> str:
     positions: dict[str, list[int]] = {}
     size = 0
     for position, token in enumerate(tokens, 1):

@@ -128,7 +128,7 @@ def _format_hits(
             continue
         head, body = _parts(connection, session_id, hit.seq, rows[0][1])
         room = _FIRST_HIT_CHARS if len(texts) < 3 else _HIT_CHARS
-        text = f"{head}{_around(body, pieces, room)}"[: chars_left - 1]
+        text = f"{head}{cut_around(body, pieces, room)}"[: chars_left - 1]
         texts.append(text)
         chars_left -= len(text) + 1
         if len(texts) >= limit:
@@ -144,7 +144,7 @@ def _is_own(message: Message) -> bool:
     return bool(message.tool_calls) and all(call.name == "recall" for call in message.tool_calls)
 
 
-def _around(text: str, pieces: list[str], room: int) -> str:
+def cut_around(text: str, pieces: list[str], room: int) -> str:
     """Return the part of a text around the first match."""
     if len(text) <= room:
         return text

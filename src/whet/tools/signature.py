@@ -8,11 +8,13 @@ error names the argument.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import inspect
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from types import MethodType, NoneType, UnionType
 from typing import (
     Annotated,
@@ -180,8 +182,7 @@ class Toolset(msgspec.Struct, frozen=True):
             raise TypeError(f"tool {name} has no row in BUILT_IN of contract/tags.py")
         pool: ToolPool | None = getattr(self, "pool", None)
         rest: dict[str, Any] = {key: options[key] for key in options if key not in ("plan", "refuse")}
-        if pool is not None:
-            rest["pool"] = pool
+        rest["pool"] = pool
         tool = make_tool(method, toolset=self.toolset, tags=BUILT_IN[name], **rest)
         if refuse := options.get("refuse"):
             tool = _refusing(tool, MethodType(refuse, self))
@@ -276,7 +277,6 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
 def _handler(
     function: Callable[..., Any], name: str, parameters: tuple[Parameter, ...], pool: ToolPool | None
 ) -> Handler:
-    call: Callable[..., Awaitable[Any]]
     if inspect.iscoroutinefunction(function):
         call = function
     elif pool is not None:
@@ -299,7 +299,7 @@ def _as_output(value: Any) -> ToolOutput:
 
 
 def _on_thread(function: Callable[..., Any], pool: ToolPool) -> Callable[..., Awaitable[Any]]:
-    is_stoppable = "stop" in inspect.signature(function).parameters
+    is_stoppable = "stop" in _read_signature(function)[0]
 
     async def call(*context: ToolContext, **arguments: Any) -> Any:
         stop = threading.Event()
@@ -314,46 +314,47 @@ def _on_thread(function: Callable[..., Any], pool: ToolPool) -> Callable[..., Aw
 
 
 def _parameters(function: Callable[..., Any], tool_name: str) -> tuple[Parameter, ...]:
-    signature = inspect.signature(function)
-    hints = _hints(function)
+    by_name, hints = _read_signature(function)
     parameters: list[Parameter] = []
-    for name in list(signature.parameters)[_takes_context(function) :]:
+    for name in list(by_name)[_takes_context(function) :]:
         if hints.get(name) is threading.Event:
             continue
         if name not in hints:
             raise TypeError(f"tool {tool_name}: parameter {name} has no type")
-        if signature.parameters[name].kind not in _BY_NAME:
+        if by_name[name].kind not in _BY_NAME:
             raise TypeError(f"tool {tool_name}: parameter {name} can't be given by its name")
-        default = signature.parameters[name].default
+        default = by_name[name].default
         parameters.append(Parameter(name, hints[name], _schema(hints[name], default), default))
     return tuple(parameters)
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:
-    first = next(iter(inspect.signature(function).parameters), "")
-    return _hints(function).get(first) is ToolContext
+    by_name, hints = _read_signature(function)
+    return hints.get(next(iter(by_name), "")) is ToolContext
+
+
+def _read_signature(function: Callable[..., Any]) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:
+    """Return a function's parameters and types. Methods are read once: each session makes its tools anew."""
+    if isinstance(function, MethodType):
+        return _read_method(function.__func__)
+    return inspect.signature(function).parameters, _hints(function)
+
+
+@lru_cache(512)
+def _read_method(method: Callable[..., Any]) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:
+    return inspect.signature(MethodType(method, method)).parameters, _hints(method)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    code = function.__code__
-    cells = function.__closure__ or ()
-    local = {
-        name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True) if _is_set(cell)
-    }
+    local: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # the name is not set yet
+            local[name] = cell.cell_contents
     try:
         return get_type_hints(function, localns=local, include_extras=True)
     except NameError as error:
-        raise TypeError(
-            f"tool {function.__name__}: {error}; its types must be names of its module"
-        ) from error
-
-
-def _is_set(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - an unset cell is only known by the error
-    except ValueError:
-        return False
-    return True
+        text = f"tool {function.__name__}: {error}; its types must be names of its module"
+        raise TypeError(text) from error
 
 
 def _description(function: Callable[..., Any], name: str) -> str:
@@ -404,9 +405,8 @@ def _bare(annotation: Any) -> dict[str, Any]:
 
 
 def _union(members: list[Any]) -> dict[str, Any]:
-    if len(members) == 1:
-        return _schema(members[0])
-    return {"anyOf": [_schema(member) for member in members]}
+    schemas = [_schema(member) for member in members]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def _fields(struct: type[msgspec.Struct]) -> Iterable[Parameter]:

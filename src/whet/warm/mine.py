@@ -186,7 +186,7 @@ def _count_call(mined: MiningResult, session: MinedSession, judged: JudgedCall, 
     tally.calls += 1
     tally.failed += outcome == "failed"
     mined.newest_ms = max(mined.newest_ms, call.at_ms)
-    if outcome != "ok" or not judged.arguments or not _is_eligible(call):
+    if outcome != "ok" or not judged.arguments or not is_eligible(call):
         return
     shape = shape_of(call.name, judged.arguments)
     group = mined.groups.get(shape)
@@ -226,7 +226,7 @@ def _make_candidate(rank: int, session: MinedSession, judged: JudgedCall, hint: 
     )
 
 
-def _is_eligible(call: StoredCall) -> bool:
+def is_eligible(call: StoredCall) -> bool:
     """Return whether a call that worked may become an example at all."""
     text = call.result
     return (

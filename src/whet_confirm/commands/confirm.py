@@ -217,7 +217,7 @@ def show(request_id: str, url: str, as_json: bool) -> None:
     """Show a whole request: what exactly would run, who asked, what became of it."""
     with BlockingClient(url, role="approve") as client:
         record = _find_record(client, request_id)
-    emit(record, "\n".join(_describe(record)), as_json=as_json)
+    emit(record, "\n".join(describe_request(record)), as_json=as_json)
 
 
 @confirm.command()
@@ -378,7 +378,7 @@ def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in escape_characters(text).split("\n")]
 
 
-def _describe(record: dict[str, Any]) -> list[str]:
+def describe_request(record: dict[str, Any]) -> list[str]:
     lines = [
         style_text(escape_characters(record["action"]), "bold")
         + ("  HIGH RISK" if record.get("high_risk") else ""),

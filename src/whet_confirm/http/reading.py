@@ -20,7 +20,7 @@ _PLAIN = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 async def status(call: Exchange) -> Answer:
     """Return a request; ?wait=SECONDS waits until it ends."""
     request = _find_visible(call)
-    wait_s = _wait_seconds(call.query)
+    wait_s = read_wait_s(call.query)
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
         with call.backend.held.hold(call.who):
             latest = await call.service.wait(request.id, wait_s, connection_of(call.scope))
@@ -46,9 +46,9 @@ async def listing(call: Exchange) -> Answer:
     status_filter = query.get("status", "")
     if status_filter and status_filter not in STATUSES:
         raise HttpRefusal(400, f"status must be one of: {', '.join(STATUSES)}")
-    limit = _limit(query)
+    limit = read_limit(query)
     owner = call.who.name if call.who.role == "submit" else ""
-    requests = call.service.list(RequestFilter(status_filter, owner, _before(query), limit))
+    requests = call.service.list(RequestFilter(status_filter, owner, read_before(query), limit))
     length = sum(request.length for request in requests)
     records = await run_off_loop(length, lambda: [answers.record(request) for request in requests])
     return 200, shapes.RequestList(len(requests), records, answers.next_page(requests, limit))
@@ -56,8 +56,8 @@ async def listing(call: Exchange) -> Answer:
 
 async def audit(call: Exchange) -> Answer:
     """List requests, newest first. In the contract's format, paged with ?before=."""
-    limit = _limit(call.query)
-    requests = call.service.list(RequestFilter(before_seq=_before(call.query), limit=limit))
+    limit = read_limit(call.query)
+    requests = call.service.list(RequestFilter(before_seq=read_before(call.query), limit=limit))
     entries = [answers.audit_entry(request) for request in requests]
     return 200, shapes.AuditPage(len(requests), entries, answers.next_page(requests, limit))
 
@@ -80,7 +80,7 @@ def _find_visible(call: Exchange) -> ConfirmRequest:
     return request
 
 
-def _wait_seconds(query: dict[str, str]) -> float:
+def read_wait_s(query: dict[str, str]) -> float:
     """Parse ?wait=SECONDS, at most five minutes. Text that is not a number means no wait."""
     try:
         return max(0.0, min(float(query.get("wait", "")), LONGEST_WAIT_S))
@@ -88,12 +88,12 @@ def _wait_seconds(query: dict[str, str]) -> float:
         return 0.0
 
 
-def _limit(query: dict[str, str]) -> int:
+def read_limit(query: dict[str, str]) -> int:
     try:
         return max(1, min(int(query.get("limit", _PAGE)), _LARGEST_PAGE))
     except ValueError:
         return _PAGE
 
 
-def _before(query: dict[str, str]) -> int:
+def read_before(query: dict[str, str]) -> int:
     return parse_typed_number(query.get("before", "")) or 0

@@ -27,7 +27,7 @@ _AFTER = RequestParameter("after", int)
 
 async def describe(call: Exchange) -> Answer:
     """Return this document."""
-    return 200, _document()
+    return 200, read_document()
 
 
 def _request_operation(
@@ -167,7 +167,7 @@ ROUTES = Routes(OPERATIONS)
 
 
 @lru_cache(maxsize=1)
-def _document() -> bytes:
+def read_document() -> bytes:
     info: dict[str, Any] = {
         "title": "Whet confirmation service",
         "version": version("whet-agent"),

@@ -53,7 +53,7 @@ class Presses:
             return "A part of this is hidden in messages: see it on the page to approve it."
         # The digest that the button was made for, not the current one: the decision compares the two.
         ballot = DecisionInput(request.id, verdict, reason, request.digest)
-        return _reply(await self._service.decide(ballot, caller))
+        return format_reply(await self._service.decide(ballot, caller))
 
     def _has_hidden_parts(self, request: ConfirmRequest) -> bool:
         """Return whether no message can show the whole request. An older button may still exist."""
@@ -92,7 +92,7 @@ class Presses:
         await self._service.record("press_refused", request.id, f"{kind}:{user}"[:80], data)
 
 
-def _reply(outcome: RequestOutcome) -> str:
+def format_reply(outcome: RequestOutcome) -> str:
     request = outcome.request
     if outcome.kind == "decided" and request is not None:
         return _describe_end(request)

@@ -132,7 +132,7 @@ def request_detail(
         rule=one_line(plan.rule, 80)[0],
         needs=describe(plan.quorum),
         is_quorum=describe(plan.quorum) != "1 of anyone",
-        votes=[_ballot(vote) for vote in votes],
+        votes=[format_ballot(vote) for vote in votes],
         my_vote=next((vote.verdict for vote in votes if vote.principal == viewer.who.name), ""),
         barrier=barrier(request, viewer),
         min_review_s=plan.min_review_s,
@@ -199,7 +199,7 @@ def format_duration(seconds: float) -> str:
     return f"{total_s // 86400} d"
 
 
-def _ballot(vote: Vote) -> dict[str, Any]:
+def format_ballot(vote: Vote) -> dict[str, Any]:
     word = "approved" if vote.verdict == "approve" else "denied"
     name, reason = one_line(vote.principal, 60)[0], visible(vote.reason, 500)
     return dict(name=name, verdict=word, at=format_moment(vote.at), reason=reason)

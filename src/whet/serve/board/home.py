@@ -73,7 +73,7 @@ class HomePages:
             here="costs",
             charts=self._make_charts(spending["day"], _LONG_DAYS),
             groups=[(group, spending[group]) for group in ("model", "source", "kind")],
-            total=_total(spending["day"]),
+            total=sum_spending(spending["day"]),
             days=_LONG_DAYS,
         )
 
@@ -160,7 +160,7 @@ class HomePages:
         return iso(self._frame.services.clock.now() - timedelta(days=days - 1))[:10]
 
 
-def _total(days: list[Spending]) -> Spending:
+def sum_spending(days: list[Spending]) -> Spending:
     return Spending(
         "all",
         sum(day.turns for day in days),

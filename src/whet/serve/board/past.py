@@ -92,7 +92,7 @@ class HistoryPages:
             visit,
             here="sessions",
             q=query,
-            hits=[(hit, _split_snippet(hit.snippet)) for hit in hits],
+            hits=[(hit, split_snippet(hit.snippet)) for hit in hits],
             rows=rows,
             more=more,
             running=set(self._frame.turns.running),
@@ -117,13 +117,13 @@ class HistoryPages:
         def read(db: apsw.Connection) -> dict[str, Any]:
             row = sessions.get(db, session_id)
             last = replay.read_last_seq(db, session_id)
-            span = _span(params, last)
+            span = read_span(params, last)
             values = replay.list_entries(db, session_id, span.first, span.limit)
             turns = replay.list_turns(db, session_id, values[0].turn, values[-1].turn) if values else {}
             return {
                 "row": row,
                 "span": span,
-                "entries": _page_messages(values, turns, _read_receipts(db, session_id, values)),
+                "entries": build_page_messages(values, turns, _read_receipts(db, session_id, values)),
                 "last": last,
                 "turn": replay.read_last_turn(db, session_id),
                 "helpers": helper_rows.list_views(db, session_id),
@@ -161,7 +161,7 @@ class HistoryPages:
         )
 
 
-def _span(params: QueryParams, last: int) -> ShownSpan:
+def read_span(params: QueryParams, last: int) -> ShownSpan:
     """Return the span of messages that a request asks for; `last` is the newest message."""
     at, first = (min(number_or_zero(params.get(name, "")), _TOP) for name in ("at", "from"))
     limit = min(number_or_zero(params.get("n", "")) or _ENTRIES, _MAX_ENTRIES)
@@ -190,7 +190,7 @@ def _is_answer(entry: ReplayEntry) -> bool:
     return entry.message.role == "assistant" and not entry.message.tool_calls
 
 
-def _page_messages(
+def build_page_messages(
     entries: list[ReplayEntry], turns: dict[int, ReplayedTurn], receipts: dict[int, TurnReceipt]
 ) -> list[ShownMessage]:
     messages: list[ShownMessage] = []
@@ -201,7 +201,7 @@ def _page_messages(
         content = message.content
         images = 0 if isinstance(content, str) else sum(isinstance(part, ImagePart) for part in content)
         text = shown.text(unwrap_pastes(message.text) if message.role == "user" else message.text)
-        called = [(call.id, _page_call(call)) for call in message.tool_calls]
+        called = [(call.id, build_page_call(call)) for call in message.tool_calls]
         calls = [call for _, call in called]
         answered = open_calls.pop(message.tool_call_id, None) if message.role == "tool" else None
         if answered is not None:
@@ -223,7 +223,7 @@ def _page_messages(
     return messages
 
 
-def _page_call(call: ToolCall) -> PageCall:
+def build_page_call(call: ToolCall) -> PageCall:
     """Format a call for reading: written content as diff lines, other arguments one a line, unreadable
     arguments unchanged."""
     name = shown.line(call.name, 60)
@@ -257,7 +257,7 @@ def _value(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _split_snippet(snippet: str) -> list[tuple[bool, str]]:
+def split_snippet(snippet: str) -> list[tuple[bool, str]]:
     """Split a snippet at its search marks into (is a hit, text)."""
     pieces: list[tuple[bool, str]] = []
     for number, part in enumerate(snippet.split(search.MARK_OPEN)):

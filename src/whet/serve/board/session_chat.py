@@ -71,7 +71,7 @@ class SessionChat:
     async def begin(self, request: Request, visit: Visit) -> Response:
         """Create a session with the first message and go to its page."""
         form, frame = request.state.form, self._frame
-        text = _form_text(form.get("text", ""))
+        text = read_form_text(form.get("text", ""))
         if not text and not request.state.files:
             raise ApiError(400, "Write what you want done first.")
         name, planned = parse(text) or ("", "")
@@ -92,7 +92,7 @@ class SessionChat:
     async def say(self, request: Request, visit: Visit) -> Response:
         """Send a message: it starts a turn, or the running turn reads it before its next step."""
         session_id, turns = request.path_params["id"], self._frame.turns
-        text = _form_text(request.state.form.get("text", ""))
+        text = read_form_text(request.state.form.get("text", ""))
         row = await self._row(session_id)
         if not text and not request.state.files:
             return await self._refuse(request, visit, ApiError(400, "Nothing was written."))
@@ -173,12 +173,12 @@ class SessionChat:
                     and (plan := await rewinding.preview(point, "both", force=False)).forceable_conflicts
                 ):
                     return await self._past.session(
-                        request, visit, notice=_outcome_text(plan, is_plan=True), asks=turn
+                        request, visit, notice=format_outcome(plan, is_plan=True), asks=turn
                     )
                 outcome = await rewinding.rewind(point, "both", force=own_edits == "replace")
         except (NotFound, StoreError) as error:
             return await self._refuse(request, visit, ApiError(409, error.message))
-        return await self._past.session(request, visit, notice=_outcome_text(outcome, is_plan=False))
+        return await self._past.session(request, visit, notice=format_outcome(outcome, is_plan=False))
 
     async def stop(self, request: Request, visit: Visit) -> Response:
         """Stop the running turn; its stored effects stay."""
@@ -315,8 +315,8 @@ class Follower:
             return b""
         at, news = self._at, fresh
         if self._sent and fresh.startswith(self._sent):
-            at, news = at + _units(self._sent), fresh[len(self._sent) :]
-        self._known, self._at = self._known + len(complete), self._at + _units(complete)
+            at, news = at + count_units(self._sent), fresh[len(self._sent) :]
+        self._known, self._at = self._known + len(complete), self._at + count_units(complete)
         self._sent = after
         return b"event: text\ndata: %s\n\n" % _encode({"step": turn.step, "at": at, "text": news})
 
@@ -364,11 +364,11 @@ class Follower:
         self._news.set()
 
 
-def _units(text: str) -> int:
+def count_units(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _form_text(text: str) -> str:
+def read_form_text(text: str) -> str:
     """Return the text of a form with normalised newlines. Raises ApiError if it is too long."""
     text = text.replace("\r\n", "\n").strip("\n")
     if len(text) > _MAX_CHARS:
@@ -376,7 +376,7 @@ def _form_text(text: str) -> str:
     return text if text.strip() else ""
 
 
-def _outcome_text(outcome: Outcome, *, is_plan: bool) -> str:
+def format_outcome(outcome: Outcome, *, is_plan: bool) -> str:
     """Return the outcome of a rewind, or of its plan, for each file."""
     files = outcome.files
     done = [change.path for change in files.changes if change.path not in files.failed]
