@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from whet.context.compaction_policy import CircuitBreaker, CompactionAnswer, CompactionQuestion, ask_engine
+from whet.context.compaction_policy import CircuitBreaker
+from whet.context.engine_runner import CompactionAnswer, CompactionQuestion, ask_engine
 
 
 def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:

@@ -31,7 +31,6 @@ from whet.contract.protocols import Person
 from whet.lanes import ToolPool
 from whet.late import LatePart
 from whet.store.database import StateDatabase, open_store
-from whet.store.grants import GrantRepository
 from whet.tools.registry import OfferedTools
 from whet.tools.todo import TodoLists
 from whet.tools.toolsets.session import RECALL
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from whet.review.worker import ReviewWorker
     from whet.rewind.recordings import Recordings
     from whet.sandbox.confinement import Confinement
+    from whet.store.grants import GrantRepository
 
 
 class App:
@@ -134,7 +134,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
     models = _open_models(launch, base, dialer, stack)
     mcp = parts.open_servers(launch, base)
     confirmations = parts.open_confirmations(launch, base.clock)
-    grants = GrantRepository(base.database, base.clock)
+    grants = LatePart(lambda: _create_grants(base))
     person = launch.person if plugins is None else plugins.with_notifications(launch.person)
     tools = OfferedTools(parts.select_tools(built_in, settings, plugins), base.learning.trust)
     services = Services(
@@ -145,7 +145,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
         clock=base.clock,
         database=base.database,
         person=person,
-        gate=LatePart(lambda: _create_gate(launch, base, person, confirmations)),
+        gate=LatePart(lambda: _create_gate(launch, base, person, grants.get(), confirmations)),
         models=models,
         contexts=_create_contexts(launch, models, base.clock, plugins, can_recall=RECALL in tools.by_name),
         learning=base.learning,
@@ -156,7 +156,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
         processes=base.processes,
         todo_lists=base.todo_lists,
         confinement=base.confinement,
-        reviews=LatePart(lambda: _create_reviews(services, grants, dialer)),
+        reviews=LatePart(lambda: _create_reviews(services, grants.get(), dialer)),
         schedules=LatePart(lambda: _create_schedules(services)),
         plugins=plugins,
         mcp=mcp,
@@ -201,7 +201,11 @@ def _open_models(launch: LaunchArguments, base: BaseParts, dialer: Dialer, stack
 
 
 def _create_gate(
-    launch: LaunchArguments, base: BaseParts, person: Person, confirmations: Confirmations | None
+    launch: LaunchArguments,
+    base: BaseParts,
+    person: Person,
+    grants: GrantRepository,
+    confirmations: Confirmations | None,
 ) -> PolicyGate:
     from whet.approval.gate import GateParts, PolicyGate  # noqa: PLC0415 - 20 modules, for the first call
 
@@ -213,8 +217,13 @@ def _create_gate(
         sealed=parts.protected_service(settings, launch.home),
         can_restore=lambda folder: base.recordings.get().can_restore(folder),
     )
-    grants = GrantRepository(base.database, base.clock)
     return PolicyGate(settings.approval, person, grants, launch.home.root, gate_parts)
+
+
+def _create_grants(base: BaseParts) -> GrantRepository:
+    from whet.store.grants import GrantRepository  # noqa: PLC0415 - for the first call, as above
+
+    return GrantRepository(base.database, base.clock)
 
 
 def _create_recordings(home: Home, settings: Settings, clock: Clock, pool: ToolPool) -> Recordings:

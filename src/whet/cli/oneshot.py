@@ -18,7 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -46,8 +46,9 @@ from whet.contract.protocols import NobodyPresent, Person
 from whet.log import mask
 from whet.store.sessions import make_title
 from whet.terminal import wording
-from whet.terminal.permission_question import diff_lines, has_colour, paint_row
-from whet.terminal.person import LinePerson
+
+if TYPE_CHECKING:
+    from whet.terminal.person import LinePerson
 
 _STDIN_WAIT_S = 3.0
 _DIFF_ROWS = 16
@@ -134,8 +135,9 @@ async def _run(
     options: ChatOptions, settings: Settings, question: str, images: list[ImagePart], notice: str
 ) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
-    person = LinePerson() if is_interactive else NobodyPresent()
-    async with aclosing(await start_app(options, settings, _called_back(person, settings))) as app:
+    line_person = _make_line_person() if is_interactive else None
+    person = _called_back(line_person, settings) if line_person is not None else NobodyPresent()
+    async with aclosing(await start_app(options, settings, person)) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
             from whet.sandbox.engine_cache import read_status  # noqa: PLC0415 - most starts have nothing to say
 
@@ -147,14 +149,18 @@ async def _run(
         report = OneShotReport(session, options.output, app.sessions)
         if notice:
             report.emit(Notice(notice, must_show=True))
-        code = await _answer(report, session.user_message(question, images), person)
+        code = await _answer(report, session.user_message(question, images), line_person)
         await app.reviews.leave()
         return code
 
 
-def _called_back(person: Person, settings: Settings) -> Person:
-    if not isinstance(person, LinePerson):
-        return person
+def _make_line_person() -> LinePerson:
+    from whet.terminal.person import LinePerson  # noqa: PLC0415 - only a terminal has a person
+
+    return LinePerson()
+
+
+def _called_back(person: LinePerson, settings: Settings) -> Person:
     from whet.terminal.bell import ring_for  # noqa: PLC0415 - only a terminal has a bell
 
     return ring_for(person, settings.notify)
@@ -177,7 +183,7 @@ async def _turns(report: OneShotReport, message: Message) -> None:
         await run_followups(report.opener.helpers, report.session, report.emit, end)
 
 
-async def _answer(report: OneShotReport, message: Message, person: Person) -> int:
+async def _answer(report: OneShotReport, message: Message, person: LinePerson | None) -> int:
     """Run the turn under Ctrl-C, SIGTERM and SIGHUP; a second signal ends the program at once."""
     loop = asyncio.get_running_loop()
     turn = asyncio.ensure_future(_turns(report, message))
@@ -189,7 +195,7 @@ async def _answer(report: OneShotReport, message: Message, person: Person) -> in
         stopped_by.append(number)
         turn.cancel()
 
-    if isinstance(person, LinePerson):
+    if person is not None:
         person.stop = partial(stop, signal.SIGINT)
     # The handlers stay until the loop closes: a signal after the answer must not leave processes behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -348,6 +354,8 @@ class OneShotReport:
 
 
 def _say_edits(event: ToolFinished, width: int) -> None:
+    from whet.terminal.permission_question import diff_lines, has_colour, paint_row  # noqa: PLC0415 - only after an edit
+
     colour = has_colour()
     for edit in event.edits:
         if len(event.edits) > 1:

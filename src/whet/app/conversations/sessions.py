@@ -31,7 +31,6 @@ from whet.contract.protocols import ContextStatus, Provider
 from whet.contract.tags import BUILT_IN
 from whet.store import sessions
 from whet.store.learned import forget_next, read_next
-from whet.store.trail import list_arguments
 from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
 from whet.tools.toolsets.planning import TASK_LIST
@@ -140,6 +139,8 @@ class SessionOpener:
 
         It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
         """
+        from whet.store.trail import list_arguments  # noqa: PLC0415 - a new session has no task list
+
         services = self.services
         log = await Transcript.open(services.database, session_id, services.clock)
         runner = await self._builder.start_engine(leaving, foreground=True)
