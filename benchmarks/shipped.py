@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,7 +106,7 @@ def _file_of(module: str, root: Path) -> Path | None:
     base = root / "src" if module.split(".")[0] in _OWN else root
     path = base / module.replace(".", "/")
     for file in (path.with_suffix(".py"), path / "__init__.py"):
-        if file.is_file():
+        if os.path.isfile(file):  # False for a string that is too long for a name
             return file
     return None
 

@@ -112,7 +112,7 @@ async def leaked_facts(world: World, people: int = 6) -> tuple[int, int]:
         await desk.hand_in(SkillRequest("create", f"own-{number}", content=text), _USER)
     leaks = 0
     for number, desk in enumerate([*desks, world.desk]):
-        read = (await desk.reader.prompt_part({"memory", "skill_view"})).text + await desk.skills.describe("")
+        read = (await desk.reader.prompt_part()).text + await desk.skills.describe("")
         for other, words in enumerate(facts):
             if other != number:
                 leaks += sum(word in read for word in words)
@@ -137,7 +137,7 @@ async def prompt_cost(world: World, skills: int = 200) -> tuple[float, int]:
                 break
             number += 1
         assert number * 60 < limit * 2
-    part = await world.desk.reader.prompt_part({"memory", "skill_view"})
+    part = await world.desk.reader.prompt_part()
     return len(part.text) / 4, sum(item.kind == "skill" for item in part.items)
 
 

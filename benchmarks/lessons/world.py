@@ -171,7 +171,7 @@ class World:
 
     async def prompt(self) -> str:
         """Give all that a later session could read: its prompt, and every skill in force."""
-        part = await self.desk.reader.prompt_part({"memory", "skill_view"})
+        part = await self.desk.reader.prompt_part()
         texts = [part.text]
         for info in self.desk.library.all():
             texts += [path.read_text("utf-8") for path in info.folder.rglob("*") if path.is_file()]

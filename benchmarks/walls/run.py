@@ -21,7 +21,8 @@ from whet.config.schema import ApprovalMode, ApprovalSettings
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall, NobodyPresent
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import ConfinementSettings
+from whet.sandbox.confinement import Confinement
 from whet.sandbox.jail import JailedCommand
 from whet.sandbox.status import EngineStatus
 

@@ -14,7 +14,8 @@ from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
 from whet.contract.errors import NotFound
 from whet.contract.events import Event
-from whet.goals.pursuit import GoalRunner, GoalWish
+from whet.goals.pursuit import GoalRunner
+from whet.goals.text import GoalWish
 from whet.store import goals
 
 

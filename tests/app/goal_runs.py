@@ -12,7 +12,8 @@ from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, SandboxSettings, Settings
 from whet.contract.events import Event
-from whet.goals.pursuit import GoalReport, GoalRunner, GoalWish, report
+from whet.goals.pursuit import GoalRunner, report
+from whet.goals.text import GoalReport, GoalWish
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 

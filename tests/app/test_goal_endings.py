@@ -15,7 +15,7 @@ import pytest
 from tests.app.goal_runs import finish, pursue_all
 from tests.rewind.running import ANSWER, call
 from whet.goals.checks import read_checks
-from whet.goals.pursuit import GoalWish
+from whet.goals.text import GoalWish
 
 _ENDINGS = json.loads(Path(__file__).with_name("goal_endings.json").read_text("utf-8"))
 _SOME = {

@@ -15,7 +15,7 @@ import pytest
 from tests.app.goal_runs import finish, pursue_all
 from tests.app.liars import HONEST, LIARS, Script
 from tests.rewind.running import ANSWER, call
-from whet.goals.pursuit import GoalWish
+from whet.goals.text import GoalWish
 from whet_lab.practice.script import ScriptedReply
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ import pytest
 from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call
 from whet.contract.receipts import CallEffects, FileLines, TestCounts
-from whet.goals.pursuit import GoalWish
 from whet.goals.test_proof import lost_tests, new_program, rerunnable_part
+from whet.goals.text import GoalWish
 
 _TEST = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): pass\n"
 

@@ -21,7 +21,8 @@ from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
 from whet.contract.errors import ToolError
 from whet.goals.base import TreeBase, read_old_text, restore_tree, save_base
-from whet.goals.pursuit import GoalRunner, GoalWish
+from whet.goals.pursuit import GoalRunner
+from whet.goals.text import GoalWish
 from whet.goals.verifier import find_changed_files, hash_guarded_files
 from whet.store.goals import GoalRow
 from whet_lab.practice.server import PracticeServer

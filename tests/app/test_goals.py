@@ -12,8 +12,7 @@ from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call, shell
 from whet.contract.errors import ConfigError
 from whet.contract.events import Event, StepFinished, TurnEnd
-from whet.goals.pursuit import GoalWish
-from whet.goals.text import parse_goal, round_message
+from whet.goals.text import GoalWish, parse_goal, round_message
 from whet.memory import typed
 from whet.store.goals import GoalRow
 

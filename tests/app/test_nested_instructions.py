@@ -12,7 +12,7 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
-from whet.context.nested import NestedInstructions
+from whet.context.prompt import NestedInstructions
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet_lab.practice.script import ScriptedReply

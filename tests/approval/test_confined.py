@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from tests.approval.test_gate import Bench, Kept, Someone
-from whet.approval.confined import JailedCall, JailGate
+from whet.approval.confined import JailGate
 from whet.approval.gate import GateParts
+from whet.approval.person_request import JailedCall
 from whet.approval.policy import PolicyGrant
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.contract.events import Notice
 from whet.contract.protocols import Answer, GrantScope
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import ConfinementSettings
+from whet.sandbox.confinement import Confinement
 from whet.sandbox.denial import Denial
 from whet.sandbox.policy import UNCONFINED, Opening
 from whet.sandbox.status import Engine, EngineStatus

@@ -23,7 +23,8 @@ from whet.contract.protocols import GateCall
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.lanes import ToolPool
 from whet.sandbox import engine
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import ConfinementSettings
+from whet.sandbox.confinement import Confinement
 from whet.sandbox.path_rules import read_path_rules
 from whet.sandbox.policy import Opening
 from whet.tools.registry import Registry

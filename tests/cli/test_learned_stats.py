@@ -19,9 +19,9 @@ from whet.config.paths import Home
 from whet.contract.origin import Origin
 from whet.memory.desk import LearningService
 from whet.memory.requests import MemoryRequest, SkillRequest
-from whet.store import outcomes, starts
+from whet.store import learned, outcomes
 from whet.store.database import StateDatabase
-from whet.store.starts import ContextItem
+from whet.store.learned import ContextItem
 
 _USER = Origin("user", platform="test")
 _SKILL = "---\nname: deploy\ndescription: Deploys the site.\n---\n\nRun make deploy.\n"
@@ -37,7 +37,7 @@ def filled(home: Home, clock: FixedClock) -> None:
     async def learn(desk: LearningService) -> list[ContextItem]:
         await desk.hand_in(MemoryRequest("add", content="The tests need X=1."), _USER)
         await desk.hand_in(SkillRequest("create", "deploy", content=_SKILL), _USER)
-        part = await desk.reader.prompt_part(("memory", "skill_view"))
+        part = await desk.reader.prompt_part()
         return [ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
 
     items = with_learning(home, learn)
@@ -55,7 +55,7 @@ async def _record(
     database = StateDatabase.open(home.database, SystemClock())
     if corrected:
         await database.write(lambda db: outcomes.record_signal(db, session_id, "correction", "now", turn=1))
-    await database.write(lambda db: starts.record_items(db, session_id, shown, held, randomised=True))
+    await database.write(lambda db: learned.record_items(db, session_id, shown, held, randomised=True))
     database.close()
 
 

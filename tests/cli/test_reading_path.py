@@ -7,8 +7,8 @@ from benchmarks.reading_path import measure
 
 pytestmark = pytest.mark.slow
 
-MAX_FILES = 82
-MAX_MODULES = 188
+MAX_FILES = 60
+MAX_MODULES = 145
 
 
 def test_a_one_shot_reaches_its_first_byte_through_so_many_files() -> None:

@@ -14,8 +14,8 @@ import pytest
 from tests.context.engines import RecordingEngine
 from tests.support import FixedClock
 from whet.context.compaction import CompactionRunner
-from whet.context.compaction_policy import BY_HAND, CircuitBreaker
-from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
+from whet.context.compaction_policy import CircuitBreaker
+from whet.context.engine_runner import BY_HAND, Deadlines, EngineRunner, HostFacts
 from whet.context.engines import SessionEngines
 from whet.context.live_list import LiveList
 from whet.context.rows import list_tokens, tokens_of

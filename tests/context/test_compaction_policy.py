@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support import each
-from whet.context.compaction_policy import CircuitBreaker, CompactionAnswer, CompactionQuestion, ask_engine
+from whet.context.compaction_policy import CircuitBreaker
+from whet.context.engine_runner import CompactionAnswer, CompactionQuestion, ask_engine
 
 
 def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:

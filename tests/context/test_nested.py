@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whet.context.nested import NestedInstructions, add_instructions
+from whet.context.prompt import NestedInstructions, add_instructions
 from whet.contract.messages import Message
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec, clip
 

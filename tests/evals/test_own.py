@@ -12,7 +12,7 @@ from tests.evals.server import FACT, Clerk
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.messages import Usage
-from whet.store.starts import ContextItem
+from whet.store.learned import ContextItem
 from whet_lab.commands.eval_learning import learning
 from whet_lab.evals.own_report import measure_uplift, summarise_arms
 from whet_lab.evals.own_run import TaskOutcome

@@ -354,10 +354,9 @@ def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
         "create", "gift", content="---\nname: gift\ndescription: Gifts for Ruth.\n---\nFlowers.\n"
     )
     asyncio.run(one.hand_in(skill, HAND))
-    offered = {"memory", "skill_view"}
-    assert "Ruth" in asyncio.run(one.reader.prompt_part(offered)).text
+    assert "Ruth" in asyncio.run(one.reader.prompt_part()).text
     for desk in (two, world.desk):
-        assert "Ruth" not in asyncio.run(desk.reader.prompt_part(offered)).text
+        assert "Ruth" not in asyncio.run(desk.reader.prompt_part()).text
         assert "Ruth" not in asyncio.run(desk.skills.describe("gift"))
         assert not asyncio.run(desk.skills.view("gift", "", HAND)).ok
     row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]

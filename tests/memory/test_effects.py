@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from whet.memory.effects import Effect, Sums, compare_items, sum_by_session
+from whet.store.learned import ContextItem
 from whet.store.outcomes import ItemUse, TurnOutcome
-from whet.store.starts import ContextItem
 
 NOTE = ContextItem("memory", "n1", "h1", "the tests need X")
 OTHER = ContextItem("memory", "n2", "h2", "deploys are on Fridays")

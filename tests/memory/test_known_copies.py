@@ -143,7 +143,7 @@ def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> None
 
 def begins(desk: LearningService) -> str:
     """Begin a session there and give what it reads."""
-    return asyncio.run(desk.reader.prompt_part(None)).text
+    return asyncio.run(desk.reader.prompt_part()).text
 
 
 def test_without_its_list_a_home_takes_an_older_version_of_a_skill_for_no_edit(

@@ -14,8 +14,8 @@ from whet.memory import intake, reader, skill_store
 from whet.memory.library import LARGEST_MAIN_BYTES, Library, SkillInfo
 from whet.memory.requests import Refused, SkillRequest
 from whet.store import learned, ledger
+from whet.store.learned import ContextItem
 from whet.store.ledger import hash_text
-from whet.store.starts import ContextItem
 
 HAND = Origin("user")
 
@@ -197,10 +197,9 @@ def test_a_load_shows_the_file_its_hash_and_what_else_there_is(tmp_path: Path) -
 def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> None:
     skills = infos(("a", "x" * 10), ("b", "y" * 10), ("c", "z" * 10))
     line = len("- a: xxxxxxxxxx") + 1
-    offered = {"skill_view"}
 
     def names(budget: int, uses: dict[str, int] | None = None) -> list[str]:
-        part = reader.index_part(skills, uses or {}, budget, offered)
+        part = reader.index_part(skills, uses or {}, budget)
         assert [item.name for item in part.items] == [
             row[2] for row in part.text.splitlines() if row.startswith("- ")
         ]
@@ -209,28 +208,27 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     assert names(3 * line) == ["a", "b", "c"]
     assert names(3 * line - 1) == ["a", "b"]
     assert names(2 * line, {"c": 2, "b": 1}) == ["b", "c"]
-    part = reader.index_part(skills, {}, 2 * line, offered)
+    part = reader.index_part(skills, {}, 2 * line)
     assert part.text.endswith("(1 more: skills_list finds them by words.)")
-    assert "more" not in reader.index_part(skills, {}, 3 * line, offered).text
-    assert reader.index_part(skills, {}, 900, {"memory"}).text == ""
-    assert reader.index_part(infos(("a", "x"), problem="p"), {}, 900, offered).text == ""
+    assert "more" not in reader.index_part(skills, {}, 3 * line).text
+    assert reader.index_part(infos(("a", "x"), problem="p"), {}, 900).text == ""
     held = ContextItem("skill", "a", "", "x" * 10)
-    assert "- a:" not in reader.index_part(skills, {}, 900, offered, [held]).text
+    assert "- a:" not in reader.index_part(skills, {}, 900, [held]).text
 
 
 def test_a_homes_skill_stands_before_one_from_elsewhere_in_a_small_budget() -> None:
     skills = [SkillInfo("a", "x", "built-in", Path()), SkillInfo("b", "x", "home", Path())]
-    part = reader.index_part(skills, {}, len("- a: x") + 1, {"skill_view"})
+    part = reader.index_part(skills, {}, len("- a: x") + 1)
     assert [item.name for item in part.items] == ["b"]
 
 
 def test_a_long_description_is_cut_and_kept_on_its_line() -> None:
-    part = reader.index_part(infos(("a", "word " * 50)), {}, 900, {"skill_view"})
+    part = reader.index_part(infos(("a", "word " * 50)), {}, 900)
     line = part.text.splitlines()[1]
     assert len(line) <= len("- a: ") + 160 and line.endswith("…") and "\n" not in line
-    exact = reader.index_part(infos(("a", "x" * 160)), {}, 900, {"skill_view"})
+    exact = reader.index_part(infos(("a", "x" * 160)), {}, 900)
     assert exact.text.splitlines()[1] == "- a: " + "x" * 160
-    over = reader.index_part(infos(("a", "x" * 161)), {}, 900, {"skill_view"})
+    over = reader.index_part(infos(("a", "x" * 161)), {}, 900)
     assert over.text.splitlines()[1] == "- a: " + "x" * 159 + "…"
 
 

@@ -11,7 +11,7 @@ from benchmarks.lessons.world import Say, User, World, add, create
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.memory.undo import CannotUndo, Purged
-from whet.store import ledger, session_deletion, sessions, starts
+from whet.store import learned, ledger, session_deletion, sessions
 from whet.store.purge import PURGED
 
 HAND = Origin("user")
@@ -79,8 +79,8 @@ def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: st
     new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     text = world.database.read_now(lambda db: ledger.select(db))[1].after
-    item = starts.ContextItem("memory", "x", "y", text)
-    world.database.write_now(lambda db: starts.record_items(db, "later", [item]))
+    item = learned.ContextItem("memory", "x", "y", text)
+    world.database.write_now(lambda db: learned.record_items(db, "later", [item]))
     assert purged(world, taught).prompts == ("later",)
     labels = world.database.read_now(lambda db: db.execute("SELECT label FROM context_items").fetchall())
     assert labels == [("",)]
@@ -156,11 +156,11 @@ def test_a_purged_skills_description_is_gone_from_what_sessions_began_with(world
     )
     ((_, state),) = asyncio.run(world.review(session, [skill]))
     assert state == "active"
-    part = asyncio.run(world.desk.reader.prompt_part(("skill_view",)))
-    items = [starts.ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
+    part = asyncio.run(world.desk.reader.prompt_part())
+    items = [learned.ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
     new = sessions.NewSession(id="later", system_prompt=part.text)
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
-    world.database.write_now(lambda db: starts.record_items(db, "later", items))
+    world.database.write_now(lambda db: learned.record_items(db, "later", items))
     assert purged(world, session).prompts == ("later",)
     labels = world.database.read_now(lambda db: db.execute("SELECT label FROM context_items").fetchall())
     assert labels == [("",)]

@@ -9,7 +9,8 @@ import pytest
 from tests.plugins.rig import TOOL, write
 from whet.config.paths import Home
 from whet.plugins.probe import probe_plugins
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import ConfinementSettings
+from whet.sandbox.confinement import Confinement
 
 
 @pytest.mark.slow

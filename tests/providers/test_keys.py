@@ -6,7 +6,7 @@ import pytest
 
 from whet.contract.errors import AuthRejected, ConfigError, QuotaExhausted, RateLimited, Unavailable
 from whet.providers.connect import find_keys
-from whet.providers.keys import Key, KeyPool, explain_missing_key
+from whet.providers.http import Key, KeyPool, explain_missing_key
 
 A, B, C = Key("A", "aaa"), Key("B", "bbb"), Key("C", "ccc")
 

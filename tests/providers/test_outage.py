@@ -19,7 +19,7 @@ from whet.contract.messages import Message
 from whet.contract.protocols import AttemptLost, ModelReply
 from whet.providers.backoff import Backoff
 from whet.providers.connect import ServerProvider, connect_one
-from whet.providers.keys import Key, KeyPool
+from whet.providers.http import Key, KeyPool
 from whet.providers.outage import Outage
 
 ANSWER = Script([sse(b'{"choices":[{"delta":{"content":"done"},"finish_reason":"stop"}]}', b"[DONE]")])

@@ -67,7 +67,7 @@ def test_a_lesson_whose_file_has_no_room_is_in_force_and_written_later(tmp_path:
             filler = fill(disk)
             [done] = await b.review()
             assert done.state == "saved" and b.memory() == ""
-            new = await b.app.learning.prompt_part(("memory",))
+            new = await b.app.learning.prompt_part(("notes",))
             assert "./check --fast" in new.text
             filler.unlink()
             await b.app.learning.desk.apply()

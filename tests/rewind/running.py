@@ -57,7 +57,7 @@ class Running:
     @property
     def rewinding(self) -> Rewinding:
         """The ways back."""
-        return Rewinding(self.app.services.recordings, self.session.log, self.app.services.workspace)
+        return Rewinding(self.app.services.recordings.get(), self.session.log, self.app.services.workspace)
 
     def notices(self) -> list[str]:
         """Give what the person was told beside the conversation."""

@@ -17,8 +17,8 @@ import pytest
 
 from tests.support import quiet_port
 from whet.contract.errors import ConfigError, ToolDenied, ToolError
-from whet.sandbox.backend import CommandBackend, read_backend
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import CommandBackend, ConfinementSettings, read_backend
+from whet.sandbox.confinement import Confinement
 from whet.sandbox.jail import Jail
 from whet.tools.process import Process, Processes
 from whet.tools.shell import command_environment

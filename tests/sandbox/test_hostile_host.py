@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.test_elsewhere import run
-from whet.sandbox.backend import CommandBackend
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import CommandBackend, ConfinementSettings
+from whet.sandbox.confinement import Confinement
 from whet.sandbox.jail import Jail
 
 _SSH = """#!/bin/sh

@@ -9,7 +9,8 @@ import pytest
 
 from whet.config.paths import Home
 from whet.sandbox import engine, engine_cache
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import ConfinementSettings
+from whet.sandbox.confinement import Confinement
 from whet.sandbox.status import EngineStatus
 
 _LINE = "no sandbox (x); only the gate's reading holds"

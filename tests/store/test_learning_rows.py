@@ -9,12 +9,11 @@ import pytest
 
 from whet.contract.errors import NotFound, StoreCorrupt
 from whet.contract.origin import Origin
-from whet.store import learned, ledger, purge, sessions, starts
-from whet.store.learned import FileState, Mark, Use
+from whet.store import learned, ledger, purge, sessions
+from whet.store.learned import ContextItem, FileState, Mark, Use
 from whet.store.ledger import FileChange, NewRow, Quote, hash_text
 from whet.store.purge import PURGED
 from whet.store.sessions import NewSession
-from whet.store.starts import ContextItem
 
 
 def on(db, work, *args, **more):
@@ -156,7 +155,7 @@ def test_a_purge_takes_the_words_and_leaves_the_row(db):
     assert [on(db, purge.has_text, key) for key in (held, free, last, "")] == [True, False, True, True]
     for name, label in (("x", "secret"), ("y", "open")):
         on(db, sessions.create, NewSession(id=name, system_prompt=f"it is {label}"), "now")
-        on(db, starts.record_items, name, [ContextItem("memory", name, "h", label)])
+        on(db, learned.record_items, name, [ContextItem("memory", name, "h", label)])
     on(db, purge.drop_labels, ["secret"])
     labels = db.read_now(lambda c: c.execute("SELECT label FROM context_items ORDER BY name").fetchall())
     assert labels == [("",), ("open",)]

@@ -11,13 +11,12 @@ from tests.store.support import ONLY_SQLITE, USAGE, asking, new_log, talk, user
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
-from whet.store import grants, helper_rows, index, learned, outcomes, rows, sessions, starts
+from whet.store import grants, helper_rows, index, learned, outcomes, rows, sessions
 from whet.store.copies import find_nearest
 from whet.store.grants import GrantRepository, GrantRow
 from whet.store.helper_rows import HelperRow
-from whet.store.learned import Use
+from whet.store.learned import ContextItem, Use
 from whet.store.sessions import NewSession
-from whet.store.starts import ContextItem
 
 
 def on(db, work, *args, **more):
@@ -135,11 +134,11 @@ def test_what_a_session_began_with_and_what_chance_kept_from_it(db):
     for id_ in ("s1", "s2"):
         on(db, sessions.create, NewSession(id_), "now")
     shown, kept = ContextItem("skill", "a", "h1", "l" * 130), ContextItem("skill", "b", "h2")
-    on(db, starts.record_items, "s1", [shown], [kept], randomised=True)
-    on(db, starts.record_items, "s2", [kept])
+    on(db, learned.record_items, "s1", [shown], [kept], randomised=True)
+    on(db, learned.record_items, "s2", [kept])
     assert (
-        on(db, starts.list_held_out_names, "s1") == {"b"}
-        and on(db, starts.list_held_out_names, "s2") == frozenset()
+        on(db, learned.list_held_out_names, "s1") == {"b"}
+        and on(db, learned.list_held_out_names, "s2") == frozenset()
     )
     db.write_now(lambda c: c.execute("UPDATE sessions SET turns = 1"))
     uses = on(db, outcomes.list_item_uses, ["skill"])
@@ -150,7 +149,7 @@ def test_what_a_session_began_with_and_what_chance_kept_from_it(db):
     ]
     assert uses[0].item.label == "l" * 120 and on(db, outcomes.list_item_uses, ["memory"]) == []
     with pytest.raises(NotFound):
-        on(db, starts.record_items, "gone", [])
+        on(db, learned.record_items, "gone", [])
 
 
 def test_the_chats_in_which_a_skill_was_opened_are_counted_once_each(db):

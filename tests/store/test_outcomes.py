@@ -9,8 +9,8 @@ import pytest
 from tests.store.support import USAGE, answer, asking, finish, new_log, result, talk, user
 from whet.contract.errors import NotFound
 from whet.contract.tools import ToolOutput
-from whet.store import outcomes, session_deletion, starts
-from whet.store.starts import ContextItem
+from whet.store import learned, outcomes, session_deletion
+from whet.store.learned import ContextItem
 
 NOTE = ContextItem("memory", "n1", "h1", "the tests need X")
 SKILL = ContextItem("skill", "deploy", "h2", "How to deploy")
@@ -19,7 +19,7 @@ SKILL = ContextItem("skill", "deploy", "h2", "How to deploy")
 def test_items_of_a_session_come_back_with_what_chance_left_out(db, clock) -> None:
     async def check() -> None:
         await talk(db, clock, "s1", "hello")
-        await db.write(lambda c: starts.record_items(c, "s1", [NOTE], [SKILL], randomised=True))
+        await db.write(lambda c: learned.record_items(c, "s1", [NOTE], [SKILL], randomised=True))
         notes = await db.read(lambda c: outcomes.list_item_uses(c, ("memory", "user")))
         assert [(use.item, use.session_id, use.held_out, use.randomised) for use in notes] == [
             (NOTE, "s1", False, True)
@@ -36,7 +36,7 @@ def test_private_sessions_children_and_empty_ones_say_nothing(db, clock) -> None
         await talk(db, clock, "child", "hello", kind="child")
         await new_log(db, clock, "empty")
         for name in ("private", "child", "empty"):
-            await db.write(lambda c, name=name: starts.record_items(c, name, [NOTE]))
+            await db.write(lambda c, name=name: learned.record_items(c, name, [NOTE]))
         assert await db.read(lambda c: outcomes.list_item_uses(c, ("memory",))) == []
         assert await db.read(lambda c: outcomes.list_turn_outcomes(c)) == []
 
@@ -105,7 +105,7 @@ def test_a_turn_that_is_not_there_is_named(db, clock) -> None:
 def test_a_deleted_session_leaves_nothing_behind(db, clock) -> None:
     async def check() -> None:
         await talk(db, clock, "s1", "hello")
-        await db.write(lambda c: starts.record_items(c, "s1", [NOTE]))
+        await db.write(lambda c: learned.record_items(c, "s1", [NOTE]))
         await db.write(lambda c: outcomes.record_signal(c, "s1", "bad", "now"))
         await db.write(lambda c: session_deletion.delete_session(c, "s1"))
         left = await db.read(

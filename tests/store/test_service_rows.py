@@ -8,7 +8,7 @@ import pytest
 
 from tests.store.support import USAGE, asking, finish, new_log, result, talk, user
 from whet.contract.tools import ToolOutput
-from whet.store import api, costs, counts, imported_items, sessions, starts, warm
+from whet.store import api, costs, counts, imported_items, learned, sessions, warm
 from whet.store.api import SessionOwner
 from whet.store.costs import DecisionCount
 from whet.store.sessions import NewSession
@@ -111,16 +111,16 @@ def test_warm_starts_and_what_came_of_their_templates(db):
 
 def test_the_next_session_of_a_folder_starts_with_what_was_asked_for(db):
     for folder, template in (("/a", "web"), ("/b", "web"), ("/c", "ops"), ("/a", "db")):
-        on(db, starts.set_next, folder, template, "now")
-    assert [on(db, starts.read_next, folder) for folder in ("/a", "/b", "/c", "/d")] == [
+        on(db, learned.set_next, folder, template, "now")
+    assert [on(db, learned.read_next, folder) for folder in ("/a", "/b", "/c", "/d")] == [
         "db",
         "web",
         "ops",
         "",
     ]
-    on(db, starts.forget_next, "/c")
-    on(db, starts.forget_next, "", "web")
-    assert [on(db, starts.read_next, folder) for folder in ("/a", "/b", "/c")] == ["db", "", ""]
+    on(db, learned.forget_next, "/c")
+    on(db, learned.forget_next, "", "web")
+    assert [on(db, learned.read_next, folder) for folder in ("/a", "/b", "/c")] == ["db", "", ""]
 
 
 def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):

@@ -52,7 +52,7 @@ def home(db: StateDatabase, folder: Path, profile: str = "") -> LearningService:
 
 def begins(desk: LearningService) -> str:
     """Begin a session there and give what it reads."""
-    return asyncio.run(desk.reader.prompt_part(None)).text
+    return asyncio.run(desk.reader.prompt_part()).text
 
 
 def said(desk: LearningService) -> list[str]:

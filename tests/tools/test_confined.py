@@ -16,7 +16,8 @@ from tests.tools.running import call, context, find_tool
 from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolOutput
 from whet.sandbox import engine, proxy
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import ConfinementSettings
+from whet.sandbox.confinement import Confinement
 from whet.sandbox.policy import Opening
 from whet.sandbox.status import EngineStatus
 from whet.tools.toolsets.terminal import SharedProcesses, ShellTools

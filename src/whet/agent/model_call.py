@@ -6,7 +6,7 @@ This module does not know about tools or the end of a turn; the loop stores the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import cast
 
@@ -21,6 +21,7 @@ from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinish
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply, StreamItem
 from whet.contract.texts import is_object
+from whet.late import LatePart
 from whet.store.transcript import TurnRecord
 
 
@@ -32,30 +33,35 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
     """
     steps = turn.steps
     view = await session.context.view(session.log.messages, emit)
-    search = RequestSearch(session, view, emit)
+    search = LatePart(lambda: RequestSearch(session, view, emit))
     while True:
         try:
-            reply = await _ask_for_words(session, turn, search, emit)
+            sent = view if search.created is None else search.created.view
+            reply = await _ask_for_words(session, turn, sent, search, emit)
             break
         except ProbeTaken as probe:
             turn.usage += probe.usage or estimate_cut_usage(session, 0)
-            await search.check_whole()
+            await search.get().check_whole()
         except ProviderError as failure:
             # A part of the answer is stored, or there is no other list.
-            if turn.steps != steps or not await search.change(failure):
+            if turn.steps != steps or not await search.get().change(failure):
                 raise
-    await search.settle()
+    if search.created is not None:
+        await search.created.settle()
+    await session.context.answered(emit)
     return _with_plain_calls(session, reply)
 
 
-async def _ask_for_words(session: Session, turn: TurnRecord, search: RequestSearch, emit: Emit) -> ModelReply:
+async def _ask_for_words(
+    session: Session, turn: TurnRecord, view: Sequence[Message], search: LatePart[RequestSearch], emit: Emit
+) -> ModelReply:
     """Return the reply to the request; if it is a thought without words or calls, ask once more."""
-    reply = await _stream(session, turn, search, emit)
+    reply = await _stream(session, turn, view, search, emit)
     if not _is_thought_alone(reply):
         return reply
     turn.usage += reply.usage
     emit(Notice("the model thought and said nothing; it is asked once more"))
-    again = await _stream(session, turn, search, emit)
+    again = await _stream(session, turn, view, search, emit)
     return msgspec.structs.replace(again, notices=(*reply.notices, *again.notices))
 
 
@@ -171,15 +177,16 @@ class _Incoming:
             self._emit(StepFinished(turn.steps, usage))
 
 
-async def _stream(session: Session, turn: TurnRecord, search: RequestSearch, emit: Emit) -> ModelReply:
+async def _stream(
+    session: Session, turn: TurnRecord, view: Sequence[Message], search: LatePart[RequestSearch], emit: Emit
+) -> ModelReply:
     incoming = _Incoming(session, turn, emit)
     try:
         # Closed at once if the answer is cut: a local model would continue for minutes.
-        async with aclosing(
-            cast("AsyncGenerator[StreamItem, None]", session.link.stream(search.view))
-        ) as items:
+        async with aclosing(cast("AsyncGenerator[StreamItem, None]", session.link.stream(view))) as items:
             async for item in items:
-                search.look(item)
+                if search.created is not None or isinstance(item, Retry):
+                    search.get().look(item)
                 incoming.take(item)
                 if isinstance(item, ModelReply):
                     return item

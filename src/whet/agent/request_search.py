@@ -96,10 +96,9 @@ class RequestSearch:
         return changed is not None
 
     async def settle(self) -> None:
-        """Record what was left out of the answered list."""
-        if self._stage == "check":  # it was an outage after all
+        """Forget what was left out if the whole list was answered: it was an outage after all."""
+        if self._stage == "check":
             await self._forget()
-        await self._session.context.answered(self._emit)
 
     async def _changed(self, refusal: ProviderError) -> Sequence[Message] | None:
         context, emit = self._session.context, self._emit

@@ -21,10 +21,11 @@ from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Buffers, Tool
-from whet.store import accepted
-from whet.store.accepted import AcceptedMessage
+from whet.late import LatePart
+from whet.store import turns
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.transcript import Transcript, TurnRecord
+from whet.store.turns import AcceptedMessage
 
 
 class TurnLimits(msgspec.Struct, frozen=True):
@@ -54,7 +55,7 @@ class InboxEntry(msgspec.Struct, frozen=True):
 
 def accepted_entry(row: int, message: Message, receipt: AtEnd = queue_nothing) -> InboxEntry:
     """Return the entry of an accepted message, which is removed once the transcript has it."""
-    return InboxEntry(message, accepted.removing((row,), receipt), row=row)
+    return InboxEntry(message, turns.remove_at_end((row,), receipt), row=row)
 
 
 def no_arrival() -> InboxEntry | None:
@@ -176,6 +177,34 @@ class TurnObserver:
         """See the end of a turn, without its receipt. It is stored by now, and not shown yet."""
 
 
+class LateObserver(TurnObserver):
+    """An observer that is created once there is something for it to see: an earlier message, a call, or a
+    turn's end. The first request of a new session does not wait for it."""
+
+    def __init__(self, create: Callable[[], TurnObserver]) -> None:
+        self._part = LatePart(create)
+
+    async def before(self, session: Session, message: Message) -> Message:
+        """Pass the message of a session that has others already."""
+        return await self._part.get().before(session, message) if session.log.messages else message
+
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+        """Return the observer's work."""
+        return await self._part.get().at_end(session, turn, reason)
+
+    async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
+        """Return the observer's token."""
+        return await self._part.get().before_calls(session, step, emit)
+
+    async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
+        """Pass the token on."""
+        await self._part.get().after_calls(session, token, emit)
+
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
+        """Pass the end on."""
+        await self._part.get().after_turn(session, end)
+
+
 class StoppedCall(msgspec.Struct, frozen=True):
     """What a call that was stopped had printed until then, and how long it ran."""
 
@@ -244,7 +273,7 @@ class Session(msgspec.Struct, frozen=True):
         """Queue a text during a turn, which reads it before its next step. Durable on return: a later turn
         reads it if the process ends before. Raises StoreError."""
         message = user_message(text, images)
-        row = self.log.writer.db.write_now(lambda db: accepted.add(db, self.id, message))
+        row = self.log.writer.db.write_now(lambda db: turns.accept_message(db, self.id, message))
         self.inbox.add(accepted_entry(row, message))
 
 

@@ -23,7 +23,6 @@ from whet.app.learning.desk import LearningServices
 from whet.app.model_links.models import Dialer, Models
 from whet.app.parts import BaseParts, LaunchArguments
 from whet.app.services import Services
-from whet.approval.gate import GateParts, PolicyGate
 from whet.clock import Clock, SystemClock, use_zone
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -31,9 +30,7 @@ from whet.contract.events import ReviewFinished
 from whet.contract.protocols import Person
 from whet.lanes import ToolPool
 from whet.late import LatePart
-from whet.rewind.recordings import Recordings
 from whet.store.database import StateDatabase, open_store
-from whet.store.grants import GrantRepository
 from whet.tools.registry import OfferedTools
 from whet.tools.todo import TodoLists
 from whet.tools.toolsets.session import RECALL
@@ -47,8 +44,11 @@ if TYPE_CHECKING:
     from whet.app.plugins.sessions import PluginParts
     from whet.app.schedule_watch import ScheduleWatch
     from whet.approval.confined import JailGate
+    from whet.approval.gate import PolicyGate
     from whet.review.worker import ReviewWorker
+    from whet.rewind.recordings import Recordings
     from whet.sandbox.confinement import Confinement
+    from whet.store.grants import GrantRepository
 
 
 class App:
@@ -134,7 +134,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
     models = _open_models(launch, base, dialer, stack)
     mcp = parts.open_servers(launch, base)
     confirmations = parts.open_confirmations(launch, base.clock)
-    grants = GrantRepository(base.database, base.clock)
+    grants = LatePart(lambda: _create_grants(base))
     person = launch.person if plugins is None else plugins.with_notifications(launch.person)
     tools = OfferedTools(parts.select_tools(built_in, settings, plugins), base.learning.trust)
     services = Services(
@@ -145,9 +145,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
         clock=base.clock,
         database=base.database,
         person=person,
-        gate=PolicyGate(
-            settings.approval, person, grants, launch.home.root, _gate_parts(launch, base, confirmations)
-        ),
+        gate=LatePart(lambda: _create_gate(launch, base, person, grants.get(), confirmations)),
         models=models,
         contexts=_create_contexts(launch, models, base.clock, plugins, can_recall=RECALL in tools.by_name),
         learning=base.learning,
@@ -158,12 +156,15 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
         processes=base.processes,
         todo_lists=base.todo_lists,
         confinement=base.confinement,
-        reviews=LatePart(lambda: _create_reviews(services, grants, dialer)),
+        reviews=LatePart(lambda: _create_reviews(services, grants.get(), dialer)),
         schedules=LatePart(lambda: _create_schedules(services)),
         plugins=plugins,
         mcp=mcp,
         tracing=tracing,
     )
+    approval = settings.approval
+    if confirmations is not None or approval.allow or approval.ask or approval.deny:
+        services.gate.get()  # report an invalid rule immediately
     sessions = SessionOpener(services, base.helpers)
     _close_with(stack, sessions, confirmations)
     return sessions
@@ -180,7 +181,7 @@ def _create_base(launch: LaunchArguments, helpers: LatePart[HelperRuns]) -> Base
         clock=clock,
         database=database,
         learning=learning,
-        recordings=Recordings(home, settings.rewind, clock, pool),
+        recordings=LatePart(lambda: _create_recordings(home, settings, clock, pool)),
         warm_starts=WarmStarts(home, settings.warm, database, clock),
         pool=pool,
         processes=SharedProcesses(confine=confinement.get),
@@ -199,15 +200,36 @@ def _open_models(launch: LaunchArguments, base: BaseParts, dialer: Dialer, stack
     return models
 
 
-def _gate_parts(launch: LaunchArguments, base: BaseParts, confirmations: Confirmations | None) -> GateParts:
+def _create_gate(
+    launch: LaunchArguments,
+    base: BaseParts,
+    person: Person,
+    grants: GrantRepository,
+    confirmations: Confirmations | None,
+) -> PolicyGate:
+    from whet.approval.gate import GateParts, PolicyGate  # noqa: PLC0415 - 20 modules, for the first call
+
     settings, jails = launch.settings, LatePart(lambda: _create_jails(base.confinement))
-    return GateParts(
+    gate_parts = GateParts(
         service=None if confirmations is None else confirmations.route,
         jails=jails.get,
         own_ports=parts.own_ports(settings),
         sealed=parts.protected_service(settings, launch.home),
-        can_restore=base.recordings.can_restore,
+        can_restore=lambda folder: base.recordings.get().can_restore(folder),
     )
+    return PolicyGate(settings.approval, person, grants, launch.home.root, gate_parts)
+
+
+def _create_grants(base: BaseParts) -> GrantRepository:
+    from whet.store.grants import GrantRepository  # noqa: PLC0415 - for the first call, as above
+
+    return GrantRepository(base.database, base.clock)
+
+
+def _create_recordings(home: Home, settings: Settings, clock: Clock, pool: ToolPool) -> Recordings:
+    from whet.rewind.recordings import Recordings  # noqa: PLC0415 - the first request changes no file
+
+    return Recordings(home, settings.rewind, clock, pool)
 
 
 def _create_contexts(
@@ -266,13 +288,17 @@ def _close_with(stack: AsyncExitStack, sessions: SessionOpener, confirmations: C
         if services.confinement.created is not None:
             services.confinement.created.close()
 
+    def close_recordings() -> None:
+        if services.recordings.created is not None:
+            services.recordings.created.close()
+
     async def close_created(
         part: LatePart[HelperRuns] | LatePart[ScheduleWatch] | LatePart[ReviewRunner],
     ) -> None:
         if part.created is not None:
             await part.created.aclose()
 
-    stack.callback(services.recordings.close)
+    stack.callback(close_recordings)
     stack.callback(services.pool.close)
     stack.callback(close_confinement)
     stack.callback(services.processes.close)

@@ -14,8 +14,8 @@ import msgspec
 
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings, SandboxSettings
-from whet.sandbox.backend import read_backend
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import ConfinementSettings, read_backend
+from whet.sandbox.confinement import Confinement
 from whet.sandbox.hosts import expand_hosts
 from whet.sandbox.path_rules import read_path_rules
 from whet.sandbox.policy import Opening, SandboxLimits, read_opening

@@ -25,7 +25,6 @@ from whet.contract.protocols import NobodyPresent, Person, Provider
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.late import LatePart
 from whet.providers import catalog
-from whet.sandbox.path_rules import read_path_rules
 from whet.tools.page_source import WebLimits
 from whet.tools.registry import Registry
 from whet.tools.toolsets.delegation import DelegationTools
@@ -76,7 +75,7 @@ class BaseParts(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     database: StateDatabase
     learning: LearningServices
-    recordings: Recordings
+    recordings: LatePart[Recordings]
     warm_starts: WarmStarts
     pool: ToolPool
     processes: SharedProcesses
@@ -115,10 +114,14 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
 
         return HelperWindow(base.helpers.get())
 
-    engine = search_engine(launch)
+    engine, file_tools = search_engine(launch), FileTools(base.pool)
+    if deny := launch.settings.approval.deny:
+        from whet.sandbox.path_rules import read_path_rules  # noqa: PLC0415 - few have such rules
+
+        file_tools = msgspec.structs.replace(file_tools, rules=read_path_rules(deny))
     return Registry(
         (
-            *FileTools(base.pool, rules=read_path_rules(launch.settings.approval.deny)),
+            *file_tools,
             *ShellTools(
                 base.processes,
                 ShellLimits(

@@ -66,7 +66,7 @@ class PlanState(msgspec.Struct, frozen=True):
 
 async def set_planning(services: Services, session_id: str, on: bool) -> None:
     """Switch plan mode on or off from the next call on. It persists across restarts."""
-    services.gate.plans.set(session_id, on)
+    services.gate.get().plans.set(session_id, on)
     await services.database.write(lambda db: sessions.set_planning(db, session_id, on))
 
 
@@ -80,7 +80,9 @@ async def read_plan(services: Services, session_id: str) -> PlanState:
             PlanStep(item.content, item.status or "pending", done.get(item.id, ""))
             for item in items or stored
         )
-        return PlanState(services.gate.plans.has(session_id) or sessions.is_planning(db, session_id), steps)
+        return PlanState(
+            services.gate.get().plans.has(session_id) or sessions.is_planning(db, session_id), steps
+        )
 
     return await services.database.read(read)
 

@@ -51,11 +51,11 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     database: StateDatabase
     person: Person
-    gate: PolicyGate
+    gate: LatePart[PolicyGate]
     models: Models
     contexts: Contexts
     learning: LearningServices
-    recordings: Recordings
+    recordings: LatePart[Recordings]
     warm_starts: WarmStarts
     tools: OfferedTools
     pool: ToolPool

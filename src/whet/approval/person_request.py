@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,11 +17,52 @@ from whet.contract.protocols import (
     ApprovalRequest,
     Decision,
     GateCall,
+    GrantScope,
 )
+from whet.sandbox.policy import Opening
 from whet.visible import visible
 
-if TYPE_CHECKING:  # importing these takes time, and most turns run no command
-    from whet.approval.confined import JailedCall
+OPENS = "sandbox"
+"""The tool name under which openings are stored as grants."""
+
+
+class JailedCall(msgspec.Struct, frozen=True):
+    """A call that will run in a sandbox. `granted` are the openings from before, `missing` those it still
+    needs.
+
+    `stopped`: an earlier run failed at the sandbox, and its output shows the missing openings. `is_lost`:
+    the command is dangerous, and no rewind brings back the files that it changes.
+    """
+
+    held: tuple[Opening, ...]
+    wanted: tuple[Opening, ...]
+    stopped: bool = False
+    is_lost: bool = False
+
+    @property
+    def words(self) -> str:
+        """The missing openings, as text for a person."""
+        return ", ".join(opening.words for opening in self.wanted)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it would have to run outside the sandbox."""
+        return any(opening.kind == "run" for opening in self.wanted)
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether only a person can allow the missing openings: writes outside, and openings that the
+        command's failure showed."""
+        return bool(self.wanted) and (
+            self.stopped or any(opening.kind in ("run", "write") for opening in self.wanted)
+        )
+
+    @property
+    def scopes(self) -> tuple[GrantScope, ...]:
+        """The scopes of a lasting permission. There are none for a command that runs outside the sandbox."""
+        if not self.wanted or self.leaves:
+            return ()
+        return (GrantScope(OPENS, tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)),)
 
 
 class GateCase(msgspec.Struct, frozen=True):

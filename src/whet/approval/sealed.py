@@ -22,7 +22,7 @@ from whet.contract.protocols import GateCall
 from whet.shell.programs import program
 
 if TYPE_CHECKING:
-    from whet.approval.confined import JailedCall
+    from whet.approval.person_request import JailedCall
 
 _WORDS = re.compile(r"[\s'\"`();|&<>=,]+")
 _MAX_MATCHES, _MAX_BYTES = 200, 200_000

@@ -16,8 +16,8 @@ from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.events import Event, TextDelta, ToolFinished, TurnEnd
 from whet.contract.protocols import NobodyPresent
-from whet.goals.pursuit import GoalReport, GoalRunner, GoalWish, report
-from whet.goals.text import claim_lines, parse_usd, progress_text
+from whet.goals.pursuit import GoalRunner, report
+from whet.goals.text import GoalReport, GoalWish, claim_lines, parse_usd, progress_text
 from whet.log import mask
 from whet.store import goals
 from whet.store.goals import GoalRow

@@ -25,7 +25,7 @@ from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Person
-from whet.store import session_deletion, sessions
+from whet.store import sessions
 from whet.store.database import StateDatabase
 from whet.terminal.output import terminal_width, wrap_text
 from whet.terminal.wording import columns
@@ -146,6 +146,8 @@ async def _session_of(app: App, options: ChatOptions) -> Session:
 async def forget_empty(database: StateDatabase, session: Session) -> None:
     """Delete a session without any messages. Other sessions are not changed."""
     if session.log.session.turns == 0 and not session.log.messages:
+        from whet.store import session_deletion  # noqa: PLC0415 - a one-shot's session has a message
+
         await database.write(lambda db: session_deletion.delete_session(db, session.id))
 
 

@@ -13,11 +13,12 @@ import os
 import signal
 import stat
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -44,12 +45,14 @@ from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent, Person
 from whet.log import mask
 from whet.store.sessions import make_title
-from whet.terminal import attach, wording
-from whet.terminal.permission_question import diff_lines, has_colour, paint_row
-from whet.terminal.person import LinePerson
+from whet.terminal import wording
+
+if TYPE_CHECKING:
+    from whet.terminal.person import LinePerson
 
 _STDIN_WAIT_S = 3.0
 _DIFF_ROWS = 16
+_SHORT_CHARS = 10_000  # such a question is never cut
 
 
 def run(options: ChatOptions) -> int:
@@ -62,15 +65,28 @@ def run(options: ChatOptions) -> int:
     settings = load_settings(options, _ask if is_interactive else None)
     folder = workspace_of(settings)
     typed_question = options.question or ""
-    mentioned, missing = attach.find_images(typed_question, folder) if "@" in typed_question else ((), ())
+    paths = (*options.images, *(_find_mentioned(typed_question, folder) if "@" in typed_question else ()))
+    question, notice = _question(options, folder)
+    images = _load_images(paths, folder, settings.approval.deny) if paths else []
+    return run_on_loop(_run(options, settings, question, images, notice))
+
+
+def _find_mentioned(question: str, folder: Path) -> Sequence[Path]:
+    """Return the images that a question names, and tell the person which names have no file."""
+    from whet.terminal import attach  # noqa: PLC0415 - few questions name files
+
+    mentioned, missing = attach.find_images(question, folder)
     for name in missing:
         _say(f"there is no image {name}; only its name is sent")
-    for name in attach.find_missing(typed_question, folder) if "@" in typed_question else ():
+    for name in attach.find_missing(question, folder):
         _say(f"there is no file {name}; only its name is sent")
-    question, notice = _question(options, folder)
-    deny = settings.approval.deny
-    images = [attach.load_image(path, folder, deny) for path in (*options.images, *mentioned)]
-    return run_on_loop(_run(options, settings, question, images, notice))
+    return mentioned
+
+
+def _load_images(paths: Sequence[Path], folder: Path, deny: Sequence[str]) -> list[ImagePart]:
+    from whet.terminal.attach import load_image  # noqa: PLC0415 - few questions have images
+
+    return [load_image(path, folder, deny) for path in paths]
 
 
 def _question(options: ChatOptions, workspace: Path) -> tuple[str, str]:
@@ -81,18 +97,29 @@ def _question(options: ChatOptions, workspace: Path) -> tuple[str, str]:
 
         question = expand_command(question, options.home.root, workspace)
     only_stdin = question in ("", "-")
+    notice = ""
+    if only_stdin or len(question) > _SHORT_CHARS or is_piped():
+        question, notice = _add_standard_input("" if only_stdin else question)
+    if not question.strip():
+        raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
+    return question, notice
+
+
+def _add_standard_input(question: str) -> tuple[str, str]:
+    """Return the question with the text that is piped to it, and a line for the person if a part was left
+    out. Without a question, waits for the whole input."""
+    from whet.terminal import attach  # noqa: PLC0415 - a short question without input needs none of it
+
     piped = ""
-    if only_stdin or is_piped():
-        stdin_text = attach.read_pipe(wait_s=None if only_stdin else _STDIN_WAIT_S)
+    if not question or is_piped():
+        stdin_text = attach.read_pipe(wait_s=_STDIN_WAIT_S if question else None)
         if stdin_text is None:
             _say(f"nothing came on standard input in {_STDIN_WAIT_S:.0f} s; going on without it")
         piped = stdin_text or ""
     text = question
-    if only_stdin or piped or len(question) > attach.CAP_CHARS:
-        text = attach.join_piped_text("" if only_stdin else question, piped)
-    if not text.strip():
-        raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
-    return text, attach.shortening_notice("" if only_stdin else question, piped)
+    if not question or piped or attach.is_cut(question):
+        text = attach.join_piped_text(question, piped)
+    return text, attach.shortening_notice(question, piped)
 
 
 def is_piped(fd: int = 0) -> bool:
@@ -108,8 +135,9 @@ async def _run(
     options: ChatOptions, settings: Settings, question: str, images: list[ImagePart], notice: str
 ) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
-    person = LinePerson() if is_interactive else NobodyPresent()
-    async with aclosing(await start_app(options, settings, _called_back(person, settings))) as app:
+    line_person = _make_line_person() if is_interactive else None
+    person = _called_back(line_person, settings) if line_person is not None else NobodyPresent()
+    async with aclosing(await start_app(options, settings, person)) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
             from whet.sandbox.engine_cache import read_status  # noqa: PLC0415 - most starts have nothing to say
 
@@ -121,14 +149,18 @@ async def _run(
         report = OneShotReport(session, options.output, app.sessions)
         if notice:
             report.emit(Notice(notice, must_show=True))
-        code = await _answer(report, session.user_message(question, images), person)
+        code = await _answer(report, session.user_message(question, images), line_person)
         await app.reviews.leave()
         return code
 
 
-def _called_back(person: Person, settings: Settings) -> Person:
-    if not isinstance(person, LinePerson):
-        return person
+def _make_line_person() -> LinePerson:
+    from whet.terminal.person import LinePerson  # noqa: PLC0415 - only a terminal has a person
+
+    return LinePerson()
+
+
+def _called_back(person: LinePerson, settings: Settings) -> Person:
     from whet.terminal.bell import ring_for  # noqa: PLC0415 - only a terminal has a bell
 
     return ring_for(person, settings.notify)
@@ -151,7 +183,7 @@ async def _turns(report: OneShotReport, message: Message) -> None:
         await run_followups(report.opener.helpers, report.session, report.emit, end)
 
 
-async def _answer(report: OneShotReport, message: Message, person: Person) -> int:
+async def _answer(report: OneShotReport, message: Message, person: LinePerson | None) -> int:
     """Run the turn under Ctrl-C, SIGTERM and SIGHUP; a second signal ends the program at once."""
     loop = asyncio.get_running_loop()
     turn = asyncio.ensure_future(_turns(report, message))
@@ -163,7 +195,7 @@ async def _answer(report: OneShotReport, message: Message, person: Person) -> in
         stopped_by.append(number)
         turn.cancel()
 
-    if isinstance(person, LinePerson):
+    if person is not None:
         person.stop = partial(stop, signal.SIGINT)
     # The handlers stay until the loop closes: a signal after the answer must not leave processes behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -322,6 +354,8 @@ class OneShotReport:
 
 
 def _say_edits(event: ToolFinished, width: int) -> None:
+    from whet.terminal.permission_question import diff_lines, has_colour, paint_row  # noqa: PLC0415 - only after an edit
+
     colour = has_colour()
     for edit in event.edits:
         if len(event.edits) > 1:

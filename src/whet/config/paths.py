@@ -1,4 +1,4 @@
-"""The paths of one home, and the safe reading and replacing of its small text files.
+"""The paths of one home and of a project, and the safe reading and replacing of small text files.
 
 `WHET_HOME` (default ~/.whet); a profile is its own home below it. Reading turns every fault of a file into
 a ConfigError. Replacing is atomic and durable (a temporary file, fsync, rename), and follows a symbolic
@@ -125,6 +125,21 @@ def find_home(profile: str = "") -> Home:
     if not profile.replace("-", "").replace("_", "").isalnum():
         raise ConfigError(f"profile name {profile!r} is not usable", hint="letters, digits, - and _ only")
     return Home(root / "profiles" / profile)
+
+
+def list_project_folders(workspace: Path) -> tuple[Path, ...]:
+    """Return the folders from the root of the workspace's repository down to the workspace, or the workspace
+    alone if it is in no repository of this user's."""
+    folder = workspace.absolute()
+    for number, above in enumerate((folder, *folder.parents)):
+        try:
+            owner = (above / ".git").lstat().st_uid
+            owners = (os.getuid(), folder.stat().st_uid)
+        except OSError:
+            continue
+        # another user's repository, such as one in /tmp, says nothing about this folder
+        return (*reversed(folder.parents[:number]), folder) if owner in owners else (folder,)
+    return (folder,)
 
 
 def read_small(path: Path) -> str | None:

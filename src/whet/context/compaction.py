@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from whet.context.compaction_policy import (
+from whet.context.compaction_policy import CircuitBreaker
+from whet.context.engine_runner import (
     BELOW,
     BY_HAND,
     REASON_CHARS,
-    CircuitBreaker,
+    EngineRunner,
+    filter_keywords,
     optional_hook,
 )
-from whet.context.engine_runner import EngineRunner, filter_keywords
 from whet.context.live_list import LiveList, repair
 from whet.context.rows import engine_row, extends, list_tokens, read_back
 from whet.contract.context_engine import ChatRow, ChatRows, ContextEngine

@@ -1,25 +1,16 @@
-"""Decides whether to compact before a request: asks the engine, and stops when further attempts are
-pointless.
+"""Stops automatic compaction when further attempts are pointless.
 
 An automatic compaction is ineffective if it changes nothing or if the server still counts more than the
 threshold afterwards. It counts only if it was wanted: engines also ask below the threshold, to maintain
 what they store. Two in a row stop automatic compaction until the conversation has grown well
 beyond its size, the server counts less than the threshold, or something else changes. A turn may have as
-many as it needs, but only three that leave little room. `ask_engine` runs on the engine's lane and
-passes on the engine's exceptions. This module does not know how a compaction is made.
+many as it needs, but only three that leave little room. This module does not know how a compaction is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
 
-import msgspec
-
-from whet.contract.context_engine import ChatRows, ContextEngine
-
-BY_HAND, BELOW = "by_hand", "engine_preflight_maintenance"
-REASON_CHARS = 200
 _STRIKES = 2
 _POOR_PER_TURN = 3
 _ROOM = 0.75  # of the threshold; a compaction that leaves more will soon be due again
@@ -127,63 +118,3 @@ def _grown(tokens: int, size: int) -> int:
     """Return the size from which a conversation has grown well beyond `tokens`, for a window or threshold of
     this `size`."""
     return tokens + max(4096, size // 20)
-
-
-class CompactionQuestion(msgspec.Struct, frozen=True):
-    """The facts for asking an engine before a request.
-
-    `first`: this is the turn's first request. `may`: whether a compaction is allowed at all. `is_rough`:
-    no server has counted any of these rows yet.
-    """
-
-    rows: ChatRows
-    tokens: int
-    first: bool
-    may: bool
-    is_rough: bool
-
-
-class CompactionAnswer(msgspec.Struct, frozen=True):
-    """An engine's answer: whether to compact now, in which phase, and why it should but can't."""
-
-    wants: bool = False
-    phase: str = "threshold"
-    blocked: str = ""
-
-
-def ask_engine(engine: ContextEngine, question: CompactionQuestion) -> CompactionAnswer:
-    """Ask the engine whether to compact before the next request.
-
-    In this order: its preflight check at the start of a turn, an operation that it has pending, the size.
-    A rough size is ignored if the engine prefers to wait for the server's count.
-    """
-    rows, tokens = question.rows, question.tokens
-    preflight = optional_hook(engine, "should_compress_preflight") if question.first else None
-    if preflight is not None and preflight(rows):
-        return CompactionAnswer(wants=True, phase="preflight")
-    if not question.may:
-        return CompactionAnswer()
-    pending = optional_hook(engine, "pending_compression_operation")
-    if pending is not None and (operation := pending(rows)):
-        return CompactionAnswer(wants=True, phase=str(operation)[:40])
-    defer = optional_hook(engine, "should_defer_preflight_to_real_usage") if question.is_rough else None
-    if defer is not None and defer(tokens):
-        return CompactionAnswer()
-    if engine.should_compress(tokens):
-        return CompactionAnswer(wants=True)
-    inform = optional_hook(engine, "should_compress_info")
-    return CompactionAnswer(blocked=_reason(inform(tokens))) if inform is not None else CompactionAnswer()
-
-
-def optional_hook(engine: object, name: str) -> Callable[..., Any] | None:
-    """Return a hook that only newer engines have, or None if this one lacks it."""
-    hook = getattr(engine, name, None)
-    return cast("Callable[..., Any]", hook) if callable(hook) else None
-
-
-def _reason(answer: object) -> str:
-    """Return the reason from a (bool, reason) pair if the bool is False: something prevents a compaction."""
-    if not isinstance(answer, tuple) or len(cast("tuple[object, ...]", answer)) != 2:
-        return ""
-    flag, reason = cast("tuple[object, object]", answer)
-    return " ".join(reason.split())[:REASON_CHARS] if not flag and isinstance(reason, str) else ""

@@ -31,6 +31,9 @@ Scope = Callable[[str, str], AbstractContextManager[object]]
 """A context manager that marks which session (id, conversation) is being served."""
 log: logging.Logger = logging.getLogger("whet.context")
 EngineOrigin = Literal["clone", "copy", "fresh", "shared"]
+BY_HAND, BELOW = "by_hand", "engine_preflight_maintenance"
+"""Phases of a compaction besides those that an engine names."""
+REASON_CHARS = 200
 
 
 class Deadlines(msgspec.Struct, frozen=True):
@@ -59,6 +62,28 @@ class HostFacts(msgspec.Struct, frozen=True):
     api_mode: str = ""
     fixed_tokens: int = 0
     scope: Scope = no_scope
+
+
+class CompactionQuestion(msgspec.Struct, frozen=True):
+    """The facts for asking an engine before a request.
+
+    `first`: this is the turn's first request. `may`: whether a compaction is allowed at all. `is_rough`:
+    no server has counted any of these rows yet.
+    """
+
+    rows: ChatRows
+    tokens: int
+    first: bool
+    may: bool
+    is_rough: bool
+
+
+class CompactionAnswer(msgspec.Struct, frozen=True):
+    """An engine's answer: whether to compact now, in which phase, and why it should but can't."""
+
+    wants: bool = False
+    phase: str = "threshold"
+    blocked: str = ""
 
 
 class EngineRunner:
@@ -284,6 +309,49 @@ def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine,
     if prototype is not None and foreground:
         return prototype, "shared"
     raise failure
+
+
+def ask_engine(engine: ContextEngine, question: CompactionQuestion) -> CompactionAnswer:
+    """Ask the engine whether to compact before the next request. Runs on the engine's lane and passes on its
+    exceptions.
+
+    In this order: its preflight check at the start of a turn, an operation that it has pending, the size.
+    A rough size is ignored if the engine prefers to wait for the server's count.
+    """
+    rows, tokens = question.rows, question.tokens
+    preflight = optional_hook(engine, "should_compress_preflight") if question.first else None
+    if preflight is not None and preflight(rows):
+        return CompactionAnswer(wants=True, phase="preflight")
+    if not question.may:
+        return CompactionAnswer()
+    pending = optional_hook(engine, "pending_compression_operation")
+    if pending is not None and (operation := pending(rows)):
+        return CompactionAnswer(wants=True, phase=str(operation)[:40])
+    defer = optional_hook(engine, "should_defer_preflight_to_real_usage") if question.is_rough else None
+    if defer is not None and defer(tokens):
+        return CompactionAnswer()
+    if engine.should_compress(tokens):
+        return CompactionAnswer(wants=True)
+    inform = optional_hook(engine, "should_compress_info")
+    return (
+        CompactionAnswer(blocked=_blocked_reason(inform(tokens)))
+        if inform is not None
+        else CompactionAnswer()
+    )
+
+
+def optional_hook(engine: object, name: str) -> Callable[..., Any] | None:
+    """Return a hook that only newer engines have, or None if this one lacks it."""
+    hook = getattr(engine, name, None)
+    return cast("Callable[..., Any]", hook) if callable(hook) else None
+
+
+def _blocked_reason(answer: object) -> str:
+    """Return the reason from a (bool, reason) pair if the bool is False: something prevents a compaction."""
+    if not isinstance(answer, tuple) or len(cast("tuple[object, ...]", answer)) != 2:
+        return ""
+    flag, reason = cast("tuple[object, object]", answer)
+    return " ".join(reason.split())[:REASON_CHARS] if not flag and isinstance(reason, str) else ""
 
 
 def filter_keywords(hook: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:

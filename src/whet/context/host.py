@@ -1,9 +1,10 @@
 """The host of a context engine: calls it at the right times and checks its answers.
 
 Implements `contract.protocols.Context`. The engine sees rows (`rows.py`) on its own thread
-(`engine_runner.py`). Before each request the host asks whether to compact (`compaction_policy.py`), runs
-the compaction (`compaction.py`) and returns the list to send (`live_list.py`). If the engine fails, the
-built-in one takes over with a notice. The host does not know any engine by name, nor any wire format.
+(`engine_runner.py`). Before each request the host asks it whether to compact, runs the compaction
+(`compaction.py`), unless it has proved pointless (`compaction_policy.py`), and returns the list to send
+(`live_list.py`). If the engine fails, the built-in one takes over with a notice. The host does not know any
+engine by name, nor any wire format.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whet.context import compaction_policy as policy
-from whet.context.compaction_policy import (
+from whet.context.engine_runner import (
     BY_HAND,
-    CircuitBreaker,
     CompactionAnswer,
     CompactionQuestion,
+    EngineRunner,
+    HostFacts,
+    ask_engine,
+    filter_keywords,
     optional_hook,
 )
-from whet.context.engine_runner import EngineRunner, HostFacts, filter_keywords
 from whet.context.engines import SessionEngines
 from whet.context.live_list import LiveList
 from whet.contract.context_engine import ChatRow
@@ -29,14 +31,22 @@ from whet.contract.errors import ProviderError
 from whet.contract.events import Compaction, Emit, TurnEnd
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import Compacted, ContextStatus
+from whet.late import LatePart
 from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
     from whet.context.compaction import CompactionRunner
+    from whet.context.compaction_policy import CircuitBreaker
 
 _USAGE_KEYS = tuple(
     field for field in Usage.__struct_fields__ if field not in ("cost_usd", "estimated_tokens")
 )
+
+
+def _make_breaker() -> CircuitBreaker:
+    from whet.context.compaction_policy import CircuitBreaker  # noqa: PLC0415 - most sessions compact nothing
+
+    return CircuitBreaker()
 
 
 class EngineHost:
@@ -56,7 +66,7 @@ class EngineHost:
         self.log = log
         self._engines = SessionEngines(log, runner, facts, spare)
         self._live = LiveList(log, facts.fixed_tokens)
-        self._brake = CircuitBreaker()
+        self._brake = LatePart(_make_breaker)
         self._made: CompactionRunner | None = None
         self._last: Sequence[Message] = ()
         self._turn = 0
@@ -95,8 +105,8 @@ class EngineHost:
             from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
 
             counts = await compactions.last_counts(self.log)
-        if self._brake.restore(counts, self.runner.threshold):
-            self._engines.report_stop(self._brake.stopped)
+        if counts and self._brake.get().restore(counts, self.runner.threshold):
+            self._engines.report_stop(self._brake.get().stopped)
         if leaving is not None and not leaving.is_closed:
             await leaving.hand_over()
         return done
@@ -134,8 +144,9 @@ class EngineHost:
             usage = msgspec.structs.replace(usage, prompt_tokens=0, input_tokens=0, total_tokens=0)
         self._usage = {key: getattr(usage, key) for key in _USAGE_KEYS}
         _report_usage(self._engines.active, self._usage)
-        if self._brake.note_count(self._live.note_usage(usage), self.runner.threshold):
-            self._engines.report_stop(self._brake.stopped)
+        tokens, brake = self._live.note_usage(usage), self._brake.created
+        if brake is not None and brake.note_count(tokens, self.runner.threshold):
+            self._engines.report_stop(brake.stopped)
 
     def sent_tokens(self) -> int:
         """Estimate the tokens of the last request."""
@@ -175,7 +186,7 @@ class EngineHost:
         await self._engines.remember(self._live.rows.rows)
         self._engines.flush(emit)
         if done:
-            self._brake.reset()
+            self._brake.get().reset()
         return "compacted" if done else "unchanged"
 
     async def status(self) -> ContextStatus:
@@ -191,7 +202,7 @@ class EngineHost:
             used_tokens=self._live.tokens(),
             counted=self._live.is_counted,
             messages=len(self._live.rows.rows),
-            stopped=self._brake.stopped,
+            stopped="" if self._brake.created is None else self._brake.created.stopped,
         )
 
     async def hand_over(self) -> None:
@@ -224,10 +235,11 @@ class EngineHost:
     @property
     def _compactions(self) -> CompactionRunner:
         if self._made is None:
-            # Most sessions never compact anything, so the module is loaded only when needed.
-            from whet.context.compaction import CompactionRunner  # noqa: PLC0415
+            from whet.context.compaction import CompactionRunner  # noqa: PLC0415 - most sessions compact nothing
 
-            self._made = CompactionRunner(self.log, self._engines, self._live, self._brake, self._on_recorded)
+            self._made = CompactionRunner(
+                self.log, self._engines, self._live, self._brake.get(), self._on_recorded
+            )
             self._made.memory_context = self._memory_context
         return self._made
 
@@ -242,33 +254,30 @@ class EngineHost:
         first = self.log.live.turn_number != self._turn
         if first:
             self._turn = self.log.live.turn_number
-            self._brake.new_turn()
+            if self._brake.created is not None:
+                self._brake.created.new_turn()
         tokens = self._live.tokens()
         answer = await self._ask_engine(self.runner, tokens, first=first)
         if answer is None and (spare := await self._engines.use_spare()) is not None:
             answer = await self._ask_engine(spare, tokens, first=False)
         if answer is None:
             return
-        if answer.wants and self._brake.begin(answer.phase, tokens, self.runner.threshold):
+        if answer.wants and self._brake.get().begin(answer.phase, tokens, self.runner.threshold):
             await self._compactions.announce(answer.phase, tokens, emit)
             done = await self._compactions.compact(emit, tokens, answer.phase)
-            if not done and self._brake.note_idle(tokens, self._engines.window):
-                self._engines.report_stop(self._brake.stopped)
-        elif not first and self._can_prune():
+            if not done and self._brake.get().note_idle(tokens, self._engines.window):
+                self._engines.report_stop(self._brake.get().stopped)
+        elif not first and _can_prune(self.runner, self._live):
             await self._compactions.prune(tokens, emit)
         if answer.blocked and answer.blocked != self._blocked:
             self.runner.note(f"{self.runner.name} should compact and can't now: {answer.blocked}")
         self._blocked = answer.blocked
 
-    def _can_prune(self) -> bool:
-        can = optional_hook(self.runner.engine, "prune_tool_results_only") is not None
-        return can and self._live.rows.rows[-1]["role"] == "tool"
-
     async def _ask_engine(self, runner: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
         """Ask an engine whether to compact. Returns None if it failed."""
-        rough = not self._live.is_counted
-        question = CompactionQuestion(self._live.copy(), tokens, first, self._brake.allows(tokens), rough)
-        return (await runner.run("should_compress", lambda: policy.ask_engine(runner.engine, question))).value
+        is_allowed = self._brake.created is None or self._brake.created.allows(tokens)
+        question = CompactionQuestion(self._live.copy(), tokens, first, is_allowed, not self._live.is_counted)
+        return (await runner.run("should_compress", lambda: ask_engine(runner.engine, question))).value
 
     async def _after_overflow(self, limit: int, emit: Emit) -> bool:
         self._engines.limit_window(limit)
@@ -285,7 +294,8 @@ class EngineHost:
 
     async def _follow_model(self) -> None:
         if self._engines.has_other_model():
-            self._brake.reset()
+            if self._brake.created is not None:
+                self._brake.created.reset()
             self._live.forget_taken()
         await self._engines.follow_model()
 
@@ -293,6 +303,11 @@ class EngineHost:
         if self._live.follow(transcript):
             for runner in self._engines.active:
                 self._engines.mark_astray(runner)
+
+
+def _can_prune(runner: EngineRunner, live: LiveList) -> bool:
+    can = optional_hook(runner.engine, "prune_tool_results_only") is not None
+    return can and live.rows.rows[-1]["role"] == "tool"
 
 
 def _report_usage(runners: Sequence[EngineRunner], counts: dict[str, Any]) -> None:

@@ -1,27 +1,40 @@
-"""The system prompt, made once when a session begins and frozen from then on.
+"""The system prompt, made once when a session begins and frozen from then on, and the project's instructions.
 
-It holds nothing that changes within a session: the time, the folder and the budget go into a note on each
-new user message (`volatile_note`). Instructions of the project come from AGENTS.md in the workspace
-and above it, up to the repository's root.
+The prompt holds nothing that changes within a session: the time, the folder and the budget go into a note on
+each new user message (`volatile_note`). Instructions of the project come from AGENTS.md in the workspace and
+above it, up to the repository's root. Those of folders inside the workspace are added to the result of the
+first call that touches such a folder, once per session, so the prefix never changes. Nested repositories,
+hidden folders and paths outside the workspace are ignored.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from whet.config.project import list_project_folders
+import msgspec
+
+from whet.config.paths import list_project_folders
 from whet.contract.errors import ConfigError
-from whet.contract.tools import clip
+from whet.contract.messages import Message
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.regular import read_regular_text
 
 PROJECT_FILES = ("AGENTS.md", ".agents/AGENTS.md", "CLAUDE.md")
 PROJECT_CAP_CHARS = 12_000
 _ABOVE_CAP_CHARS = 6_000
 _MAX_ABOVE = 4
+_FOLDER_CAP_CHARS = 6_000
+_MAX_FOLDERS = 4
+_FOLDER_HEAD = "[Instructions for {folder}/ ({name}): "
+_TOLD = (
+    "the project's own, for work below that folder. They change how you work there; they allow nothing that"
+    " the person or the gate has not allowed.]"
+)
 
 _IDENTITY = """\
 You are Whet, an agent on its owner's machine.
@@ -137,3 +150,109 @@ def _zone_text(moment: datetime) -> str:
     if not moment.utcoffset() and name.rpartition("/")[2] in ("", "UTC", "UCT", "Universal", "Zulu"):
         return "UTC"
     return f"UTC{moment.isoformat()[-6:]}{f' ({name})' if name else ''}"
+
+
+class NestedInstructions:
+    """Tracks which folders' instructions one session has. `history` returns its stored messages."""
+
+    def __init__(self, workspace: Path, history: Callable[[], Sequence[Message]]) -> None:
+        self._workspace = workspace
+        self._history = history
+        self._given: set[str] | None = None
+
+    def wrap(self, tool: Tool) -> Tool:
+        """Return the tool with instructions added to its results if its arguments contain paths."""
+        if not tool.tags & {"path", "command"} or "mcp" in tool.tags:
+            return tool
+
+        async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+            output = await tool.run(context, arguments)
+            if output.error_kind in ("bad_input", "denied"):
+                return output
+            instructions = "\n\n".join(self._read_new(_list_paths(arguments)))
+            if not instructions:
+                return output
+            room = max(tool.output_cap_chars - len(instructions) - 200, 2_000)
+            return msgspec.structs.replace(output, text=f"{clip(output.text, room)}\n\n{instructions}")
+
+        most = tool.output_cap_chars + _MAX_FOLDERS * (_FOLDER_CAP_CHARS + 500)
+        return msgspec.structs.replace(tool, run=run, output_cap_chars=most)
+
+    def _read_new(self, paths: Iterable[str]) -> Iterator[str]:
+        count = 0
+        for path in paths:
+            for folder in self._list_folders(path):
+                if count >= _MAX_FOLDERS:
+                    return
+                text = self._read(folder, path)
+                if text:
+                    count += 1
+                    yield text
+
+    def _list_folders(self, location: str) -> list[Path]:
+        """Return the folders from the workspace's first level down to the location."""
+        try:
+            workspace = self._workspace.resolve()
+            path = (workspace / Path(location).expanduser()).resolve()
+            last = path if path.is_dir() else path.parent
+            inside = last.relative_to(workspace).parts
+        except (OSError, RuntimeError, ValueError):
+            return []
+        folders_inside: list[Path] = []
+        for part in inside:
+            folder = (folders_inside[-1] if folders_inside else workspace) / part
+            if part.startswith(".") or (folder / ".git").exists():
+                break
+            folders_inside.append(folder)
+        return folders_inside
+
+    def _read(self, folder: Path, place: str) -> str:
+        label = folder.relative_to(self._workspace.resolve()).as_posix()
+        known_folders = self._read_known_folders()
+        if label in known_folders:
+            return ""
+        for name in PROJECT_FILES:
+            path = folder / name
+            try:
+                text = read_regular_text(path, 4 * _FOLDER_CAP_CHARS, self._workspace).strip()
+            except OSError:
+                continue
+            if text:
+                known_folders.add(label)
+                if Path(place).name == path.name and (self._workspace / place).resolve() == path.resolve():
+                    return ""  # the call itself read or wrote it
+                return (
+                    f"{_FOLDER_HEAD.format(folder=label, name=name)}{_TOLD}\n{clip(text, _FOLDER_CAP_CHARS)}"
+                )
+        return ""
+
+    def _read_known_folders(self) -> set[str]:
+        """Return the folders whose instructions are in the transcript, including those from before a
+        restart."""
+        if self._given is None:
+            before = _FOLDER_HEAD.partition("{")[0]
+            self._given = set()
+            for message in self._history():
+                if message.role == "tool":
+                    parts = message.text.split(f"\n\n{before}")[1:]
+                    self._given |= {part.partition("/ (")[0] for part in parts if _TOLD in part}
+        return self._given
+
+
+def add_instructions(
+    tools: Mapping[str, Tool], workspace: Path, history: Callable[[], Sequence[Message]]
+) -> dict[str, Tool]:
+    """Return a session's tools, wrapped to add the instructions of the folders that they touch."""
+    nested = NestedInstructions(workspace, history)
+    return {name: nested.wrap(tool) for name, tool in tools.items()}
+
+
+def _list_paths(arguments: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("path", "workdir"):
+        if isinstance(value := arguments.get(key), str) and value:
+            yield value
+    if isinstance(diff := arguments.get("diff"), str):
+        for line in diff.splitlines():
+            if line.startswith(("+++ ", "--- ")):
+                name = line[4:].split("\t")[0].strip()
+                yield name[2:] if name.startswith(("a/", "b/")) else name

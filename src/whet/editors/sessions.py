@@ -143,7 +143,7 @@ class EditorSessions:
     async def set_mode(self, open_session: OpenedSession, mode: Mode) -> None:
         """Set a session's mode, from the next call on. Leaving plan mode approves the plan."""
         services = (await self.program()).hosted.services
-        if (mode == "plan") != services.gate.plans.has(open_session.session_id):
+        if (mode == "plan") != services.gate.get().plans.has(open_session.session_id):
             await planning.set_planning(services, open_session.session_id, mode == "plan")
         open_session.mode = mode
 

@@ -232,7 +232,7 @@ class GoalJudge:
         if not finished or finished[-1].error_kind:
             return "running", finished[-1].result if finished else _NOT_FINISHED
         session_calls = await add_current_state(
-            self.services.recordings, session.workspace, goal, session_calls
+            self.services.recordings.get(), session.workspace, goal, session_calls
         )
         weighed = weigh_claims(goal.text, _claims(finished[-1]), session_calls, session.workspace)
         if weighed.state != "achieved":

@@ -20,14 +20,13 @@ from whet.app.helpers.follow_up_turns import run_followups, run_with_followups
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, ToolError
 from whet.contract.events import Emit, Notice, TurnEnd
-from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.goals import verifier
 from whet.goals.checks import command_of, describe_checks, weigh_claims
 from whet.goals.claims import GoalClaim
 from whet.goals.judge import GoalJudge, accepted_claims, add_current_state, goal_calls
 from whet.goals.roles import may_change_file
-from whet.goals.text import round_message
+from whet.goals.text import GoalReport, GoalWish, round_message
 from whet.rewind.recordings import Recordings
 from whet.store import facts, goals, sessions, wallet
 from whet.store.database import StateDatabase
@@ -40,29 +39,6 @@ if TYPE_CHECKING:
     from whet.app.services import Services
 
 _STALLED_ROUNDS = 2
-
-
-class GoalWish(msgspec.Struct, frozen=True):
-    """A request for a goal. `guard` names files besides the verifier's that must not change, `may_change`
-    judging files that may change."""
-
-    text: str
-    verify: str = ""
-    budget_usd: float = 0.0
-    steps: int = 0
-    guard: tuple[str, ...] = ()
-    may_change: tuple[str, ...] = ()
-
-
-class GoalReport(msgspec.Struct, frozen=True):
-    """A goal with the real effects of its calls, its cost, and the claims that prove its end."""
-
-    goal: GoalRow
-    receipt: TurnReceipt
-    steps: int
-    spent_usd: float
-    spent_tokens: int
-    claims: tuple[GoalClaim, ...] = ()
 
 
 def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
@@ -154,7 +130,7 @@ class GoalRunner:
 
     def _add_finish(self, extras: SessionExtras) -> SessionExtras:
         return msgspec.structs.replace(
-            extras, tools=(*extras.tools, finish_tool(self.services.database, self.services.recordings))
+            extras, tools=(*extras.tools, finish_tool(self.services.database, self.services.recordings.get()))
         )
 
     async def pursue(self, goal: GoalRow, session: Session) -> GoalRow:

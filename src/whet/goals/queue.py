@@ -16,7 +16,8 @@ from whet.app.learning.reviews import start_detached_worker
 from whet.app.services import Services
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
-from whet.goals.pursuit import GoalReport, GoalWish, report
+from whet.goals.pursuit import report
+from whet.goals.text import GoalReport, GoalWish
 from whet.store import goals, schedules
 from whet.store.database import read_time
 from whet.store.schedules import Schedule, ScheduleGoal

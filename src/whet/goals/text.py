@@ -6,12 +6,15 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from whet.contract.errors import ConfigError
+from whet.contract.receipts import TurnReceipt
 from whet.contract.texts import parse_typed_number, plural, short
 from whet.goals.checks import read_checks
 
 if TYPE_CHECKING:
-    from whet.goals.pursuit import GoalReport, GoalWish
+    from whet.goals.claims import GoalClaim
     from whet.store.goals import GoalRow
 
 USAGE = (
@@ -32,6 +35,29 @@ _BY_CLAIMS = (
     " point at what you read, sent or noted. If it can't be reached, point at the call that failed."
 )
 _TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
+
+
+class GoalWish(msgspec.Struct, frozen=True):
+    """A request for a goal. `guard` names files besides the verifier's that must not change, `may_change`
+    judging files that may change."""
+
+    text: str
+    verify: str = ""
+    budget_usd: float = 0.0
+    steps: int = 0
+    guard: tuple[str, ...] = ()
+    may_change: tuple[str, ...] = ()
+
+
+class GoalReport(msgspec.Struct, frozen=True):
+    """A goal with the real effects of its calls, its cost, and the claims that prove its end."""
+
+    goal: GoalRow
+    receipt: TurnReceipt
+    steps: int
+    spent_usd: float
+    spent_tokens: int
+    claims: tuple[GoalClaim, ...] = ()
 
 
 def round_message(goal: GoalRow) -> str:
@@ -63,8 +89,6 @@ def parse_usd(text: str) -> float:
 
 def parse_goal(text: str) -> GoalWish:
     """Parse the text after /goal. Raises ConfigError."""
-    from whet.goals.pursuit import GoalWish  # noqa: PLC0415 - few chats have goals
-
     # The goal's text is taken literally, apostrophes and quotes too; only the options are parsed like a shell
     # command.
     first = _OPTION.search(text)

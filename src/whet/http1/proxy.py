@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from whet.contract.errors import ConfigError
-from whet.http1.address import PORTS, Address, basic_auth
+from whet.http1.connection import PORTS, Address, basic_auth
 from whet.http1.failure import HttpFailed
 
 _MAX_ANSWER_BYTES = 64 * 1024

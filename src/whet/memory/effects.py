@@ -16,8 +16,8 @@ import msgspec
 from whet.memory.desk import LearningService
 from whet.stats import Interval, rate_difference, wilson
 from whet.store import outcomes
+from whet.store.learned import ContextItem, ItemKind
 from whet.store.outcomes import ItemUse, TurnOutcome
-from whet.store.starts import ContextItem, ItemKind
 
 Finding = Literal["helps", "hurts", "no evidence"]
 Basis = Literal["hold-out", "observed", "none"]
@@ -94,7 +94,7 @@ def compare_items(
 
 async def measure_effects(learning: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
     """Compare a profile's items of these kinds, from the store's records. Raises StoreError."""
-    part = await learning.reader.prompt_part(None)
+    part = await learning.reader.prompt_part()
     now = frozenset((item.kind, item.name, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:

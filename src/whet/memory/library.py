@@ -11,13 +11,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from whet.config.project import SKILL_FOLDERS, list_project_folders
+from whet.config.paths import list_project_folders
 from whet.contract.errors import WhetError
-from whet.memory import disk, skill_format
-from whet.memory.skill_format import NAME
 from whet.store.ledger import hash_text
 
 LARGEST_MAIN_BYTES = 200_000
+_PROJECT_FOLDERS = (".agents/skills", ".claude/skills")
 BUILT_IN = Path(__file__).with_name("builtin_skills")
 # Repeated here so that starting a session reads no file for them; a test compares the two.
 BUILT_IN_DESCRIPTIONS = {
@@ -81,6 +80,8 @@ class Library:
 
     def find(self, name: str) -> SkillInfo | None:
         """Return the skill of that name, or None if it does not exist."""
+        from whet.memory.skill_format import NAME  # noqa: PLC0415 - the index does without
+
         if not NAME.fullmatch(name):
             return None
         paths = (self.folder / name, *self.folder.glob(f"[!.]*/{name}"))
@@ -107,7 +108,7 @@ class Library:
         infos = (
             _read(path, "project")
             for folder in reversed(folders)
-            for part in SKILL_FOLDERS
+            for part in _PROJECT_FOLDERS
             for path in folder.glob(f"{part}/{name}")
             if path.resolve().is_relative_to(root)
         )
@@ -116,6 +117,8 @@ class Library:
 
 def _read(folder: Path, source: str) -> SkillInfo | None:
     """Return the skill in a folder, or None if it holds none. Links to the folder itself are followed."""
+    from whet.memory import disk, skill_format  # noqa: PLC0415 - few homes and projects have skills
+
     info = SkillInfo(folder.name, "", source, folder.resolve() if source != "home" else folder)
     try:
         text = disk.read_text(info.folder / "SKILL.md", LARGEST_MAIN_BYTES)

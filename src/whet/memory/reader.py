@@ -20,20 +20,16 @@ from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import flat, short
-from whet.contract.tools import tags_of
-from whet.memory import disk, notes
 from whet.memory.library import Library, SkillInfo
-from whet.memory.notes import NoteEntry
-from whet.memory.requests import Target
-from whet.memory.skill_format import NAME
+from whet.memory.requests import FILES, Target
 from whet.store import learned
 from whet.store.database import StateDatabase
-from whet.store.learned import FileState
+from whet.store.learned import ContextItem, FileState
 from whet.store.ledger import hash_text
-from whet.store.starts import ContextItem
 
 if TYPE_CHECKING:
     from whet.memory.journal import Journal
+    from whet.memory.notes import NoteEntry
 
 T = TypeVar("T")
 _LINE_CHARS = 160
@@ -133,17 +129,18 @@ class MemoryReader:
         return Journal(self)
 
     async def prompt_part(
-        self, offered: Collection[str] | None, without: Collection[ContextItem] = ()
+        self, without: Collection[ContextItem] = (), *, loads_skills: bool = True
     ) -> PromptPart:
-        """Return the prompt part of a new session with the tools `offered` (None: all), leaving out the items
-        in `without`."""
+        """Return the prompt part of a new session, leaving out the items in `without`; without the skills if
+        no tool of the session loads them."""
 
         def work() -> PromptPart:
             self.bring_into_step(self.seen.changed_skills())
-            texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
-            uses = self.database.read_now(lambda db: learned.count_uses(db, self.profile))
-            notes_section = notes_part(texts, without)
-            index = index_part(self.library.all(), uses, self.limits.skill_index_chars, offered, without)
+            texts: dict[Target, str] = {target: self.text(path) for target, path in FILES.items()}
+            notes_section, index = notes_part(texts, without), PromptPart()
+            if loads_skills:
+                uses = self.database.read_now(lambda db: learned.count_uses(db, self.profile))
+                index = index_part(self.library.all(), uses, self.limits.skill_index_chars, without)
             text = "\n\n".join(filter(None, (notes_section.text, index.text)))
             return PromptPart(text, (*notes_section.items, *index.items))
 
@@ -152,13 +149,15 @@ class MemoryReader:
     async def notes(self) -> list[NotesState]:
         """Return both notes files, after entering edits by hand."""
 
+        from whet.memory import notes  # noqa: PLC0415 - a session's start may have none to read
+
         def state(target: Target, path: str) -> NotesState:
             text, full_path = self.text(path), str(self.folder / path)
             used, trouble = notes.describe_use(text, self.room_chars(target)), self.troubles.get(path, "")
             return NotesState(target, full_path, text, len(notes.parse_entries(text)), used, trouble)
 
         await asyncio.to_thread(self.bring_into_step)
-        return [await asyncio.to_thread(state, target, path) for target, path in notes.FILES.items()]
+        return [await asyncio.to_thread(state, target, path) for target, path in FILES.items()]
 
     def bring_into_step(self, skills: Sequence[str] = ()) -> None:
         """Enter edits by hand and write the pending files, of both notes and these skills.
@@ -166,7 +165,10 @@ class MemoryReader:
         Files that can't be read or written are listed in `troubles` and left as they are. Raises
         StoreError for the database only.
         """
-        skills = [name for name in skills if NAME.fullmatch(name)]  # nothing else is a folder's name
+        if skills:
+            from whet.memory.skill_format import NAME  # noqa: PLC0415 - only after a use of a skill
+
+            skills = [name for name in skills if NAME.fullmatch(name)]  # nothing else is a folder's name
         waits = self.seen.pending_paths()
         if waits or skills or self._has_changed_notes():
             self.journal.settle(waits, skills)
@@ -193,14 +195,13 @@ class MemoryReader:
     def _has_changed_notes(self) -> bool:
         """Return whether a notes file has changed since it was last seen. Cheap enough for the start of every
         session."""
-        for path in notes.FILES.values():
+        for path in FILES.values():
             try:
-                there = disk.read(self.folder / path)
+                key = _hash_file(self.folder / path)
             except ConfigError as error:
                 self.troubles[path] = f"{error.message}; {error.hint}"
                 continue
             self.troubles.pop(path, None)
-            key = hash_text(there) if there is not None else ""
             if key != self.seen.state(path, key).written:
                 return True
         return False
@@ -208,14 +209,35 @@ class MemoryReader:
 
 def read_notes(connection: apsw.Connection, profile: str, path: str) -> str:
     """Return the text that a notes file should hold, inside a transaction."""
-    return notes.decode_notes(
-        learned.read_text(connection, learned.get_file_state(connection, profile, path).wanted)
-    )
+    raw = learned.read_text(connection, learned.get_file_state(connection, profile, path).wanted)
+    if not raw:
+        return ""
+    from whet.memory.notes import decode_notes  # noqa: PLC0415 - a new home has none
+
+    return decode_notes(raw)
+
+
+def _hash_file(path: Path) -> str:
+    """Return the hash of a file's content, or an empty string if it does not exist. Raises ConfigError."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        pass  # the reader names the fault
+    from whet.memory import disk  # noqa: PLC0415 - a new home has no such files
+
+    content = disk.read(path)
+    return "" if content is None else hash_text(content)
 
 
 def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = ()) -> PromptPart:
     """Return the notes as a prompt part, by target, leaving out those in `without`. Empty if there are no
     notes."""
+    if not any(texts.values()):
+        return PromptPart()
+    from whet.memory import notes  # noqa: PLC0415 - a new home has none
+
     items: list[ContextItem] = []
     sections: list[str] = []
     for target, title in _SECTIONS:
@@ -235,16 +257,14 @@ def index_part(
     skills: Sequence[SkillInfo],
     uses: Mapping[str, int],
     budget_chars: int,
-    offered: Collection[str] | None,
     without: Collection[ContextItem] = (),
 ) -> PromptPart:
-    """Return the skill index as a prompt part for a session with tools `offered`, leaving out `without`.
+    """Return the skill index as a prompt part, leaving out `without`.
 
     `uses` counts how often each skill was loaded.
     """
     usable = [info for info in skills if not info.problem and _skill(info) not in without]
-    can_load = offered is None or any("loads-skills" in tags_of(name) for name in offered)
-    if not usable or not can_load:
+    if not usable:
         return PromptPart()
     ranked = sorted(usable, key=lambda info: (-uses.get(info.name, 0), info.source != "home", info.name))
     lines: dict[str, str] = {}

@@ -23,8 +23,8 @@ from whet.memory.requests import Refused, target_of
 from whet.memory.settling import enforce, set_wanted_note
 from whet.memory.skill_format import BadSkill
 from whet.store import ledger, purge
+from whet.store.learned import LABEL_CHARS
 from whet.store.ledger import FileChange, LedgerRow, NewRow, hash_text
-from whet.store.starts import LABEL_CHARS
 
 WAITING = ("quarantined", "inbox", "staged")
 

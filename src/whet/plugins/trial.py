@@ -25,7 +25,8 @@ from whet.contract.texts import NOT_JSON, from_json
 from whet.contract.tools import Tool, ToolContext, ToolSpec
 from whet.plugins.calls import fields_of, within
 from whet.plugins.load import PluginHost, load_plugins
-from whet.sandbox.confinement import Confinement, ConfinementSettings
+from whet.sandbox.backend import ConfinementSettings
+from whet.sandbox.confinement import Confinement
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.policy import Opening
 

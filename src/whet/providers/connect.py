@@ -21,8 +21,7 @@ from whet.contract.texts import split_http_url
 from whet.contract.tools import ToolSpec
 from whet.providers.backoff import Backoff
 from whet.providers.catalog import SERVERS, KnownServer, describe_model
-from whet.providers.http import Http
-from whet.providers.keys import Key, KeyPool, explain_missing_key
+from whet.providers.http import Http, Key, KeyPool, explain_missing_key
 from whet.providers.link import ServerLink, Wiring
 from whet.providers.wire import RequestOptions, WireCodec
 

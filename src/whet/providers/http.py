@@ -1,4 +1,5 @@
-"""The HTTP connection to one model server: a client that lives as long as the provider, and typed failures.
+"""The HTTP connection to one model server: a client that lives as long as the provider, the keys that it
+sends, which of them rest, and typed failures.
 
 Proxies and certificates come from the environment. The read time-out `timeout_s` limits silence on the wire,
 not the length of an answer. Knows no wire format: bytes in, bytes out.
@@ -9,12 +10,22 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from urllib.parse import unquote
+
+import msgspec
 
 from whet import log
 from whet.config.secrets import find_proxy
-from whet.contract.errors import ConfigError, Unavailable
+from whet.contract.errors import (
+    AuthRejected,
+    ConfigError,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    Unavailable,
+)
 from whet.contract.protocols import ModelInfo
 from whet.contract.texts import split_http_url, strip_credentials
 from whet.http1.client import Answer, HttpClient, Limits, Request
@@ -25,6 +36,53 @@ _ERROR_BODY_BYTES = 200_000
 # A proxy says so while the model behind it works on. Other error statuses are refusals, which cost nothing.
 _GAVE_UP_WAITING = frozenset({408, 504, 524})
 _SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "whet"}
+_REJECTED_REST_S = 3600.0
+_QUOTA_REST_S = 1800.0
+_LIMITED_REST_S = 30.0
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key and the variable that holds it."""
+
+    name: str
+    value: str
+
+
+class KeyPool:
+    """The keys, and which of them rest. Without keys (a local server) `current` is an empty key."""
+
+    def __init__(self, keys: Sequence[Key], *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self.keys: tuple[Key, ...] = tuple(keys) or (Key("", ""),)
+        self._monotonic_s = monotonic_s
+        self._rests_until = [0.0] * len(self.keys)
+        self._at = 0
+
+    @property
+    def current(self) -> Key:
+        """The key to use now: the same one while it works."""
+        return self.keys[self._at]
+
+    def prefer(self, name: str) -> None:
+        """Use the key of this variable until it fails. An unknown name changes nothing."""
+        self._at = next((at for at, key in enumerate(self.keys) if key.name == name), self._at)
+
+    def rotate(self, used: Key, error: ProviderError) -> str | None:
+        """Switch to a key that is not resting after `error` with `used`.
+
+        Returns one line for the person, or None if nothing changed: the error is not about the key, or no
+        other key is ready.
+        """
+        rest_s = _rest_s(error)
+        if rest_s is None:
+            return None
+        now = self._monotonic_s()
+        self._rests_until[self.keys.index(used)] = now + rest_s
+        for step in range(len(self.keys)):
+            at = (self.keys.index(used) + step) % len(self.keys)
+            if self._rests_until[at] <= now:
+                self._at = at
+                return f"{used.name} {_describe_rest(error)}; {self.current.name} is used now"
+        return None
 
 
 class Http:
@@ -131,3 +189,29 @@ def _list_causes(error: BaseException | None) -> list[BaseException]:
         causes.append(error)
         error = error.__cause__ or error.__context__
     return causes
+
+
+def _rest_s(error: ProviderError) -> float | None:
+    if isinstance(error, AuthRejected):
+        return _REJECTED_REST_S
+    if isinstance(error, QuotaExhausted):
+        return _QUOTA_REST_S
+    if isinstance(error, RateLimited):
+        return error.retry_after_s or _LIMITED_REST_S
+    return None
+
+
+def _describe_rest(error: ProviderError) -> str:
+    if isinstance(error, AuthRejected):
+        return "was rejected"
+    return "has no credit left" if isinstance(error, QuotaExhausted) else "is rate-limited"
+
+
+def explain_missing_key(error: ProviderError, key: Key, where: str) -> ProviderError:
+    """Set the error's hint if it was refused because no key was sent: how to send one."""
+    if isinstance(error, AuthRejected) and not key.value:
+        error.hint = (
+            f"no key was sent to {where}: set model.base_url and model.api_key_env, both in config.yaml,"
+            " or name a variable of its own with --api-key-env NAME"
+        )
+    return error

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,7 @@ from whet.contract.protocols import (
 from whet.http1.client import Answer
 from whet.providers.answer_parts import AnswerParts, Piece, separate
 from whet.providers.backoff import Backoff
-from whet.providers.http import Http
-from whet.providers.keys import Key, KeyPool, explain_missing_key
+from whet.providers.http import Http, Key, KeyPool, explain_missing_key
 from whet.providers.progress import AnswerProgress
 from whet.providers.sse import SseEvent, SseParser
 from whet.providers.token_count import (
@@ -87,13 +87,18 @@ class _Attempt:
         self, decoder: Decoder, messages: Sequence[Message], body: bytes, *, has_tools: bool
     ) -> None:
         self.decoder = decoder
-        self.parts = AnswerParts(has_tools=has_tools)
+        self._has_tools = has_tools
         self.messages = messages
         self.body = body
         self.texts: list[str] = []
         self.events = 0
         self.is_refused = False
         self._shown_chars = 0
+
+    @cached_property
+    def parts(self) -> AnswerParts:
+        """The parts of the answer's text, from its first piece on."""
+        return AnswerParts(has_tools=self._has_tools)
 
     def feed(self, data: bytes) -> Deltas:
         """Decode one event. Raises ProviderError."""

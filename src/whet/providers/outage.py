@@ -13,7 +13,7 @@ from whet.contract.errors import ProviderError, Unavailable
 from whet.contract.events import Retry, StreamRestarted
 from whet.http1.machine import MachineWatch
 from whet.providers.backoff import Backoff
-from whet.providers.keys import Key, KeyPool
+from whet.providers.http import Key, KeyPool
 
 _LOOK_S = 1.0
 

@@ -16,9 +16,12 @@ import msgspec
 from whet.contract.errors import ConfigError
 from whet.contract.forms import BACKEND, FORMS
 from whet.late import late_pattern
+from whet.sandbox.path_rules import PathRules
 from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.system_folders import PolicyAdditions
 
 BackendKind = Literal["local", "container", "ssh"]
+SandboxMode = Literal["auto", "strict", "off"]
 # Only these variables mean the same on another machine.
 _PORTABLE = late_pattern(
     r"GIT_(CONFIG_(COUNT|KEY_\d+|VALUE_\d+)|PAGER|EDITOR|TERMINAL_PROMPT|OPTIONAL_LOCKS)|TERM"
@@ -42,6 +45,16 @@ class CommandBackend(msgspec.Struct, frozen=True):
     kind: BackendKind = "local"
     target: str = ""
     folder: str = ""
+
+
+class ConfinementSettings(msgspec.Struct, frozen=True):
+    """How a program confines its commands. `home` is Whet's own, `rules` are the deny rules for files."""
+
+    mode: SandboxMode
+    home: Path
+    wishes: PolicyAdditions = PolicyAdditions()
+    backend: CommandBackend = CommandBackend()
+    rules: PathRules = PathRules()
 
 
 def read_backend(text: str) -> CommandBackend:

@@ -14,38 +14,27 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox import engine_cache
-from whet.sandbox.backend import CommandBackend
+from whet.sandbox.backend import ConfinementSettings, SandboxMode
 from whet.sandbox.path_rules import PathRules
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, is_temporary
 from whet.sandbox.scratch import Scratch, remove_abandoned
 from whet.sandbox.status import Engine, EngineStatus
-from whet.sandbox.system_folders import PolicyAdditions, default_policy
+from whet.sandbox.system_folders import default_policy
 
 if TYPE_CHECKING:  # imports 15 ms of modules that unconfined commands don't need
     from whet.sandbox.denial import Denial
     from whet.sandbox.jail import Jail
     from whet.sandbox.remote_sandboxes import RemoteBackend
 
-SandboxMode = Literal["auto", "strict", "off"]
 _MAX_IDLE_JAILS = 16
 _MAX_DENIALS = 200
 _POLICY_TTL_S = 60.0  # finding the installed toolchains takes 12 ms
-
-
-class ConfinementSettings(msgspec.Struct, frozen=True):
-    """How a program confines its commands. `home` is Whet's own, `rules` are the deny rules for files."""
-
-    mode: SandboxMode
-    home: Path
-    wishes: PolicyAdditions = PolicyAdditions()
-    backend: CommandBackend = CommandBackend()
-    rules: PathRules = PathRules()
 
 
 class Confinement:

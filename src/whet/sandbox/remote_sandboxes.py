@@ -14,12 +14,12 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox.backend import (
+    ConfinementSettings,
     ContainerLines,
     SshLines,
     kill_line,
@@ -35,9 +35,6 @@ from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine, EngineStatus
 from whet.sandbox.system_folders import repository_paths
 from whet.searchpath import find_trusted_program
-
-if TYPE_CHECKING:
-    from whet.sandbox.confinement import ConfinementSettings
 
 _START_S = 60
 

@@ -11,8 +11,8 @@ from whet.app.conversations.session_parts import SessionExtras
 from whet.app.conversations.sessions import SessionOpener
 from whet.contract.errors import ConfigError
 from whet.contract.events import Event
-from whet.goals.pursuit import GoalReport, GoalRunner, GoalWish, report
-from whet.goals.text import result_text
+from whet.goals.pursuit import GoalRunner, report
+from whet.goals.text import GoalReport, GoalWish, result_text
 from whet.store import goals, schedules
 from whet.store.goals import GoalState
 from whet.store.schedules import RunEnd, Schedule, ScheduleGoal, ScheduleRun

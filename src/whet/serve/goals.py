@@ -59,8 +59,8 @@ class Goals:
 
     async def start(self, request: Request, caller: ApiCaller, body: GoalInput) -> Response:
         """Queue a goal for a worker. Answers 202 with the goal's id."""
-        from whet.goals.pursuit import GoalWish  # noqa: PLC0415 - the same
         from whet.goals.queue import queue_goal  # noqa: PLC0415 - few clients have goals
+        from whet.goals.text import GoalWish  # noqa: PLC0415 - the same
 
         wish = GoalWish(body.text, body.verify, body.budget_usd, body.steps, body.guard, body.may_change)
         schedule = await queue_goal(self._services, wish)

@@ -26,7 +26,7 @@ from whet.serve.conversations import SessionTurns
 from whet.serve.questions import PendingQuestion, QuestionReply
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError, JsonAnswer, Stream
-from whet.store import accepted, search, session_deletion, sessions
+from whet.store import search, session_deletion, sessions, turns
 from whet.store.sessions import SessionRow
 
 _MAX_LISTED = 200
@@ -142,7 +142,7 @@ class Native:
         after = query_number(request, "after", 0, _TOP)
         limit = query_number(request, "limit", 100, _MAX_MESSAGES)
         rows, waiting = await self._services.database.read(
-            lambda db: (search.read_span(db, row.id, after + 1, _TOP, limit), accepted.waiting(db, row.id))
+            lambda db: (search.read_span(db, row.id, after + 1, _TOP, limit), turns.list_accepted(db, row.id))
         )
         return JsonAnswer(
             {

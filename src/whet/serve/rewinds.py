@@ -64,7 +64,7 @@ class RewindCalls:
     async def points(self, request: Request, caller: ApiCaller) -> Response:
         """List the points to go back to. An interrupted rewind is finished first."""
         async with self._api.between_turns(request, caller) as (services, session):
-            rewinding = Rewinding(services.recordings, session.log, services.workspace)
+            rewinding = Rewinding(services.recordings.get(), session.log, services.workspace)
             finished = await rewinding.recover()
             return JsonAnswer(points_answer(finished, await rewinding.steps(), await rewinding.left_out()))
 
@@ -72,7 +72,7 @@ class RewindCalls:
         """Show a turn's changes to files; without a turn, the session's. Secrets are masked."""
         turn = query_number(request, "turn", 0, _LAST_TURN)
         services, session = await self._api.open_session(request, caller)
-        changes = await Rewinding(services.recordings, session.log, services.workspace).diff(turn)
+        changes = await Rewinding(services.recordings.get(), session.log, services.workspace).diff(turn)
         return JsonAnswer(diff_answer(changes, mask))
 
     async def rewind(self, request: Request, caller: ApiCaller, body: RewindInput) -> Response:
@@ -85,7 +85,7 @@ class RewindCalls:
                 403, "files that somebody else changed are the owner's to replace", code="wrong_role"
             )
         async with self._api.between_turns(request, caller) as (services, session):
-            rewinding = Rewinding(services.recordings, session.log, services.workspace)
+            rewinding = Rewinding(services.recordings.get(), session.log, services.workspace)
             if body.dry_run:
                 plan = await rewinding.preview(point, body.parts, force=is_forced)
                 return JsonAnswer(rewind_answer(plan, mask, is_plan=True))

@@ -18,7 +18,7 @@ from whet.contract.events import Emit, Event, Notice, TurnEnd
 from whet.contract.messages import ImagePart, Usage
 from whet.serve.feed import Feeds
 from whet.serve.questions import Asker, Questions
-from whet.store import accepted
+from whet.store import turns
 
 
 class TurnInput(msgspec.Struct, frozen=True):
@@ -132,14 +132,16 @@ class Turns:
         if said.text is None:
             return said
         message = user_message(said.text, said.images)
-        row = await self.hosted.services.database.append(lambda db: accepted.add(db, session_id, message))
-        stored = accepted.removing((row,), said.receipt.stored)
+        row = await self.hosted.services.database.append(
+            lambda db: turns.accept_message(db, session_id, message)
+        )
+        stored = turns.remove_at_end((row,), said.receipt.stored)
         receipt = msgspec.structs.replace(said.receipt, row=row, stored=stored)
         return msgspec.structs.replace(said, receipt=receipt)
 
     async def _forget(self, row: int) -> None:
         """Remove an accepted message whose turn could not begin: its sender reads why."""
-        await self.hosted.services.database.append(lambda db: accepted.remove(db, (row,)))
+        await self.hosted.services.database.append(lambda db: turns.remove_accepted(db, (row,)))
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Keep a task until it is done; `aclose` waits for it."""

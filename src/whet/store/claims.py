@@ -19,7 +19,7 @@ import apsw
 from whet.clock import iso
 from whet.contract.errors import StoreBusy
 from whet.postgres.driver import needs_driver
-from whet.store.database import is_team
+from whet.store.rows import is_team
 
 if TYPE_CHECKING:
     from whet.store.team_claims import ClaimingProcess  # imports psycopg

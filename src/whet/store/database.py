@@ -22,20 +22,15 @@ from whet.sqlite.faults import translate_error
 from whet.sqlite.lane import RowStatement
 from whet.store import rows
 from whet.store.migrations import STEPS
+from whet.store.rows import is_team as is_team
 
 if TYPE_CHECKING:
-    from whet.store.claims import Holder  # imports this module
+    from whet.store.claims import Holder
 
 
 T = TypeVar("T")
 
 _READERS = 4
-
-
-def is_team(connection: apsw.Connection) -> bool:
-    """Return whether a connection is a team's. There leases decide instead of processes, and the search index
-    is another."""
-    return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
 
 
 def read_time(connection: apsw.Connection, clock: Clock) -> datetime:

@@ -15,7 +15,7 @@ import msgspec
 
 from whet.contract.errors import NotFound
 from whet.store import sessions
-from whet.store.starts import ContextItem, ItemKind
+from whet.store.learned import ContextItem, ItemKind
 
 Rating = Literal["good", "bad"]
 Signal = Literal["good", "bad", "retry", "correction"]

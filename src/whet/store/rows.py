@@ -35,6 +35,12 @@ USAGE_COLUMNS = (
 )
 
 
+def is_team(connection: apsw.Connection) -> bool:
+    """Return whether a connection is a team's. There leases decide instead of processes, and the search index
+    is another."""
+    return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
+
+
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fields of a message besides plain text. Names have one letter to save space in millions of rows."""
 

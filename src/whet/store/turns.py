@@ -1,16 +1,19 @@
-"""Turns as rows: begin, end, undo, and whether a session has changed since it was read.
+"""Turns as rows: the messages that wait for one, begin, end, undo, and whether a session has changed.
 
 Every function takes a connection inside a transaction; `transcript.py` decides when.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import apsw
 import msgspec
 
 from whet.contract.errors import NotFound
-from whet.contract.messages import Usage
-from whet.store import rows
+from whet.contract.messages import Message, Usage
+from whet.store import claims, rows
+from whet.store.jobs import AtEnd, QueuedJob
 
 
 class TurnRecord(msgspec.Struct):
@@ -30,6 +33,57 @@ class TurnRecord(msgspec.Struct):
     messages: int = 1
     tool_calls: int = 0
     error: str = ""
+
+
+class AcceptedMessage(msgspec.Struct, frozen=True):
+    """An accepted message; `is_left` states that the process that accepted it has ended."""
+
+    id: int
+    message: Message
+    is_left: bool
+
+
+def accept_message(connection: apsw.Connection, session_id: str, message: Message) -> int:
+    """Store a message that no turn has stored yet, and return its number. It is durable before a person or a
+    program reads that it is accepted; the transaction that stores it in the transcript removes it."""
+    _, _, content, extra = rows.pack(rows.to_storable(message), 0)
+    connection.execute(
+        "INSERT INTO accepted_messages (session, owner, content, extra) VALUES (?, ?, ?, ?)",
+        (session_id, claims.owner_name("accepted"), content, extra),
+    )
+    return connection.last_insert_rowid()
+
+
+def list_accepted(connection: apsw.Connection, session_id: str) -> list[AcceptedMessage]:
+    """Return a session's accepted messages, oldest first. What a process that has ended left is read by the
+    session's next turn."""
+    stored = connection.execute(
+        "SELECT id, owner, content, extra FROM accepted_messages WHERE session = ? ORDER BY id", (session_id,)
+    ).fetchall()
+    return [
+        AcceptedMessage(id_, rows.unpack(rows.USER, content, extra), claims.is_gone(connection, owner))
+        for id_, owner, content, extra in stored
+    ]
+
+
+def list_left_texts(connection: apsw.Connection, session_id: str) -> list[str]:
+    """Return the texts of the messages that an ended process accepted, oldest first."""
+    return [entry.message.text for entry in list_accepted(connection, session_id) if entry.is_left]
+
+
+def remove_accepted(connection: apsw.Connection, ids: Collection[int]) -> None:
+    """Remove accepted messages."""
+    connection.executemany("DELETE FROM accepted_messages WHERE id = ?", [(id_,) for id_ in ids])
+
+
+def remove_at_end(ids: Collection[int], also: AtEnd) -> AtEnd:
+    """Return the work of `also`, extended to remove these accepted messages."""
+
+    def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
+        remove_accepted(connection, ids)
+        return also(connection)
+
+    return work
 
 
 def begin_turn(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
@@ -23,9 +23,7 @@ from whet.terminal.typed_keys import TypedKeys
 from whet.terminal.wrapping import wrap_lines
 from whet.typed_answer import AnswerOption, TypedAnswer, read_line
 
-if TYPE_CHECKING:
-    from whet.terminal.terminal import Terminal
-
+T = TypeVar("T")
 _BAR = "  | "
 _ROW_STYLES: dict[RowKind, str] = {
     "added": "ansigreen",
@@ -175,10 +173,36 @@ class PickQuestion(TerminalQuestion):
         return rows
 
 
+class QuestionScreen(Protocol):
+    """The screen that questions are shown on; see `Terminal`."""
+
+    stop_turn: Callable[[], object]
+
+    def width(self) -> int:
+        """Return the screen's width in columns."""
+        ...
+
+    def height(self) -> int:
+        """Return the screen's height in rows."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Write finished text above the input line."""
+        ...
+
+    async def ask(self, question: TerminalQuestion) -> str | None:
+        """Put a question in place of the input line, and return its answer."""
+        ...
+
+    async def lend(self, work: Callable[[], T]) -> T:
+        """Release the terminal to another program while `work` runs."""
+        ...
+
+
 class TerminalPerson:
     """The person at a terminal: the gate's questions take a key alone or a line, the model's a line."""
 
-    def __init__(self, terminal: Terminal, marks: Marks) -> None:
+    def __init__(self, terminal: QuestionScreen, marks: Marks) -> None:
         self._terminal = terminal
         self._marks = marks
 

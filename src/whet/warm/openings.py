@@ -1,4 +1,4 @@
-"""Warm starts of sessions: choose the template, and start or reopen the session with it.
+"""Warm starts of sessions: start or reopen a session with a template.
 
 The modules of a warm start are imported only when one is requested: a cold session pays for this module
 only.
@@ -19,7 +19,7 @@ from whet.contract.events import TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Context, ModelLink
 from whet.contract.tools import ToolSpec
-from whet.store import sessions, starts
+from whet.store import sessions
 from whet.store.database import StateDatabase
 
 OFF = "off"
@@ -51,24 +51,6 @@ class WarmStarts(msgspec.Struct, frozen=True):
     settings: WarmSettings
     database: StateDatabase
     clock: Clock
-
-    async def choose(self, requested: str, workspace: str) -> WarmWish:
-        """Return the start of a new session: the one requested now, the one that `load` requested before, or
-        the setting.
-
-        Raises NotFound or ConfigError if the requested template can't be read.
-        """
-        if requested:
-            if requested not in (OFF, AUTO):
-                from whet.warm.template import load  # noqa: PLC0415 - a cold session does without
-
-                load(self.home, requested)
-            return WarmWish(requested, "auto" if requested == AUTO else "name")
-        next_name = self.database.read_now(lambda db: starts.read_next(db, workspace))
-        if next_name:
-            await self.database.write(lambda db: starts.forget_next(db, workspace))
-            return WarmWish(next_name, "next")
-        return WarmWish(self.settings.default, "default")
 
     async def reopen_link(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
         """Return a stored session's link with the examples that it was started with, and the examples as

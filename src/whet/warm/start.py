@@ -19,8 +19,8 @@ from whet.config.redact import redact
 from whet.context.rows import list_tokens, text_tokens
 from whet.contract.errors import WhetError
 from whet.contract.texts import plural
-from whet.store import sessions, starts, warm
-from whet.store.starts import ContextItem
+from whet.store import learned, sessions, warm
+from whet.store.learned import ContextItem
 from whet.store.warm import TemplateState, WarmStart
 from whet.warm.openings import AUTO, SessionOpening, WarmStarts, WarmWish
 from whet.warm.outline import outline
@@ -139,7 +139,7 @@ async def _write_start(
     def record(db: apsw.Connection) -> None:
         warm.record_start(db, session.id, row, now)
         shown_items, held_items = ((), items) if held_out else (items, ())
-        starts.record_items(db, session.id, shown_items, held_items, randomised=by_chance)
+        learned.record_items(db, session.id, shown_items, held_items, randomised=by_chance)
 
     if held_out:
         await warmth.database.write(record)

@@ -20,7 +20,7 @@ from whet.contract.errors import ConfigError
 from whet.contract.tools import ToolSpec
 from whet.memory.effects import Effect, compare_items, sum_by_session
 from whet.stats import Interval
-from whet.store import outcomes, starts, warm
+from whet.store import learned, outcomes, warm
 from whet.store.database import StateDatabase
 from whet.warm import template as templates
 from whet.warm.compose import BuildOptions, Composition, compose
@@ -154,13 +154,13 @@ class WarmTemplates(msgspec.Struct, frozen=True):
     def apply(self, name: str, workspace: str) -> Template:
         """Start the next new session in `workspace` with a template; durable on return."""
         template, now = self.load(name), iso(self.clock.now())
-        self.database.write_now(lambda db: starts.set_next(db, workspace, name, now))
+        self.database.write_now(lambda db: learned.set_next(db, workspace, name, now))
         return template
 
     def delete(self, name: str) -> None:
         """Remove a template. Sessions that were started with it keep their bytes. Raises NotFound."""
         templates.delete(self.home, name)
-        self.database.write_now(lambda db: starts.forget_next(db, "", name))
+        self.database.write_now(lambda db: learned.forget_next(db, "", name))
 
     def import_file(self, source: Path, name: str) -> Template:
         """Import a template from a file. Raises ConfigError."""

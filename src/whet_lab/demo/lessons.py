@@ -16,15 +16,15 @@ import msgspec
 from whet.cli import stored
 from whet.contract.texts import flat
 from whet.memory import notes as note_files
+from whet.store import learned, ledger, live, outcomes, sessions
 from whet.store import learned as receipts
-from whet.store import ledger, live, outcomes, sessions, starts
 from whet.store.ledger import LedgerRow
 from whet_lab.demo.facts import read_messages
 from whet_lab.demo.world import DemoWorld, SeenRequest
 from whet_lab.practice.review import OPENING
 
 T = TypeVar("T")
-_KINDS: tuple[starts.ItemKind, ...] = ("memory", "user", "skill")
+_KINDS: tuple[learned.ItemKind, ...] = ("memory", "user", "skill")
 _ALL = 10_000
 
 

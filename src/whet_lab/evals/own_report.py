@@ -13,7 +13,7 @@ from statistics import fmean
 import msgspec
 
 from whet.stats import Interval, wilson
-from whet.store.starts import ContextItem
+from whet.store.learned import ContextItem
 from whet_lab.evals.own_run import TaskOutcome
 from whet_lab.evals.paired import PairedGap, compare
 from whet_lab.evals.records import CACHED_PRICE, OUTPUT_PRICE

@@ -30,8 +30,8 @@ from whet.memory import notes
 from whet.memory.reader import entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import sessions
+from whet.store.learned import ContextItem
 from whet.store.outcomes import count_session_calls
-from whet.store.starts import ContextItem
 from whet.warm import template
 from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope
@@ -182,7 +182,7 @@ class OwnTaskSetup:
                 home, self._arm_settings("all", False), self._secrets, NobodyPresent(), self.folder
             )
         ) as app:
-            part = await app.learning.prompt_part(("memory", "skill_view"))
+            part = await app.learning.prompt_part(("notes", "loads-skills"))
         return [item for item in part.items if item.hash]
 
     async def copy_without(self, home: Home, item: ContextItem, copy: Home) -> None:

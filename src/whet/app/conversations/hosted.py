@@ -27,7 +27,7 @@ from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import Person
 from whet.contract.tools import Tool
-from whet.store import accepted, sessions
+from whet.store import sessions, turns
 from whet.store.jobs import AtEnd, queue_nothing
 from whet.store.transcript import TurnRecord
 
@@ -101,7 +101,7 @@ class SessionHost:
         self.services: Services = opener.services
         self._furnish = furnish
         self._people = people
-        people.root_of = opener.services.gate.root_of
+        people.root_of = opener.services.gate.get().root_of
         self._turns = asyncio.Semaphore(max_turns)
         self._receipts = ReceiptObserver()
         self._pool = SessionPool(
@@ -305,7 +305,7 @@ class SessionHost:
         the session's next turn."""
         ids = [entry.row for entry in entries if entry.row]
         if ids and not self._closing:
-            self.services.database.submit(lambda db: accepted.remove(db, ids))
+            self.services.database.submit(lambda db: turns.remove_accepted(db, ids))
 
     async def _run_turn(
         self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit

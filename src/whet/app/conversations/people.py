@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from whet.app.conversations.session_builder import zone_of
 from whet.contract.protocols import Answer, ApprovalRequest, Person, Reply
 
 
@@ -41,11 +42,6 @@ class PersonRouter:
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Return None, because the call does not name its session. A session asks through `person_at`."""
         return None
-
-
-def zone_of(person: Person) -> str:
-    """Return a person's time zone, or an empty string if it is the owner's."""
-    return str(getattr(person, "time_zone", ""))
 
 
 class _SessionPerson:

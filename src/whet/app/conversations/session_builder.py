@@ -12,23 +12,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.session import Inbox, InboxEntry, Session, TurnLimits, TurnObserver, shell_folder
+from whet.agent.session import (
+    Inbox,
+    InboxEntry,
+    LateObserver,
+    Session,
+    TurnLimits,
+    TurnObserver,
+    shell_folder,
+)
 from whet.app.contexts import EngineObserver
-from whet.app.conversations.people import zone_of
-from whet.app.conversations.session_parts import SessionExtras, SessionStart, StoredPrefix
+from whet.app.conversations.session_parts import LateGate, SessionExtras, SessionStart, StoredPrefix
 from whet.app.learning.desk import RecollectionObserver
 from whet.app.model_links.models import SwitchableLink
 from whet.clock import local_time
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.host import EngineHost
-from whet.context.nested import add_instructions
-from whet.context.prompt import volatile_note
+from whet.context.prompt import add_instructions, volatile_note
 from whet.contract.origin import Origin
-from whet.contract.protocols import Gate, ModelLink
+from whet.contract.protocols import Gate, ModelLink, Person
 from whet.contract.tools import Tool, ToolSpec
-from whet.review.triggers import ReviewObserver
-from whet.rewind.recordings import RecordingObserver
-from whet.store import accepted, sessions
+from whet.store import sessions, turns
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 from whet.warm.openings import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
@@ -41,8 +45,13 @@ if TYPE_CHECKING:
     from whet.late import LatePart
 
 
-def _plan_note(gate: PolicyGate, session_id: str) -> str:
-    if not gate.is_planning(session_id):
+def zone_of(person: Person) -> str:
+    """Return a person's time zone, or an empty string if it is the owner's."""
+    return str(getattr(person, "time_zone", ""))
+
+
+def _plan_note(gate: LatePart[PolicyGate], session_id: str) -> str:
+    if gate.created is None or not gate.created.is_planning(session_id):
         return ""
     from whet.app.planning import NOTE  # noqa: PLC0415 - few sessions plan
 
@@ -58,9 +67,34 @@ def _make_marking_observer(services: Services) -> TurnObserver:
 
     return MarkingObserver(
         MarkingParts(
-            services.database, services.clock, services.gate, services.models.connect_judge, cap_link
+            services.database,
+            services.clock,
+            LateGate(services.gate),
+            services.models.connect_judge,
+            cap_link,
         )
     )
+
+
+def _make_review_observer(services: Services) -> TurnObserver:
+    from whet.review.triggers import ReviewObserver  # noqa: PLC0415 - the first request comes before it
+
+    return ReviewObserver(services.settings.review, services.clock, services.models.runtime)
+
+
+def _make_recording_observer(services: Services) -> TurnObserver:
+    from whet.rewind.recordings import RecordingObserver  # noqa: PLC0415 - as above
+
+    return RecordingObserver(services.recordings.get())
+
+
+async def _open_link(services: Services, stored: StoredPrefix, *, is_new: bool) -> tuple[SwitchableLink, str]:
+    """Open a session's link; return with it the examples that a stored session was started with."""
+    session_id = stored.log.session.id
+    link, primed = services.models.provider.open(stored.prompt, stored.specs, session_id), ""
+    if not is_new:
+        link, primed = await services.warm_starts.reopen_link(session_id, link)
+    return SwitchableLink(link, session_id, lambda: services.models.wallet), primed
 
 
 class SessionBuilder:
@@ -124,9 +158,7 @@ class SessionBuilder:
             services.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
         folder = Path(row.workspace)
         workspace = folder if row.workspace and folder.is_dir() else services.workspace
-        base_link = services.models.provider.open(stored.prompt, stored.specs, row.id)
-        base_link, primed = await services.warm_starts.reopen_link(row.id, base_link)
-        link = SwitchableLink(base_link, row.id, lambda: services.models.wallet)
+        link, primed = await _open_link(services, stored, is_new=start is not None)
         self._add_news(stored.specs, runner)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         left_host = services.contexts.host(leaving.context) if leaving else None
@@ -134,7 +166,7 @@ class SessionBuilder:
         _add_notices(host.runner, start)
         if host.runner is not runner:
             tools = await self._tools(stored.specs, host.runner)
-        gate, hooks = services.gate, None
+        gate, hooks = LateGate(services.gate), None
         if services.plugins is not None:
             old_id = leaving.id if leaving else ""
             hooks = await services.plugins.sessions.enter(
@@ -171,7 +203,7 @@ class SessionBuilder:
     def _inbox(self, session_id: str) -> Inbox:
         return Inbox(
             lambda: self._arrival(session_id),
-            lambda: self._services.database.read(lambda db: accepted.waiting(db, session_id)),
+            lambda: self._services.database.read(lambda db: turns.list_accepted(db, session_id)),
         )
 
     def _arrival(self, session_id: str) -> InboxEntry | None:
@@ -229,15 +261,15 @@ class SessionBuilder:
                     services.learning.reader_of(profile), services.settings.memory.brought_along
                 )
             )
-        observers.append(ReviewObserver(services.settings.review, services.clock, services.models.runtime))
+        observers.append(LateObserver(lambda: _make_review_observer(services)))
         observers.append(EngineObserver(services.contexts))
         if (plugins := services.plugins) is not None and hooks is not None:
             alone = profile or session.private or session.kind != "chat"
             memories = None if alone else plugins.memories
             observers += [item for item in (plugins.bell, hooks.observer, memories) if item is not None]
-        observers.append(WarmLabelObserver(services.warm_starts, session.tool_calls))
+        observers.append(LateObserver(lambda: WarmLabelObserver(services.warm_starts, session.tool_calls)))
         if services.settings.rewind.record:
-            observers.append(RecordingObserver(services.recordings))
+            observers.append(LateObserver(lambda: _make_recording_observer(services)))
         if services.settings.judge.answers:
             observers.insert(0, _make_marking_observer(services))
         if services.tracing is not None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
 from whet.agent.session import Session, TurnObserver
-from whet.contract.protocols import Person
-from whet.contract.tools import Buffers, Tool, ToolSpec
+from whet.contract.events import Emit
+from whet.contract.protocols import Decision, GateCall, Person
+from whet.contract.tools import Buffers, Tool, ToolOutput, ToolSpec
+from whet.late import LatePart
 from whet.store.sessions import SessionKind
 from whet.store.transcript import Transcript
 from whet.warm.openings import WarmWish
+
+if TYPE_CHECKING:
+    from whet.approval.gate import PolicyGate
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -92,3 +97,17 @@ class StoredPrefix(msgspec.Struct, frozen=True):
     log: Transcript
     prompt: str
     specs: Sequence[ToolSpec]
+
+
+class LateGate(msgspec.Struct, frozen=True):
+    """The process's gate, which is created for the first call."""
+
+    part: LatePart[PolicyGate]
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        """Decide, as the Gate contract requires."""
+        return await self.part.get().decide(call, emit)
+
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        """Pass the result on to the gate."""
+        await self.part.get().report(call, output, emit)

@@ -25,17 +25,16 @@ from whet.app.conversations.session_parts import (
 from whet.app.learning.desk import Outcomes
 from whet.app.model_links.models import SwitchableLink
 from whet.app.parts import add_remote_tools
-from whet.approval.patterns import DENY_HINT, find_unknown
 from whet.context.prompt import cut_notice, system_prompt
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus, Provider
 from whet.contract.tags import BUILT_IN
 from whet.store import sessions
-from whet.store.trail import list_arguments
+from whet.store.learned import forget_next, read_next
 from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
 from whet.tools.toolsets.planning import TASK_LIST
-from whet.warm.openings import OFF
+from whet.warm.openings import AUTO, OFF, WarmWish
 
 if TYPE_CHECKING:
     from whet.app.helpers.runs import HelperRuns
@@ -74,7 +73,7 @@ class SessionOpener:
         left_out = {"owner"} if principal.profile else set[str]()
         tools = {name: tool for name, tool in services.tools.by_name.items() if not tool.tags & left_out}
         tools |= {tool.name: tool for tool in principal.tools}
-        learned = await self.outcomes.start(tools, principal.profile)
+        learned = await self.outcomes.start(tools.values(), principal.profile)
         workspace = principal.workspace or services.workspace
         start = SessionStart(
             prompt=self._prompt(workspace, learned.part.text),
@@ -82,13 +81,29 @@ class SessionOpener:
             title=options.get("title", ""),
             private=options.get("private", False),
             conversation_id=leaving.log.session.conversation_id if leaving else "",
-            warm=await services.warm_starts.choose(OFF if principal.profile else warm, str(workspace)),
+            warm=await self._choose_start(OFF if principal.profile else warm, str(workspace)),
             whose=principal,
             notices=[line for line in (cut_notice(workspace), _rule_notice(services, tools)) if line],
         )
         session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
         await self.outcomes.record(session.id, learned)
         return session
+
+    async def _choose_start(self, requested: str, workspace: str) -> WarmWish:
+        """Return the start of a new session: the one requested now, the one that `load` requested before, or
+        the setting. Raises NotFound or ConfigError if the requested template can't be read."""
+        services = self.services
+        if requested:
+            if requested not in (OFF, AUTO):
+                from whet.warm.template import load  # noqa: PLC0415 - a cold session does without
+
+                load(services.home, requested)
+            return WarmWish(requested, "auto" if requested == AUTO else "name")
+        next_name = services.database.read_now(lambda db: read_next(db, workspace))
+        if next_name:
+            await services.database.write(lambda db: forget_next(db, workspace))
+            return WarmWish(next_name, "next")
+        return WarmWish(services.settings.warm.default, "default")
 
     def take_remote_tools(self) -> None:
         """Offer the tools that the MCP servers list now to new sessions."""
@@ -124,6 +139,8 @@ class SessionOpener:
 
         It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
         """
+        from whet.store.trail import list_arguments  # noqa: PLC0415 - a new session has no task list
+
         services = self.services
         log = await Transcript.open(services.database, session_id, services.clock)
         runner = await self._builder.start_engine(leaving, foreground=True)
@@ -147,7 +164,7 @@ class SessionOpener:
             )
         services.todo_lists.restore(session_id, done)
         if plans:
-            services.gate.plans.set(session_id, True)
+            services.gate.get().plans.set(session_id, True)
         stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
         session = await self._builder.build(stored, runner, extras, leaving=leaving)
         if has_helpers:
@@ -160,7 +177,8 @@ class SessionOpener:
         await services.contexts.release(session.context)
         if services.plugins is not None:
             await services.plugins.sessions.leave(session.id)
-        for session_id in (session.id, *services.gate.forget_children(session.id)):
+        gate = services.gate.created
+        for session_id in (session.id, *(gate.forget_children(session.id) if gate is not None else ())):
             services.learning.release(session_id)
         await services.models.release(session.id)
         session.log.close()
@@ -244,7 +262,12 @@ class SessionOpener:
 
 def _rule_notice(services: Services, tools: Collection[str]) -> str:
     """Return the line for the person if a deny rule names no tool, or an empty string."""
-    unknown = find_unknown(services.settings.approval.deny, {*BUILT_IN, *services.tools.by_name, *tools})
+    rules = services.settings.approval.deny
+    if not rules:
+        return ""
+    from whet.approval.patterns import DENY_HINT, find_unknown  # noqa: PLC0415 - few have such rules
+
+    unknown = find_unknown(rules, {*BUILT_IN, *services.tools.by_name, *tools})
     if not unknown:
         return ""
     return f"approval.deny: {', '.join(unknown)} names no tool, so it holds nothing ({DENY_HINT})"

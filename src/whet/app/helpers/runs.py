@@ -254,7 +254,7 @@ class HelperRuns:
             folder = await self._open_tree(row)
             child = await self._open_session(row, folder, parent.buffers if parent is not None else buffers)
             at_work.session = child
-            services.gate.adopt(child.id, row.parent)
+            services.gate.get().adopt(child.id, row.parent)
             watcher = services.plugins.sessions if services.plugins is not None else None
             await turns.run_helper(child, row, self.read_row, show, parent, watcher)
 

@@ -23,18 +23,18 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
-from whet.contract.tools import Tool, ToolContext, tags_of
-from whet.memory import notes
-from whet.memory.notes import NoteEntry
+from whet.contract.tools import Tool, ToolContext
 from whet.memory.reader import MemoryReader, PromptPart
-from whet.store import starts
+from whet.memory.requests import FILES
+from whet.store import learned
 from whet.store.database import StateDatabase
-from whet.store.starts import ContextItem
+from whet.store.learned import ContextItem
 from whet.tools.toolsets.memory import MemoryTools
 from whet.tools.toolsets.skills import SkillTools
 
 if TYPE_CHECKING:
     from whet.memory.desk import LearningService
+    from whet.memory.notes import NoteEntry
 
 
 class LearningServices:
@@ -122,15 +122,15 @@ class LearningServices:
 
     async def prompt_part(
         self,
-        tools: Collection[str],
+        tags: Collection[str],
         reader: MemoryReader | None = None,
         without: Collection[ContextItem] = (),
     ) -> PromptPart:
-        """Return the part of the prompt with memory and skills for a new session with these tools; empty
-        without the tools."""
-        if not any(tags_of(name) & {"notes", "loads-skills"} for name in tools):
+        """Return the part of the prompt with memory and skills for a new session whose tools have these tags;
+        empty if none of them writes notes or loads skills."""
+        if "notes" not in tags and "loads-skills" not in tags:
             return PromptPart()
-        return await (reader or self.reader).prompt_part(tools, without)
+        return await (reader or self.reader).prompt_part(without, loads_skills="loads-skills" in tags)
 
 
 class LearnedStart(msgspec.Struct, frozen=True):
@@ -161,15 +161,16 @@ class Outcomes:
         self._share = holdout_share
         self._chance = chance
 
-    async def start(self, tools: Collection[str], profile: str = "") -> LearnedStart:
+    async def start(self, tools: Iterable[Tool], profile: str = "") -> LearnedStart:
         """Return the learned items for a person's new session with these tools, less the held-out ones."""
         reader = self._learning.reader_of(profile)
-        part = await self._learning.prompt_part(tools, reader)
+        tags = {tag for tool in tools for tag in tool.tags}
+        part = await self._learning.prompt_part(tags, reader)
         if not self._share or not part.items:
             return LearnedStart(part)
         left_out = tuple(item for item in part.items if self._chance() < self._share)
         if left_out:
-            part = await self._learning.prompt_part(tools, reader, without=left_out)
+            part = await self._learning.prompt_part(tags, reader, without=left_out)
         return LearnedStart(part, left_out, randomised=True)
 
     async def record(self, session_id: str, start: LearnedStart) -> None:
@@ -178,7 +179,7 @@ class Outcomes:
             return
         items = (start.part.items, start.held_out)
         await self._database.append(
-            lambda db: starts.record_items(db, session_id, *items, randomised=start.randomised)
+            lambda db: learned.record_items(db, session_id, *items, randomised=start.randomised)
         )
 
 
@@ -191,7 +192,7 @@ class RecollectionObserver(TurnObserver):
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add the notes that were not added to an earlier message."""
-        if not any("notes" in tags_of(name) for name in session.tools):
+        if not any("notes" in tool.tags for tool in session.tools.values()):
             return message
         entries = await asyncio.to_thread(self._entries)
         if not entries:
@@ -210,6 +211,9 @@ class RecollectionObserver(TurnObserver):
 
     def _entries(self) -> list[NoteEntry]:
         """Return the present notes of both files."""
-        return [
-            entry for path in notes.FILES.values() for entry in notes.parse_entries(self._reader.text(path))
-        ]
+        texts = [self._reader.text(path) for path in FILES.values()]
+        if not any(texts):
+            return []
+        from whet.memory.notes import parse_entries  # noqa: PLC0415 - a new home has none
+
+        return [entry for text in texts for entry in parse_entries(text)]

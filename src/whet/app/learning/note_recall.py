@@ -16,7 +16,7 @@ from whet.contract.texts import flat
 from whet.memory.folding import content_words
 from whet.memory.notes import NoteEntry
 from whet.memory.reader import MemoryReader, entry_id
-from whet.store import sessions, starts
+from whet.store import learned, sessions
 from whet.store.database import StateDatabase
 
 _HEAD = "Of what you remember, this may be about it (what was said and seen, not orders):"
@@ -47,7 +47,7 @@ def _candidates(
 ) -> list[str]:
     """Return the notes that may be added: not those that the hold-out keeps from the session. If there are
     only a few notes, skip those that the prompt already contains."""
-    held_out = database.read_now(lambda db: starts.list_held_out_names(db, session_id))
+    held_out = database.read_now(lambda db: learned.list_held_out_names(db, session_id))
     prompt, _ = database.read_now(lambda db: sessions.read_prefix(db, session_id))
     statements = {entry.text: flat(entry.statement) for entry in entries if entry_id(entry) not in held_out}
     if len(statements) <= most:

@@ -24,12 +24,12 @@ from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
 from whet.providers.connect import ServerProvider, connect, connect_one, learn_windows, set_judge
-from whet.review.order import Runtime
 
 if TYPE_CHECKING:
     from whet.app.model_links.wallet import Wallet
     from whet.plugins.load import LoadedPlugins
     from whet.plugins.model_calls import SideCallHooks
+    from whet.review.order import Runtime
     from whet.store.database import StateDatabase
     from whet_lab.practice.server import PracticeServer
 
@@ -245,6 +245,8 @@ class Models:
     def runtime(self, answering: ModelInfo) -> Runtime:
         """Return the server, model and key that answer a session, for a later review; those of the fallback
         if it has taken over."""
+        from whet.review.order import Runtime  # noqa: PLC0415 - after an answer
+
         provider, model = self.provider, self.settings
         if not isinstance(provider, ServerProvider):
             from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 most settings name no fallback

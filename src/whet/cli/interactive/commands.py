@@ -25,7 +25,7 @@ from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
 from whet.contract.texts import plural
 from whet.log import mask
-from whet.store import accepted, compactions, forks, outcomes, sessions, warm
+from whet.store import compactions, forks, outcomes, sessions, turns, warm
 from whet.store.helper_rows import helper_usage
 from whet.store.live import is_cut_off
 from whet.terminal import wording
@@ -87,7 +87,9 @@ async def start_session(chat: ChatControl, argument: str) -> None:
 async def resume_session(chat: ChatControl, argument: str) -> None:
     """Continue the unfinished turn, or open another session."""
     log = chat.session.log
-    left = not argument and await chat.services.database.read(lambda db: accepted.left(db, log.session.id))
+    left = not argument and await chat.services.database.read(
+        lambda db: turns.list_left_texts(db, log.session.id)
+    )
     if left or (not argument and await is_cut_off(log.writer, log.live)):
         chat.send(None)
         return
@@ -251,7 +253,7 @@ async def set_approvals(chat: ChatControl, argument: str) -> None:
         if argument not in mode.ABOUT:
             raise ConfigError(f"there is no mode {argument!r}", hint="ask, plan, auto or deny")
         await mode.set_mode(chat.services, chat.session, argument)
-    chat.say(f"approvals: {mode.mode_of(chat.services.gate, chat.session)}")
+    chat.say(f"approvals: {mode.mode_of(chat.services.gate.get(), chat.session)}")
 
 
 async def edit_plan(chat: ChatControl, argument: str) -> None:

@@ -11,7 +11,7 @@ from whet.goals.text import USAGE, parse_goal
 if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
     from whet.contract.events import Event
-    from whet.goals.pursuit import GoalWish
+    from whet.goals.text import GoalWish
     from whet.store.goals import GoalRow
 
 
@@ -34,7 +34,8 @@ async def _read_last(chat: ChatControl) -> GoalRow:
 
 async def _pursue(chat: ChatControl, target: GoalWish | GoalRow) -> None:
     from whet.cli.goal import report_lines  # noqa: PLC0415 - the same
-    from whet.goals.pursuit import GoalRunner, GoalWish, report  # noqa: PLC0415 - few chats have goals
+    from whet.goals.pursuit import GoalRunner, report  # noqa: PLC0415 - few chats have goals
+    from whet.goals.text import GoalWish  # noqa: PLC0415 - as above
     from whet.store import goals  # noqa: PLC0415 - the same
 
     if not isinstance(target, GoalWish) and target.state not in goals.OPEN:

@@ -12,7 +12,7 @@ from whet.cli.interactive import selection_lists
 from whet.cli.interactive.mode import mode_of
 from whet.contract.texts import plural
 from whet.sandbox.engine_cache import read_status
-from whet.store import accepted, lesson_counts
+from whet.store import lesson_counts, turns
 from whet.store.live import is_cut_off
 from whet.terminal.pasted_text import fold_pastes
 from whet.terminal.wording import clip, columns, printable
@@ -25,7 +25,7 @@ _RECALLED = 8
 
 def greet(chat: ChatControl) -> None:
     """Show the model, the approval mode and the folder, and how to begin."""
-    model, mode, width = chat.session.model, mode_of(chat.services.gate, chat.session), chat.width()
+    model, mode, width = chat.session.model, mode_of(chat.services.gate.get(), chat.session), chat.width()
     head = f"whet · {model.model} · approvals {mode}"
     full_head = f"whet · {model.model} ({model.provider}) · approvals {mode}"
     chat.say(_fit(width, full_head, head), "bold")
@@ -51,7 +51,7 @@ async def show_session(chat: ChatControl) -> None:
         chat.say(f"\n{clip(title, chat.width() - 16)} · {plural(len(log.messages), 'message')}", "dim")
         for text, style in zip(selection_lists.last_exchange(log.messages), ("bold", ""), strict=True):
             _recall(chat, text, style)
-    left = await chat.services.database.read(lambda db: accepted.left(db, log.session.id))
+    left = await chat.services.database.read(lambda db: turns.list_left_texts(db, log.session.id))
     if left:
         unread = f"{plural(len(left), 'message')} not read yet: your next message or /resume sends"
         chat.say(f"{unread} {'it' if len(left) == 1 else 'them'} first.", "yellow")

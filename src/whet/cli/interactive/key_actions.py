@@ -83,7 +83,7 @@ class KeyActions:
     async def _next_mode(self) -> None:
         """Switch to the next mode."""
         chat = self._chat
-        name = mode.next_mode(mode.mode_of(chat.services.gate, chat.session))
+        name = mode.next_mode(mode.mode_of(chat.services.gate.get(), chat.session))
         await mode.set_mode(chat.services, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
 

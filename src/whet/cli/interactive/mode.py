@@ -39,7 +39,7 @@ def next_mode(mode: str) -> str:
 
 async def set_mode(services: Services, session: Session, mode: ApprovalMode | str) -> None:
     """Set the mode from the next call on. Whether a session plans is stored with it."""
-    if (mode == "plan") != services.gate.plans.has(session.id):
+    if (mode == "plan") != services.gate.get().plans.has(session.id):
         await planning.set_planning(services, session.id, mode == "plan")
     if mode == "ask" or mode == "auto" or mode == "deny":
-        services.gate.set_mode(mode)
+        services.gate.get().set_mode(mode)

@@ -36,7 +36,7 @@ from whet.contract.events import Event, ReviewFinished, ToolFinished, TurnEnd
 from whet.contract.messages import Message
 from whet.log import mask
 from whet.memory.desk import LearningService
-from whet.store import accepted, lesson_counts
+from whet.store import lesson_counts, turns
 from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, queue_nothing
 from whet.store.sessions import make_title
@@ -339,7 +339,7 @@ class TerminalChat:
             await self.session.log.details.set_title(make_title(message.text))
         end = await run_turn(self.session, message, self._emit, receipt=receipt)
         await self._board.refresh(self.session)
-        if end.reason == "answered" and self.services.gate.plans.has(self.session.id):
+        if end.reason == "answered" and self.services.gate.get().plans.has(self.session.id):
             if self.services.settings.notify.questions:
                 TerminalBell().notify("Whet asks", "Carry this plan out?")
             self._screen.wake(PromptSignal.PLAN)
@@ -371,7 +371,7 @@ class TerminalChat:
         """
         entries = self.session.inbox.take_back()
         texts = [entry.message.text for entry in entries]
-        receipt = accepted.removing([entry.row for entry in entries], queue_nothing)
+        receipt = turns.remove_at_end([entry.row for entry in entries], queue_nothing)
         self._view.queued.clear()
         if cancelled:
             texts += [typed.line for typed in self._waiting]

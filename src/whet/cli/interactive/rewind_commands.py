@@ -20,7 +20,7 @@ _SHOWN_LINES = 200
 
 async def files_line(chat: ChatControl, turn: int) -> str:
     """Return a sentence on the files of a turn that was taken back from the conversation."""
-    if not chat.services.recordings.settings.record:
+    if not chat.services.settings.rewind.record:
         return "its files were not restored: nothing is recorded (rewind.record is off)"
     if not (await changed_paths(chat)).get(turn):
         return "it changed no files"
@@ -97,7 +97,7 @@ _STYLES = {"+": "green", "-": "red"}
 def _rewinding(chat: ChatControl) -> Rewinding:
     from whet.rewind.rewinding import Rewinding  # noqa: PLC0415 - the chat starts without it
 
-    return Rewinding(chat.services.recordings, chat.session.log, chat.services.workspace)
+    return Rewinding(chat.services.recordings.get(), chat.session.log, chat.services.workspace)
 
 
 def _parse_words(words: list[str]) -> tuple[Point | None, Parts, set[str]]:

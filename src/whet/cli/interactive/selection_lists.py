@@ -59,7 +59,7 @@ async def pick_point(chat: ChatControl) -> None:
     if picked is None:
         return
     number, text = turns[::-1][picked]
-    parts = "" if chat.services.recordings.settings.record else " conversation"
+    parts = "" if chat.services.settings.rewind.record else " conversation"
     await chat.commands.get("rewind").run(chat, f"{number}{parts}")
     chat.put_back(text)
 

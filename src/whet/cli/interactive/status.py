@@ -154,7 +154,7 @@ class StatusBoard:
             tokens=session.usage.total_tokens,
             cost_usd=session.usage.cost_usd,
             is_estimate=bool(session.usage.estimated_tokens),
-            mode=mode.mode_of(services.gate, session),
+            mode=mode.mode_of(services.gate.get(), session),
             sandbox=self._sandbox,
             jobs=len(jobs.running_processes(services.processes)),
             plan=count_done(services.todo_lists.get(session.id)),

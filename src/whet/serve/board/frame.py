@@ -38,7 +38,7 @@ class Frame:
 
     def questions(self, session_id: str) -> list[PendingQuestion]:
         """Return the questions that wait in a session and its helpers."""
-        pending, root_of = self.turns.questions.pending(), self.services.gate.root_of
+        pending, root_of = self.turns.questions.pending(), self.services.gate.get().root_of
         return [
             question
             for question in pending

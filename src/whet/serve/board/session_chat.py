@@ -167,7 +167,7 @@ class SessionChat:
         point, own_edits = Point(turn) if turn else None, form.get("own_edits", "")
         try:
             async with frame.turns.hosted.using(session_id) as session:
-                rewinding = Rewinding(frame.services.recordings, session.log, frame.services.workspace)
+                rewinding = Rewinding(frame.services.recordings.get(), session.log, frame.services.workspace)
                 if (
                     not own_edits
                     and (plan := await rewinding.preview(point, "both", force=False)).forceable_conflicts
