@@ -173,9 +173,12 @@ class Context(Protocol):
         messages."""
         ...
 
-    async def without_refused(self, refusal: ProviderError, emit: Emit) -> Sequence[Message] | None:
+    async def without_refused(
+        self, refusal: ProviderError, emit: Emit, *, may_shorten: bool = False
+    ) -> Sequence[Message] | None:
         """Return the list without an item of the history that the server may have refused; None if there is
-        nothing (more) to leave out. Called again if that list is refused, too."""
+        nothing (more) to leave out. Called again if that list is refused, too. `may_shorten`: long texts
+        count, as no compaction can make the list smaller."""
         ...
 
     async def answered(self, emit: Emit) -> None:

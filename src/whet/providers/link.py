@@ -12,7 +12,7 @@ variable. Knows no wire format: a codec is passed in.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -21,8 +21,6 @@ import msgspec
 
 from whet.contract.errors import (
     BadRequest,
-    ContextOverflow,
-    ModelRefused,
     ProviderError,
     WireError,
 )
@@ -52,6 +50,7 @@ from whet.providers.token_count import (
     lost,
     size_of,
 )
+from whet.providers.tool_schemas import NO_CUTS, ToolCuts
 from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
 
 if TYPE_CHECKING:
@@ -70,7 +69,8 @@ _MAX_ADAPTATIONS = 8
 
 class Wiring(msgspec.Struct):
     """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
-    asked. `codec` is replaced by one that the server accepts, for sessions opened from then on."""
+    asked. `codec` and `cuts` are replaced by those that the server accepts, for sessions opened from then on.
+    """
 
     http: Http
     codec: WireCodec
@@ -78,6 +78,7 @@ class Wiring(msgspec.Struct):
     backoff: Backoff
     options: RequestOptions
     is_window_set: bool = False
+    cuts: ToolCuts = NO_CUTS
 
 
 class _Attempt:
@@ -131,13 +132,13 @@ class ServerLink:
         self,
         info: Callable[[], ModelInfo],
         wiring: Wiring,
-        head: Callable[[WireCodec, Collection[str]], bytes],
+        head: Callable[[WireCodec, ToolCuts], bytes],
         *,
         has_tools: bool = True,
         on_recovery: Callable[[], Awaitable[object]] | None = None,
         judge: FailureJudge | None = None,
     ) -> None:
-        """`head` encodes, in a wire format, what comes before the first message, without the tools named.
+        """`head` encodes, in a wire format, what comes before the first message, with the tools kept.
         `on_recovery` is called once the server is back after a failure, `judge` for each failure."""
         self._info = info
         self._returned = on_recovery
@@ -145,10 +146,10 @@ class ServerLink:
         self._wiring = wiring
         self._head = head
         self._has_tools = has_tools
-        self._refused_tools: set[str] = set()
+        self._cuts = wiring.cuts
         self._codec = wiring.codec
         self._adapted_to: list[str] = []
-        self._cache = WireCache(self._codec, head(self._codec, ()))
+        self._cache = WireCache(self._codec, head(self._codec, self._cuts))
         self._sizes: PromptSizes | None = None
 
     @property
@@ -170,6 +171,7 @@ class ServerLink:
                 async with aclosing(self._run(attempt, key)) as items:
                     async for item in items:
                         if isinstance(item, ModelReply):
+                            wiring.cuts = self._cuts
                             if self._adapted_to:
                                 wiring.codec, self._adapted_to = self._codec, []
                             yield item if outage is None else await self._finish_outage(outage, item)
@@ -184,7 +186,7 @@ class ServerLink:
             if self._judge is not None:
                 failure = await self._judge(self.info, failure, messages)
             outage = outage or self._outage()
-            if not has_shown and (notice := self._withdraw_tool(failure, body) or self._adapt(failure, body)):
+            if not has_shown and (notice := self._mend(failure, body)):
                 outage.notices.append(notice)
                 yield Retry(1, 0.0, notice)
                 body = self._cache.body(messages)
@@ -193,19 +195,21 @@ class ServerLink:
                 yield event
             await outage.wait()
 
-    def _withdraw_tool(self, failure: ProviderError, body: bytes) -> str:
-        """Leave out a tool whose schema the server refused; return the notice for the person, empty if the
-        failure is about something else. The request's prefix changes, once for each tool."""
-        if not isinstance(failure, BadRequest | ContextOverflow | ModelRefused):
-            return ""
-        from whet.providers.refusals import locate  # noqa: PLC0415 read only where something failed
+    def _mend(self, failure: ProviderError, body: bytes) -> str:
+        """Send the next request without what the server refused of the tools, or with it in another form;
+        return the notice for the person, an empty string if the failure is about something else. The
+        request's prefix changes, once for each change."""
+        from whet.providers import tool_cuts  # noqa: PLC0415 read only where something failed
 
-        tool = locate(failure, body).tool
-        if not tool or tool in self._refused_tools:
+        change = tool_cuts.read_cuts(failure, body, self._cuts)
+        if change is None and (notice := self._adapt(failure, body)):
+            return notice
+        change = change or tool_cuts.read_refused_tool(failure, body, self._cuts)
+        if change is None:
             return ""
-        self._refused_tools.add(tool)
+        self._cuts, notice = change
         self._renew_cache()
-        return f"the model's server refused the tool {tool}, so it is left out ({failure.message})"
+        return f"{notice} ({failure.message})"
 
     def _adapt(self, failure: ProviderError, body: bytes) -> str:
         """Send what the server refused in another way from now on; return the notice for the person, empty
@@ -223,7 +227,7 @@ class ServerLink:
 
     def _renew_cache(self) -> None:
         self._sizes = None
-        self._cache = WireCache(self._codec, self._head(self._codec, self._refused_tools))
+        self._cache = WireCache(self._codec, self._head(self._codec, self._cuts))
 
     def _outage(self) -> Outage:
         from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
@@ -242,7 +246,7 @@ class ServerLink:
 
     def _measure(self, attempt: _Attempt) -> TextSize:
         if self._sizes is None:
-            self._sizes = PromptSizes(self._head(self._codec, self._refused_tools))
+            self._sizes = PromptSizes(self._head(self._codec, self._cuts))
         return self._sizes.measure(attempt.messages, attempt.body)
 
     def _lost(self, attempt: _Attempt) -> Usage:

@@ -37,6 +37,9 @@ _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _HALVES = re.compile("[\ud800-\udfff]")
 _NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _BEGUN = re.compile("(?:[\ud800-\udbff]|(?<![\ud800-\udbff])[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\\Z")
+SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
+# Stands between two messages of a user at servers that want turns to alternate.
+PAUSE = b',{"role":"assistant","content":"Understood."}'
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 Deltas = Sequence[TextDelta | ReasoningDelta]
 
