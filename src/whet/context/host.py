@@ -120,8 +120,7 @@ class EngineHost:
         self, refusal: ProviderError, emit: Emit, *, may_shorten: bool = False
     ) -> Sequence[Message] | None:
         """Return the list without an item that the server may have refused; None if nothing is left."""
-        is_changed = self._live.leave_out(refusal, emit, may_shorten=may_shorten)
-        return await self._outgoing() if is_changed else None
+        return await self._outgoing() if self._live.leave_out(refusal, emit, shorten=may_shorten) else None
 
     async def answered(self, emit: Emit) -> None:
         """Record what was left out of the list that was just answered."""

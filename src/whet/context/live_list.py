@@ -75,13 +75,13 @@ class LiveList:
             sources = [self.replaced.get(id(message), message) for message in sources]
         return self._wire.update(sources)
 
-    def leave_out(self, refusal: ProviderError, emit: Emit, *, may_shorten: bool) -> bool:
+    def leave_out(self, refusal: ProviderError, emit: Emit, *, shorten: bool) -> bool:
         """Leave an item that a server may have refused out of the next request; False if nothing is left."""
         if self.repair is None:
             from whet.context.repair import HistoryRepair  # noqa: PLC0415 - most requests are not refused
 
             self.repair = HistoryRepair(self.rows.sources, self._taken)
-        self.replaced = self.repair.refused(refusal, emit, may_shorten=may_shorten)
+        self.replaced = self.repair.refused(refusal, emit, may_shorten=shorten)
         if not self.replaced:
             self.repair = None
         return bool(self.replaced)
