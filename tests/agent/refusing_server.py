@@ -15,6 +15,7 @@ from whet_lab.practice import dialects
 from whet_lab.practice.ask import PracticeRequest
 from whet_lab.practice.cache import TokenTally
 from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.strict import Options, VendorRefusal
 from whet_lab.practice.wire import AnswerEnvelope
 
 Body = dict[str, Any]
@@ -22,11 +23,6 @@ Refusal = tuple[int, Any]
 Rule = Callable[[str, Body], Refusal | None]
 """Returns the status and the body with which a request of a wire format is refused, or None."""
 Plan = Callable[[PracticeRequest], ScriptedReply]
-FORMATS = {
-    "/v1/chat/completions": dialects.chat_completions(),
-    "/v1/messages": dialects.messages(0),
-    "/v1/responses": dialects.responses(0),
-}
 ANSWER = ScriptedReply(text="All done.")
 
 
@@ -36,11 +32,24 @@ def says(message: str, *, status: int = 400, **fields: Any) -> Refusal:
 
 
 class RefusingServer:
-    """Answers by `plan` what no rule refuses. `bodies`: the answered requests, `refused`: the other ones."""
+    """Answers by `plan` what no rule refuses. `bodies`: the answered requests, `refused`: the other ones.
 
-    def __init__(self, rules: Sequence[Rule] = (), plan: Plan = lambda request: ANSWER) -> None:
+    `seed` signs its thoughts. `is_strict`: it has the vendors' own rules, too. `call_fields`: what comes
+    before each call of a chat completion, as a delta.
+    """
+
+    def __init__(
+        self, rules: Sequence[Rule] = (), plan: Plan = lambda request: ANSWER, seed: int = 0
+    ) -> None:
         self.rules = list(rules)
         self.plan = plan
+        self.is_strict = False
+        self.call_fields: Body = {}
+        self._formats = {
+            "/v1/chat/completions": dialects.chat_completions(),
+            "/v1/messages": dialects.messages(seed),
+            "/v1/responses": dialects.responses(seed),
+        }
         self.bodies: list[bytes] = []
         self.refused: list[tuple[bytes, str]] = []
         self.port = 0
@@ -63,9 +72,14 @@ class RefusingServer:
             writer.close()
 
     def _answer(self, writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
-        dialect = FORMATS[path]
+        dialect = self._formats[path]
         fields: Body = msgspec.json.decode(body)
         refusal = next((it for rule in self.rules if (it := rule(dialect.format, fields))), None)
+        if refusal is None and self.is_strict:
+            try:
+                dialect.check(fields, Options())
+            except VendorRefusal as error:
+                refusal = error.status, dialect.error(error)
         if refusal is not None:
             status, error = refusal
             data = error.encode() if isinstance(error, str) else msgspec.json.encode(error)
@@ -76,17 +90,21 @@ class RefusingServer:
             status, kind = 200, "text/event-stream"
             reply = self.plan(dialect.read(fields))
             envelope = AnswerEnvelope("a1", "m", 1, TokenTally(len(body) // 4), 9, 0, True, fields)
-            data = b"".join(dialect.stream(reply, envelope))
+            chunks = dialect.stream(reply, envelope)
+            if reply.tool_calls and self.call_fields:
+                event = msgspec.json.encode({"choices": [{"delta": self.call_fields}]})
+                chunks.insert(0, b"data: " + event + b"\n\n")
+            data = b"".join(chunks)
         head = f"HTTP/1.1 {status} Ruled\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n\r\n"
         writer.write(head.encode() + data)
 
 
 @asynccontextmanager
 async def refusing(
-    rules: Sequence[Rule] = (), plan: Plan = lambda request: ANSWER
+    rules: Sequence[Rule] = (), plan: Plan = lambda request: ANSWER, seed: int = 0
 ) -> AsyncGenerator[RefusingServer, None]:
     """Run a server for the block."""
-    server = RefusingServer(rules, plan)
+    server = RefusingServer(rules, plan, seed)
     async with listening(server.serve) as server.port:
         yield server
 

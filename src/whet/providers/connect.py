@@ -167,6 +167,7 @@ def connect_one(
         backoff=backoff,
         options=options,
         is_window_set=bool(model.window_tokens),
+        server=name if name in SERVERS else http.where,
     )
     return ServerProvider(info, wiring)
 

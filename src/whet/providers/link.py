@@ -69,8 +69,8 @@ _MAX_ADAPTATIONS = 8
 
 class Wiring(msgspec.Struct):
     """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
-    asked. `codec` and `cuts` are replaced by those that the server accepts, for sessions opened from then on.
-    """
+    asked. `server` names it in what it wants back. `codec` and `cuts` are replaced by those that the server
+    accepts, for sessions opened from then on."""
 
     http: Http
     codec: WireCodec
@@ -78,6 +78,7 @@ class Wiring(msgspec.Struct):
     backoff: Backoff
     options: RequestOptions
     is_window_set: bool = False
+    server: str = ""
     cuts: ToolCuts = NO_CUTS
 
 
@@ -147,9 +148,10 @@ class ServerLink:
         self._head = head
         self._has_tools = has_tools
         self._cuts = wiring.cuts
+        self._server = wiring.server
         self._codec = wiring.codec
         self._adapted_to: list[str] = []
-        self._cache = WireCache(self._codec, head(self._codec, self._cuts))
+        self._cache = WireCache(self._codec, head(self._codec, self._cuts), self._server)
         self._sizes: PromptSizes | None = None
 
     @property
@@ -227,7 +229,7 @@ class ServerLink:
 
     def _renew_cache(self) -> None:
         self._sizes = None
-        self._cache = WireCache(self._codec, self._head(self._codec, self._cuts))
+        self._cache = WireCache(self._codec, self._head(self._codec, self._cuts), self._server)
 
     def _outage(self) -> Outage:
         from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
@@ -296,6 +298,9 @@ class ServerLink:
         for item in parts.finish():
             yield item
         message = separate(reply.message, parts, self._cache.call_ids)
+        if message.replay is not None:
+            replay = msgspec.structs.replace(message.replay, server=self._server)
+            message = msgspec.structs.replace(message, replay=replay)
         yield msgspec.structs.replace(reply, message=message, request_id=request_id)
 
     async def _deltas(self, answer: Answer, attempt: _Attempt) -> AsyncGenerator[Piece | AnswerGrew, None]:
