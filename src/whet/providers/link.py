@@ -249,7 +249,7 @@ class ServerLink:
     def _measure(self, attempt: _Attempt) -> TextSize:
         if self._sizes is None:
             self._sizes = PromptSizes(self._head(self._codec, self._cuts))
-        return self._sizes.measure(attempt.messages, attempt.body)
+        return self._sizes.measure(attempt.messages, attempt.body, self.info.window_tokens)
 
     def _lost(self, attempt: _Attempt) -> Usage:
         """Return what an attempt without a whole answer used."""
@@ -260,7 +260,7 @@ class ServerLink:
         """Return the reply with its usage checked against what was sent and came."""
         usage = reply.usage
         prompt = None
-        if not is_plausible(usage, attempt.body):
+        if not is_plausible(usage, attempt.body, self.info.window_tokens):
             prompt = self._measure(attempt)
         answer = answer_size(reply.message, without_reasoning=bool(usage.reasoning_tokens))
         usage = checked(self.info, usage, prompt, answer)
