@@ -299,7 +299,9 @@ class ChatDecoder:
             if chunk.choices is None and chunk.usage is None:
                 raise_error_in(self._info, data)
             return ()
-        return self._choice(chunk.choices[0])
+        choices = chunk.choices
+        # One answer was asked for; servers that send several number them.
+        return self._choice(choices[0] if len(choices) == 1 else min(choices, key=lambda it: it.index))
 
     def _choice(self, choice: _Choice) -> Deltas:
         self._saw_choice = True

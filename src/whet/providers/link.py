@@ -62,6 +62,7 @@ _MAX_BEFORE_BYTES = 1024 * 1024
 _MAX_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _FEW_DELTAS = 4
+_FEW_BYTES = 8
 _GREW_CHARS = 4_096
 _UNKNOWN_PATIENCE_S = 60.0
 _MAX_ADAPTATIONS = 8
@@ -98,7 +99,9 @@ class _Attempt:
         self._shown_chars = 0
 
     def feed(self, data: bytes) -> Deltas:
-        """Decode one event. Raises ProviderError."""
+        """Decode one event; one without an object keeps the connection alive. Raises ProviderError."""
+        if len(data) <= _FEW_BYTES and data.strip() in (b"", b"null"):
+            return ()
         try:
             deltas = self.decoder.feed(data)
         except ProviderError as error:
@@ -188,8 +191,7 @@ class ServerLink:
             if self._judge is not None:
                 failure = await self._judge(self.info, failure, messages)
             outage = outage or self._outage()
-            if not has_shown and (notice := self._mend(failure, body)):
-                outage.notices.append(notice)
+            if not has_shown and (notice := self._mend(failure, body, outage)):
                 yield Retry(1, 0.0, notice)
                 body = self._cache.body(messages)
                 continue
@@ -197,7 +199,7 @@ class ServerLink:
                 yield event
             await outage.wait()
 
-    def _mend(self, failure: ProviderError, body: bytes) -> str:
+    def _mend(self, failure: ProviderError, body: bytes, outage: Outage) -> str:
         """Send the next request without what the server refused of the tools, or with it in another form;
         return the notice for the person, an empty string if the failure is about something else. The
         request's prefix changes, once for each change."""
@@ -205,13 +207,15 @@ class ServerLink:
 
         change = tool_cuts.read_cuts(failure, body, self._cuts)
         if change is None and (notice := self._adapt(failure, body)):
+            outage.notices.append(notice)
             return notice
         change = change or tool_cuts.read_refused_tool(failure, body, self._cuts)
         if change is None:
             return ""
         self._cuts, notice = change
         self._renew_cache()
-        return f"{notice} ({failure.message})"
+        outage.warnings.append(notice := f"{notice} ({failure.message})")
+        return notice
 
     def _adapt(self, failure: ProviderError, body: bytes) -> str:
         """Send what the server refused in another way from now on; return the notice for the person, empty
@@ -244,7 +248,8 @@ class ServerLink:
         """Return the reply that came after failures, with notices for the person."""
         if self._returned is not None:
             await self._returned()
-        return msgspec.structs.replace(reply, notices=tuple(outage.notices)) if outage.notices else reply
+        notices, warnings = tuple(outage.notices), tuple(outage.warnings)
+        return msgspec.structs.replace(reply, notices=notices, warnings=warnings)
 
     def _measure(self, attempt: _Attempt) -> TextSize:
         if self._sizes is None:

@@ -193,7 +193,7 @@ class _Call:
             await self._settle(item.usage)
         elif isinstance(item, ModelReply):
             await self._settle(item.usage, is_whole=True)
-            return msgspec.structs.replace(item, notices=(*item.notices, *self._notices))
+            return msgspec.structs.replace(item, warnings=(*item.warnings, *self._notices))
         elif isinstance(item, Retry | StreamRestarted):
             if self._reserved is None:
                 await self.reserve()
