@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.providers.server import Script, running
+from tests.providers.test_link import HI, Waits, provider, reply, run
 from tests.providers.test_odd_streams import ARGUMENTS, WIRES, WORDS, ask, chat, chat_events
+from whet.contract.errors import Unavailable
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelReply
 
@@ -150,3 +153,32 @@ def test_of_several_choices_the_first_is_the_answer() -> None:
 @pytest.mark.parametrize("finish", ["stop", "eos", "end_turn", "STOP", "", None])
 def test_a_finish_of_any_name_ends_an_answer(finish: str | None) -> None:
     assert answer(chat({"content": "yes"}), chat({}, finish_reason=finish), b"[DONE]").text == "yes"
+
+
+def test_a_server_that_never_marks_the_end_is_asked_twice_once_and_then_once() -> None:
+    body = joined([json.dumps(chat({"content": "yes"})).encode()])
+
+    async def main() -> tuple[list[str], int]:
+        async with running(*[Script([body])] * 3) as server:
+            source = provider(server, waits=Waits())
+            link = source.open("sys", [], "s")
+            texts = [(await reply(link, HI)).message.text for _ in range(2)]
+            await source.aclose()
+            return texts, len(server.requests)
+
+    assert run(main) == (["yes", "yes"], 3)
+
+
+def test_a_stream_that_breaks_off_is_no_answer_however_often() -> None:
+    body = joined([json.dumps(chat({"content": "yes"})).encode()])
+    with pytest.raises(Unavailable):
+        run(lambda: _ask_once(Script([body], cut=True)))
+
+
+async def _ask_once(script: Script) -> Message:
+    async with running(*[script] * 3) as server:
+        source = provider(server, waits=Waits())
+        try:
+            return (await reply(source.open("sys", [], "s"), HI)).message
+        finally:
+            await source.aclose()

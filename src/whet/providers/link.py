@@ -71,7 +71,8 @@ _MAX_ADAPTATIONS = 8
 class Wiring(msgspec.Struct):
     """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
     asked. `server` names it in what it wants back. `codec` and `cuts` are replaced by those that the server
-    accepts, for sessions opened from then on."""
+    accepts, for sessions opened from then on. `unmarked_ends`: how many answers in a row had no event for
+    their end."""
 
     http: Http
     codec: WireCodec
@@ -81,6 +82,7 @@ class Wiring(msgspec.Struct):
     is_window_set: bool = False
     server: str = ""
     cuts: ToolCuts = NO_CUTS
+    unmarked_ends: int = 0
 
 
 class _Attempt:
@@ -177,6 +179,7 @@ class ServerLink:
                     async for item in items:
                         if isinstance(item, ModelReply):
                             wiring.cuts = self._cuts
+                            wiring.unmarked_ends = 0 if attempt.decoder.is_done else wiring.unmarked_ends
                             if self._adapted_to:
                                 wiring.codec, self._adapted_to = self._codec, []
                             yield item if outage is None else await self._finish_outage(outage, item)
@@ -340,8 +343,17 @@ class ServerLink:
                 )
         for item in attempt.parts.feed(_decode(info, parser.finish(), attempt)):
             yield item
-        if not decoder.is_done:
+        if not decoder.is_done and not self._ends_unmarked(answer, attempt):
             raise _early_end_error(info, b"" if parser.has_events else first, kind)
+
+    def _ends_unmarked(self, answer: Answer, attempt: _Attempt) -> bool:
+        """Whether an answer without an event for its end is whole: the connection ended as it should, and so
+        did the server's answer before this one. The first one counts as cut."""
+        has_content = bool(attempt.texts or attempt.decoder.call_chars)
+        if not answer.is_complete or not has_content:
+            return False
+        self._wiring.unmarked_ends += 1
+        return self._wiring.unmarked_ends > 1
 
 
 def _decode(info: ModelInfo, events: list[SseEvent], attempt: _Attempt) -> Deltas:
