@@ -179,6 +179,7 @@ async def rig(
     person: Person = NobodyPresent(),  # noqa: B008 it has no state
     more_tools: Sequence[Tool] = (),
     backoff: Backoff | None = None,
+    provider_name: str = "practice",
 ) -> AsyncIterator[Rig]:
     """Open a session, new or `session_id`'s, in `folder`; closes everything it opened."""
     clock = clock or SystemClock()
@@ -186,7 +187,7 @@ async def rig(
     server = server or PracticeServer(script=script).start()
     store = database or StateDatabase.open(folder / "state.db", clock)
     settings = ModelSettings(
-        provider="practice",
+        provider=provider_name,
         base_url=server.base_url,
         model="practice",
         format=wire,  # type: ignore[arg-type]

@@ -363,7 +363,7 @@ def test_a_refused_tool_is_left_out(tmp_path: Path, wire: str, kind: str) -> Non
                     f"tools[0].function_declarations[{index}].parameters: should be non-empty"
                 ),
             }[kind]
-            r.server.install([*refusal(body, when="odd_tool"), ANSWER, ANSWER])
+            r.server.install([*refusal(body, when='"name":"odd_tool"'), ANSWER, ANSWER])
             assert (await r.turn("go")).text == "All done."
             assert any(
                 "refused the tool odd_tool" in event.reason for event in r.events if isinstance(event, Retry)

@@ -18,6 +18,7 @@ from whet.clock import iso
 from whet.config.schema import WalletSettings
 from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.messages import Message
+from whet.contract.protocols import ModelReply
 from whet.store import sessions, wallet
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
@@ -145,3 +146,80 @@ def test_what_a_server_refuses_costs_nothing(db: StateDatabase, clock: FixedCloc
     busy = Script([b"busy"], 503, "text/plain")
     spender, (end,) = spend(db, clock, [busy] * 10, CAP, 1)
     assert isinstance(end, ProviderError) and (spender.counted, spender.unsettled) == (0, 0)
+
+
+def usage(prompt: Any, output: Any, **more: Any) -> Script:
+    return answer(WORDS, {"prompt_tokens": prompt, "completion_tokens": output, **more})
+
+
+def streams(*events: bytes, **options: Any) -> Script:
+    return Script([sse(*events)], **options)
+
+
+def reports(*counts: int) -> Script:
+    """Report the usage several times, before and after the text."""
+    told = [chunk(choices=[], usage={"prompt_tokens": n, "completion_tokens": n}) for n in counts]
+    return streams(*told[:1], text(WORDS), *told[1:], text("", "stop"), b"[DONE]")
+
+
+BEHAVIOURS: dict[str, Script] = {
+    "nothing": answer(WORDS),
+    "null": usage(None, None),
+    "zeros": usage(0, 0),
+    "negative": usage(-9, -9, total_tokens=-18),
+    "texts": usage("1000", "900"),
+    "floats": usage(1000.0, 900.5),
+    "honest": usage(1_000, 900, total_tokens=1_900),
+    "a tenth": usage(100, 90, total_tokens=190),
+    "ten times": usage(10_000, 9_000, total_tokens=19_000),
+    "a hidden prompt": usage(90_000, 900, total_tokens=90_900),
+    "nonsense": usage(10**9, 10**9),
+    "hidden reasoning": usage(1_000, 9_000, total_tokens=10_000),
+    "the total alone": usage(0, 0, total_tokens=9_000),
+    "early": reports(900),
+    "twice": reports(900, 900),
+    "growing": reports(1, 500, 1_000),
+    "cut at once": streams(cut=True),
+    "cut in the text": streams(text(WORDS), cut=True),
+    "reset": streams(text(WORDS), reset=True),
+    "withheld": streams(text(WORDS), text("", "content_filter"), b"[DONE]"),
+    "failed in the text": streams(text(WORDS), b'{"error":{"message":"overloaded","code":503}}'),
+    "late": Script([b"late"], 504, "text/plain"),
+}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("name", BEHAVIOURS)
+def test_what_was_sent_is_counted_and_one_call_at_most_passes_the_cap(
+    db: StateDatabase, clock: FixedClock, name: str, *, at_once: bool
+) -> None:
+    spender, ends = spend(db, clock, [BEHAVIOURS[name]] * 400, CAP, 6, at_once=at_once)
+    one_call = max([end.usage.total_tokens for end in ends if isinstance(end, ModelReply)], default=0)
+    assert spender.sent_tokens <= spender.counted <= CAP + one_call
+    assert spender.unsettled == 0
+
+
+BILLS_MORE = answer("hi", {"prompt_tokens": 90_000, "completion_tokens": 8_000, "total_tokens": 98_000})
+
+
+def test_of_four_calls_at_once_one_at_most_passes_the_cap(db: StateDatabase, clock: FixedClock) -> None:
+    """The server bills far more than it streams; each call alone has room."""
+    spender, ends = spend(db, clock, [BILLS_MORE] * 4, 80_000, 4, at_once=True)
+    assert sum(isinstance(end, BudgetReached) for end in ends) == 3
+    assert len(spender.server.requests) == 1 and spender.unsettled == 0
+    assert spender.counted <= 80_000 + 98_000
+
+
+def test_later_processes_reserve_what_a_server_bills(db: StateDatabase, clock: FixedClock) -> None:
+    spend(db, clock, [BILLS_MORE], 500_000, 1)
+    spender, ends = spend(db, clock, [BILLS_MORE] * 4, 300_000, 4, at_once=True)
+    assert sum(isinstance(end, BudgetReached) for end in ends) == 2
+    assert spender.counted <= 300_000 and spender.unsettled == 0
+
+
+def test_calls_of_a_server_that_bills_what_it_says_go_at_once(db: StateDatabase, clock: FixedClock) -> None:
+    honest = answer("hi", {"prompt_tokens": 1_000, "completion_tokens": 1, "total_tokens": 1_001})
+    spender, ends = spend(db, clock, [honest] * 9, 80_000, 1)
+    spender, ends = spend(db, clock, [honest] * 4, 80_000, 4, at_once=True)
+    assert not any(isinstance(end, BudgetReached) for end in ends)
+    assert len(spender.server.requests) == 4

@@ -6,19 +6,26 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from tests.agent.rig import rig
+from tests.agent.rig import calls, rig
 from tests.cli.running import flags, run
 from tests.gateway.test_telegram import world
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.messages import Usage
+from whet.contract.tools import ToolContext
 from whet.editors.view import side_note
 from whet.serve.board.live_turn import LiveTurns
+from whet.serve.chat import ChatCodec
+from whet.serve.messages import MessagesCodec, MessagesRequest
+from whet.serve.responses import ResponsesCodec, ResponsesRequest
+from whet.serve.wire import encode
 from whet.terminal import wording
-from whet_lab.practice.script import ScriptedReply
+from whet.tools.signature import tool
+from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 RULES = "".join(f"- rule {number}: check the thing.\n" for number in range(900))
@@ -40,11 +47,76 @@ def on_page(events: Sequence[Event]) -> str:
     return live.problem("s")
 
 
+def body_of(codec: Any, events: Sequence[Event]) -> str:
+    """Return an API's answer, whole and as a stream."""
+    for event in events:
+        codec.event(event)
+    end = next(event for event in events if isinstance(event, TurnEnd))
+    shown = encode(codec.whole(end)).decode()
+    assert ("notices" in shown) is (b"notices" in codec.end(end)), "whole and streamed differ"
+    return shown
+
+
 SURFACES: dict[str, Callable[[Sequence[Event]], str]] = {
     "chat": lambda events: "\n".join(wording.aside(event) for event in events),
     "editor": lambda events: "\n".join(side_note(event) for event in events),
     "page": on_page,
+    "api chat": lambda events: body_of(ChatCodec("a", "whet"), events),
+    "api responses": lambda events: body_of(ResponsesCodec("r", ResponsesRequest("whet", "go")), events),
+    "api messages": lambda events: body_of(MessagesCodec("a", MessagesRequest("whet", [])), events),
+    "one-shot and gateway": lambda events: "\n".join(
+        event.text for event in events if isinstance(event, Notice) and event.must_show
+    ),
 }
+
+
+def unlucky(status: int, message: str, when: str) -> list[ScriptedReply]:
+    body = json.dumps({"error": {"message": message}})
+    return [ScriptedReply(fault=Fault(status=status, body=body), when=when)] * 6
+
+
+CHANGES: dict[str, tuple[list[ScriptedReply], str]] = {
+    "calls as text": (
+        [*unlucky(400, "Bad Request", '"tool_call_id"'), calls(("look", "{}")), ScriptedReply("ok")],
+        "tool calls and their results sent as plain text from now on",
+    ),
+    "a tool left out": (
+        [*unlucky(400, "Invalid schema for function 'shout'", '"name":"shout"'), ScriptedReply("ok")],
+        "refused the tool shout, so it is left out",
+    ),
+    "tools left out": (
+        [*unlucky(400, "Too many tools: 4 at most", '"name":"crash"'), ScriptedReply("ok")],
+        "as too many, so the last",
+    ),
+    "a text shortened": (
+        [
+            *unlucky(400, "This model's maximum context length is 9 tokens", "x" * 5_000),
+            calls(("shout_long", "{}")),
+            ScriptedReply("ok"),
+        ],
+        "1 long text shortened from now on",
+    ),
+}
+
+
+@tool(toolset="x", effects={"read"})
+async def shout_long(ctx: ToolContext) -> str:
+    """Say very much."""
+    return "x" * 9_000
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_was_left_out_is_shown_on_every_surface(tmp_path: Path, name: str) -> None:
+    script, line = CHANGES[name]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[shout_long]) as r:
+            end = await r.turn("go")
+            assert (end.reason, end.text) == ("answered", "ok"), end.error
+            shown = {surface: show(r.events) for surface, show in SURFACES.items()}
+            assert [surface for surface, text in shown.items() if line not in text] == []
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("name", ANSWERS)

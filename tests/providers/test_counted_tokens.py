@@ -264,3 +264,12 @@ def test_a_cut_answer_with_a_report_that_is_too_large_is_held_to_what_was_sent()
     got, sent_bytes = items(cut, max_retries=0)
     (lost,) = [item.usage for item in got if isinstance(item, AttemptLost)]
     assert lost.total_tokens < sent_bytes and lost.is_prompt_estimated
+
+
+@pytest.mark.parametrize(("window_tokens", "is_believed"), [(8_000, False), (200_000, True)])
+def test_what_a_server_adds_to_a_prompt_fits_into_the_window(
+    window_tokens: int, *, is_believed: bool
+) -> None:
+    usage = {"prompt_tokens": 60_000, "completion_tokens": 1, "total_tokens": 60_001}
+    got, _ = items(answer("hi", usage), window_tokens=window_tokens)
+    assert (got[-1].usage.prompt_tokens == 60_000) is is_believed

@@ -61,6 +61,30 @@ def test_settling_frees_what_was_not_spent_and_happens_once(db: StateDatabase) -
     assert db.read_now(wallet.count_open_reservations) == 0
 
 
+def test_an_answer_above_its_reservation_is_reserved_for_later_ones_and_fades(db: StateDatabase) -> None:
+    def call(usd: float, tokens: int) -> None:
+        held = _reserve(db, _asked(0.01, 100))
+        db.write_now(lambda c: wallet.settle(c, held.id, usd, tokens, is_whole=True))
+
+    call(0.11, 10_100)
+    held = _reserve(db, _asked(0.01, 100))
+    usd, tokens = db.read_now(lambda c: wallet.read_spending(c, _SCOPES[1]))
+    assert (round(usd, 9), tokens) == (0.22, 20_200)
+    db.write_now(lambda c: wallet.settle(c, held.id, 0.0, 0))
+    for _ in range(3):
+        call(0.0, 0)
+    assert db.read_now(lambda c: wallet.read_spending(c, ("overrun", "m")))[1] == 7_290
+
+
+def test_a_call_waits_for_those_under_way_until_their_model_is_known(db: StateDatabase) -> None:
+    asked = msgspec.structs.replace(_asked(0.1, 100), doubt=wallet.Doubt(0.5, 5_000, _AT))
+    held = [_reserve(db, asked), _reserve(db, asked)]
+    with pytest.raises(wallet.CallsUnderWay):
+        _reserve(db, asked)
+    db.write_now(lambda c: wallet.settle(c, held[0].id, 0.1, 90, is_whole=True))
+    _reserve(db, asked)
+
+
 def test_what_is_near_its_cap_says_so_once_before_it_stops(db: StateDatabase) -> None:
     told = [line for _ in range(10) for line in _reserve(db, _asked()).near]
     assert len(told) == 1 and "day's cap is near: $0.80 of $1.00" in told[0]

@@ -62,7 +62,8 @@ async def _ask_for_words(
     turn.usage += reply.usage
     emit(Notice("the model thought and said nothing; it is asked once more"))
     again = await _stream(session, turn, view, search, emit)
-    return msgspec.structs.replace(again, notices=(*reply.notices, *again.notices))
+    notices, warnings = (*reply.notices, *again.notices), (*reply.warnings, *again.warnings)
+    return msgspec.structs.replace(again, notices=notices, warnings=warnings)
 
 
 def _is_thought_alone(reply: ModelReply) -> bool:
@@ -105,6 +106,8 @@ async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit
         session.context.observe(reply.usage)
         for notice in reply.notices:
             emit(Notice(notice))
+        for warning in reply.warnings:
+            emit(Notice(warning, must_show=True))
         if missing := _what_is_missing(reply):
             emit(Notice(missing, must_show=True))
         emit(StepFinished(turn.steps, reply.usage))

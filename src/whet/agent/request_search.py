@@ -103,14 +103,16 @@ class RequestSearch:
     async def _changed(self, refusal: ProviderError) -> Sequence[Message] | None:
         context, emit = self._session.context, self._emit
         too_long = self._compacts and _is_too_long(refusal)
-        changed = None if too_long else await context.without_refused(refusal, emit)
+        changed = None
+        if not too_long:
+            changed = await context.without_refused(refusal, emit, may_shorten=not self._compacts)
         if changed is None and self._compacts and isinstance(refusal, ContextOverflow):
             self._compacts = False
             changed = await context.view(
                 self._session.log.messages, emit, overflow_limit_tokens=refusal.limit_tokens or 0
             )
             if any(changed is view for view in self._tried):  # it is as small as compactions can make it
-                changed = await context.without_refused(refusal, emit)
+                changed = await context.without_refused(refusal, emit, may_shorten=True)
         return changed
 
     async def _doubt(self, failure: ProviderError) -> bool:

@@ -24,8 +24,9 @@ class ServerDialect(msgspec.Struct, frozen=True):
     `effort`: how reasoning effort is asked for. `replay_fields`: extra message fields that go back to the
     server if an answer had them. `needs_reasoning`: the reasoning field that each message with tool calls
     must have, also one of another model. `cache_key`: whether it takes prompt_cache_key. `short_ids`:
-    Mistral's nine characters. `left_out`: parameters that are not sent. `call_content`: the content of a
-    message that has tool calls and no text.
+    Mistral's nine characters. `left_out`: parameters and fields that are not sent. `call_content`: the
+    content of a message that has tool calls and no text. `alternates`: an answer stands between any two
+    messages of a user.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -37,6 +38,7 @@ class ServerDialect(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()
     system_role: Literal["system", "developer", "user"] = "system"
     call_content: Literal["null", "empty", "absent"] = "null"
+    alternates: bool = False
 
 
 class KnownServer(msgspec.Struct, frozen=True):

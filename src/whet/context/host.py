@@ -50,11 +50,8 @@ def _make_breaker() -> CircuitBreaker:
 
 
 class EngineHost:
-    """One session's context.
-
-    `spare` creates the runner of the built-in engine on demand. `on_compacted`, if set, is called after
-    each compaction is recorded. `before_compaction` returns text to keep.
-    """
+    """One session's context. `spare` creates the runner of the built-in engine on demand. `on_compacted`, if
+    set, is called after each compaction is recorded. `before_compaction` returns text to keep."""
 
     def __init__(
         self,
@@ -129,9 +126,11 @@ class EngineHost:
         self._engines.flush(emit)
         return self._last
 
-    async def without_refused(self, refusal: ProviderError, emit: Emit) -> Sequence[Message] | None:
+    async def without_refused(
+        self, refusal: ProviderError, emit: Emit, *, may_shorten: bool = False
+    ) -> Sequence[Message] | None:
         """Return the list without an item that the server may have refused; None if nothing is left."""
-        return await self._outgoing() if self._live.leave_out(refusal, emit) else None
+        return await self._outgoing() if self._live.leave_out(refusal, emit, shorten=may_shorten) else None
 
     async def answered(self, emit: Emit) -> None:
         """Record what was left out of the list that was just answered."""
@@ -154,8 +153,7 @@ class EngineHost:
 
     async def turn_ended(self, end: TurnEnd) -> None:
         """Inform the engine, if it has the hook, that a turn is over, with a copy of the list."""
-        hook = optional_hook(self.runner.engine, "on_turn_complete")
-        if hook is None:
+        if (hook := optional_hook(self.runner.engine, "on_turn_complete")) is None:
             return
         copies = [dict(row) for row in self.live_rows()]
         facts = {
@@ -212,10 +210,8 @@ class EngineHost:
         self._made = self.compacted = None
 
     async def aclose(self, *, is_reset: bool = False) -> None:
-        """End the session for the engines, once, and let them close their resources.
-
-        `is_reset`: a new session follows, so the engines also reset what they keep of this one.
-        """
+        """End the session for the engines, once, and let them close their resources. `is_reset`: a new
+        session follows, so the engines also reset what they keep of this one."""
         if self._closed:
             return
         self._closed = True
@@ -251,8 +247,7 @@ class EngineHost:
             await self.compacted(done)
 
     async def _before_request(self, emit: Emit) -> None:
-        first = self.log.live.turn_number != self._turn
-        if first:
+        if first := self.log.live.turn_number != self._turn:
             self._turn = self.log.live.turn_number
             if self._brake.created is not None:
                 self._brake.created.new_turn()

@@ -29,6 +29,7 @@ NO_RESULT = "No result of this call was recorded."
 OPENING = "(The conversation goes on.)"
 GO_ON = "(Go on.)"
 EMPTY = "(empty message)"
+EMPTY_RESULT = "(no output)"
 
 
 class LiveList:
@@ -74,13 +75,13 @@ class LiveList:
             sources = [self.replaced.get(id(message), message) for message in sources]
         return self._wire.update(sources)
 
-    def leave_out(self, refusal: ProviderError, emit: Emit) -> bool:
+    def leave_out(self, refusal: ProviderError, emit: Emit, *, shorten: bool) -> bool:
         """Leave an item that a server may have refused out of the next request; False if nothing is left."""
         if self.repair is None:
             from whet.context.repair import HistoryRepair  # noqa: PLC0415 - most requests are not refused
 
             self.repair = HistoryRepair(self.rows.sources, self._taken)
-        self.replaced = self.repair.refused(refusal, emit)
+        self.replaced = self.repair.refused(refusal, emit, may_shorten=shorten)
         if not self.replaced:
             self.repair = None
         return bool(self.replaced)
@@ -162,6 +163,8 @@ class Repairer:
         self._open, self._results, self._order = {}, {}, []
 
     def _take_result(self, message: Message) -> None:
+        if _is_empty(message):  # which some servers refuse
+            message = msgspec.structs.replace(message, content=EMPTY_RESULT)
         # A result carries the id that its call had before ids were made unique. The last such call is the
         # open one.
         for call_id in self._order:

@@ -4,8 +4,10 @@ Servers refuse a whole request for one picture that they can't read, for a thoug
 not take (any more), or for too many bytes; without a repair every later request would be refused as well. A
 refusal that points to an item leaves out that item. One that points to nothing begins a search of at most
 `MAX_REQUESTS` requests: nothing is decided by a vendor's words. The search ends with the first request that
-is answered, as that answer is paid for. After failures that may be an outage, the first request of the search
-leaves out everything that this server has not taken before.
+is answered, as that answer is paid for. Its last request speaks all calls and results as plain text, which
+every server takes. A conversation that is too long even after a compaction has its longest texts shortened.
+After failures that may be an outage, the first request of the search leaves out everything that this server
+has not taken before.
 
 What was left out of an answered request is recorded as the live list, like a compaction with the engine
 `repair`: a resume, a fork or a review then sends the same bytes. The transcript keeps every message whole.
@@ -36,6 +38,11 @@ MAX_REQUESTS = 6
 REFUSED = "[A picture was here. The model's server refused it, so it is left out.]"
 TOO_LARGE = "[A picture was here. It is left out, as the request was too large for the model's server.]"
 REFUSED_RESULT = "[A result was here. The model's server refused it, so it is left out.]"
+AS_TEXT = (
+    "(From here on calls and results are shown as text, as the model's server refused them. Call tools as"
+    " usual.)"
+)
+SHORTENED = "[Much is left out here, as the conversation was too long for the model's server.]"
 _NAMED_ONE_BY_ONE = 3
 _SEARCHED = (400, 422)
 _FORBIDDEN = 403
@@ -44,11 +51,16 @@ _TOO_LARGE = 413
 
 _THOUGHTS = -1
 _RESULT = -2
+_CALLS = -3
+_LONG = -4
+_PARTS = (_THOUGHTS, _RESULT, _CALLS, _LONG)
+# A text is long if it is more than twice as long as what is kept of it.
+_HEAD_CHARS, _TAIL_CHARS = 1_500, 500
 
 
 class Item(NamedTuple):
-    """A picture by its message and its part; or, in place of the part, the thoughts kept with an answer or
-    the text of a tool's result."""
+    """A picture by its message and its part; or, in place of the part, the thoughts kept with an answer, the
+    text of a tool's result, the calls or the result that are spoken as text, or a long text."""
 
     message: int
     part: int
@@ -69,6 +81,11 @@ class HistoryRepair:
         self._thoughts: Items = frozenset(
             Item(index, _THOUGHTS) for index, message in enumerate(messages) if message.replay is not None
         )
+        self._calls: Items = frozenset(
+            Item(index, _CALLS)
+            for index, message in enumerate(messages)
+            if message.tool_calls or message.role == "tool"
+        )
         self._left_out: Items = _NOTHING
         self._named: Items = _NOTHING
         self._last_detail = ""
@@ -76,20 +93,23 @@ class HistoryRepair:
         self._requests = 0
         self._marker = REFUSED
 
-    def refused(self, error: ProviderError, emit: Emit) -> dict[int, Message]:
+    def refused(self, error: ProviderError, emit: Emit, *, may_shorten: bool = False) -> dict[int, Message]:
         """Return what the next request shows in place of messages of the history, by their identity; nothing
-        if there is nothing (more) to leave out."""
+        if there is nothing (more) to leave out. `may_shorten`: no compaction can make the list smaller."""
         self._requests += 1
         if self._requests > MAX_REQUESTS:
             return {}
         if named := self._named_by(error):
             if self._requests > _NAMED_ONE_BY_ONE:  # it would go on like this: one refusal for each
-                named |= frozenset(self._pictures) if named.isdisjoint(self._thoughts) else self._thoughts
+                named |= next(
+                    (kind for kind in (self._thoughts, self._calls) if not named.isdisjoint(kind)),
+                    frozenset(self._pictures),
+                )
             self._named |= named
             self._left_out = self._named
             return self.replaced()
         if self._plan is None:
-            self._plan = self._search(error)
+            self._plan = self._search(error, may_shorten=may_shorten)
             if self._plan:
                 self._requests = 1
                 emit(Notice(_search_line(error)))
@@ -105,15 +125,19 @@ class HistoryRepair:
 
     def summary(self) -> str:
         """Return the line for the person about what is left out."""
-        pictures = [item for item in self._left_out if item.part >= 0]
-        results = sum(item.part == _RESULT for item in self._left_out)
-        thoughts = len(self._left_out) - len(pictures) - results
-        parts = [plural(len(pictures), "picture")] if pictures else []
+        pictures = sum(item.part not in _PARTS for item in self._left_out)
+        thoughts, results, calls, texts = (
+            sum(item.part == kind for item in self._left_out) for kind in _PARTS
+        )
+        parts = [plural(pictures, "picture")] if pictures else []
         parts += [plural(results, "tool result")] if results else []
         parts += [f"the reasoning kept with {plural(thoughts, 'answer')}"] if thoughts else []
+        changes = [f"{' and '.join(parts)} left out"] if parts else []
+        changes += [f"{plural(texts, 'long text')} shortened"] if texts else []
+        changes += ["tool calls and their results sent as plain text"] if calls else []
         why = "the request was too large" if self._marker is TOO_LARGE else "the model's server refused it"
         return (
-            f"{' and '.join(parts)} left out from now on: {why}. The transcript keeps it."
+            f"{', '.join(changes)} from now on: {why}. The transcript keeps it."
             " The prompt cache begins anew, once."
         )
 
@@ -131,7 +155,23 @@ class HistoryRepair:
         sent = [] if named else _objects(msgspec.json.decode(error.part))
         if not named and _holds_thoughts(sent, self._messages):
             named = self._thoughts - self._left_out
-        return named or self._results_in(sent) - self._left_out
+        return named or self._results_in(sent) - self._left_out or self._calls_in(sent) - self._left_out
+
+    def _calls_in(self, sent: Sequence[dict[str, Any]]) -> Items:
+        """Return the calls that these objects of a request are, with the results of these calls."""
+        ids = {part.get(name) for part in sent for name in ("id", "call_id")} - {None}
+        names = {part.get("name") for part in sent if "id" not in part} - {None}
+        answers = [
+            message
+            for message in self._messages
+            if any(call.id in ids or call.name in names for call in message.tool_calls)
+        ]
+        call_ids = {call.id for message in answers for call in message.tool_calls}
+        return frozenset(
+            item
+            for item in self._calls
+            if (message := self._messages[item.message]) in answers or message.tool_call_id in call_ids
+        )
 
     def _results_in(self, sent: Sequence[dict[str, Any]]) -> Items:
         """Return the tool results that these objects of a request are."""
@@ -142,11 +182,15 @@ class HistoryRepair:
             if message.role == "tool" and message.tool_call_id in ids
         )
 
-    def _search(self, error: ProviderError) -> list[Items]:
+    def _search(self, error: ProviderError, *, may_shorten: bool) -> list[Items]:
         """Return what to leave out in turn, if a refusal points to nothing of the history."""
         if error.status == _TOO_LARGE or isinstance(error, ContextOverflow):
             self._marker = TOO_LARGE
             wishes = _oldest_first(self._pictures)
+            if may_shorten:
+                longest = self._long_texts()
+                sizes = (1, (len(longest) + 1) // 2, len(longest))
+                wishes += [frozenset((*self._pictures, *longest[:size])) for size in sizes]
         elif isinstance(error, Unavailable):
             return self._doubted()
         elif (
@@ -154,12 +198,18 @@ class HistoryRepair:
             and isinstance(error, BadRequest)
             and not isinstance(error, UnknownModel)
         ):
-            wishes = self._suspects()
+            wishes = [*self._suspects(), frozenset(self._pictures) | self._thoughts | self._calls]
         elif _may_be_about_pictures(error) and self._pictures:
             wishes = [frozenset(self._pictures), frozenset(self._pictures) | self._thoughts]
         else:
             return []
         return _within(_distinct(wishes), MAX_REQUESTS)
+
+    def _long_texts(self) -> list[Item]:
+        """Return the long texts, the longest first."""
+        sizes = {Item(index, _LONG): len(message.text) for index, message in enumerate(self._messages)}
+        longest = sorted(sizes, key=lambda item: -sizes[item])
+        return [item for item in longest if sizes[item] > 2 * (_HEAD_CHARS + _TAIL_CHARS)]
 
     def _doubted(self) -> list[Items]:
         """Return what to leave out after failures that may be an outage: first all that this server has not
@@ -193,19 +243,25 @@ class HistoryRepair:
         ]
 
     def _without(self, index: int) -> Message:
-        """Return a message with a note in place of each picture that is left out, or without thoughts."""
+        """Return a message with a note in place of each picture that is left out, or without thoughts, or as
+        plain text."""
         message = self._messages[index]
         if Item(index, _THOUGHTS) in self._left_out:
             message = msgspec.structs.replace(message, replay=None)
         if Item(index, _RESULT) in self._left_out:
             return msgspec.structs.replace(message, content=REFUSED_RESULT)
-        if isinstance(message.content, str):
-            return message
-        content = [
-            TextPart(self._marker) if Item(index, at) in self._left_out else part
-            for at, part in enumerate(message.content)
-        ]
-        return msgspec.structs.replace(message, content=tuple(content))
+        if not isinstance(message.content, str):
+            content = [
+                TextPart(self._marker) if Item(index, at) in self._left_out else part
+                for at, part in enumerate(message.content)
+            ]
+            message = msgspec.structs.replace(message, content=tuple(content))
+        if Item(index, _LONG) in self._left_out:
+            message = _shortened(message)
+        if Item(index, _CALLS) in self._left_out:
+            is_first = index == min(item.message for item in self._left_out if item.part == _CALLS)
+            message = _as_text(message, AS_TEXT if is_first else "")
+        return message
 
     def _data(self, item: Item) -> str:
         part = self._messages[item.message].content[item.part]
@@ -221,14 +277,42 @@ def _pictures(messages: Sequence[Message]) -> Iterable[Item]:
                     yield Item(index, at)
 
 
+def _shortened(message: Message) -> Message:
+    """Return a message with the beginning and the end of its texts."""
+    if isinstance(message.content, str):
+        return msgspec.structs.replace(message, content=_shorten(message.content), replay=None)
+    content = [
+        TextPart(_shorten(part.text)) if isinstance(part, TextPart) else part for part in message.content
+    ]
+    return msgspec.structs.replace(message, content=tuple(content), replay=None)
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= 2 * (_HEAD_CHARS + _TAIL_CHARS):
+        return text
+    return f"{text[:_HEAD_CHARS]}\n{SHORTENED}\n{text[-_TAIL_CHARS:]}"
+
+
+def _as_text(message: Message, note: str) -> Message:
+    """Return an answer with its calls as text, or a result as the text of a user's message."""
+    if message.role == "tool":
+        opening = f"[The result of the call of {message.tool_name or 'a tool'}:]"
+        if isinstance(message.content, str):
+            return Message("user", f"{opening}\n{message.content}")
+        return Message("user", (TextPart(opening), *message.content))
+    calls = [f"[Called {call.name} with {call.arguments or '{}'}]" for call in message.tool_calls]
+    lines = [line for line in (message.text, note, *calls) if line]
+    return msgspec.structs.replace(message, content="\n".join(lines), tool_calls=(), replay=None)
+
+
 def _distinct(wishes: Iterable[Items]) -> list[Items]:
     """Return the sets that hold something, each once."""
     return [wish for wish in dict.fromkeys(wishes) if wish]
 
 
 def _within(plan: list[Items], count: int) -> list[Items]:
-    """Return a plan of at most `count` requests; the last one, which leaves out most, stays."""
-    return plan if len(plan) <= count else [*plan[: count - 1], plan[-1]]
+    """Return a plan of at most `count` requests; the last two, which leave out most, stay."""
+    return plan if len(plan) <= count else [*plan[: count - 2], *plan[-2:]]
 
 
 def _may_be_about_pictures(error: ProviderError) -> bool:
@@ -272,7 +356,7 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 def _search_line(error: ProviderError) -> str:
     if error.status == _TOO_LARGE or isinstance(error, ContextOverflow):
-        return f"the request is too large; trying it without older pictures ({error.message})"
+        return f"the request is too large; trying it without older pictures and long texts ({error.message})"
     if isinstance(error, Unavailable):
         return (
             "the model's server fails on this request; trying whether it takes it without pictures and kept"
@@ -280,5 +364,5 @@ def _search_line(error: ProviderError) -> str:
         )
     return (
         f"the model's server refused the request and does not say for which part; trying it without pictures"
-        f" and kept reasoning, in at most {MAX_REQUESTS} requests ({error.message})"
+        f" and kept reasoning, then with calls as text, in at most {MAX_REQUESTS} requests ({error.message})"
     )

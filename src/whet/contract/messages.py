@@ -69,15 +69,17 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     arguments: str
 
 
-class VendorReplay(msgspec.Struct, frozen=True):
+class VendorReplay(msgspec.Struct, frozen=True, omit_defaults=True):
     """A vendor's own form of an assistant message, to be sent back unchanged to the same wire format.
 
     `blocks_json`: the JSON text of the content blocks (Anthropic), of the output items (Responses) or of
-    extra message fields such as reasoning_details (Chat Completions). Another format ignores it.
+    extra message fields such as reasoning_details (Chat Completions). Another format ignores it. `server`:
+    the name of the server that sent it, empty if unknown; others refuse it or ignore it.
     """
 
     format: WireFormat
     blocks_json: str
+    server: str = ""
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):

@@ -70,7 +70,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
 class ModelReply(msgspec.Struct, frozen=True, tag="reply"):
     """The last item of a stream: the whole assistant message, its usage, and the model that really answered.
 
-    `stop` is "end" (answered or tool calls) or "length" (the output limit cut it).
+    `stop` is "end" (answered or tool calls) or "length" (the output limit cut it). `warnings` are lines that
+    the person reads on every surface, `notices` those that a surface may leave out.
     """
 
     message: Message
@@ -79,6 +80,7 @@ class ModelReply(msgspec.Struct, frozen=True, tag="reply"):
     stop: Literal["end", "length"] = "end"
     request_id: str = ""
     notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class AttemptLost(msgspec.Struct, frozen=True, tag="attempt_lost"):
@@ -173,9 +175,12 @@ class Context(Protocol):
         messages."""
         ...
 
-    async def without_refused(self, refusal: ProviderError, emit: Emit) -> Sequence[Message] | None:
+    async def without_refused(
+        self, refusal: ProviderError, emit: Emit, *, may_shorten: bool = False
+    ) -> Sequence[Message] | None:
         """Return the list without an item of the history that the server may have refused; None if there is
-        nothing (more) to leave out. Called again if that list is refused, too."""
+        nothing (more) to leave out. Called again if that list is refused, too. `may_shorten`: long texts
+        count, as no compaction can make the list smaller."""
         ...
 
     async def answered(self, emit: Emit) -> None:

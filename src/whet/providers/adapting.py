@@ -8,22 +8,37 @@ then answers. Loaded after a refusal only. Does no I/O.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
 
 from whet.config.model_servers import ServerDialect
 from whet.contract.errors import ProviderError
-from whet.providers.refusals import read_positions
+from whet.providers.refusals import is_named, read_positions
 
 Change = tuple[ServerDialect, str]
 _ESSENTIAL = frozenset({"model", "messages", "input", "tools", "stream", "system", "instructions"})
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _REASONING = ("reasoning_content", "reasoning")
-_CALL_ID = r"(?i)tool[ _]?(?:call|use)s?\W{0,2}[ _]?id|tool_(?:calls|use)\S*\.id\b"
+_CALL_ID = r"(?i)(?:tool[ _]?|function[ _]?)?(?:call|use)s?\W{0,2}[ _]?id\b|tool_(?:calls|use)\S*\.id\b"
+_ID_FIELDS = (b'"tool_call_id":', b'"tool_use_id":', b'"call_id":')
+_ALTERNATE = r"(?i)\balternat"
 _ID_RULE = r"(?i)a-z|length|pattern|characters|alphanumeric|too long"
 _MISSING = r"(?i)missing|required|must (?:be|have|include|contain)|pass(?:ed)? back|expected"
 _NULL = r"(?i)\bcontent\b|\bnull\b|NoneType"
+
+
+def adapt_common(
+    refusal: ProviderError, body: bytes, dialect: ServerDialect, optional: Sequence[str]
+) -> Change | None:
+    """Return the dialect that avoids a refusal in any wire format: without a parameter, with other ids, with
+    other turns. `optional`: fields inside of messages and tools that a format can do without."""
+    name = leave_out(refusal, body, optional)
+    if name:
+        left_out = msgspec.structs.replace(dialect, left_out=(*dialect.left_out, name))
+        return left_out, f"{name}, so it is left out"
+    return _adapt_ids(refusal.detail, body, dialect) or _adapt_turns(refusal.detail, dialect)
 
 
 def adapt_dialect(refusal: ProviderError, body: bytes, dialect: ServerDialect) -> Change | None:
@@ -38,18 +53,23 @@ def adapt_dialect(refusal: ProviderError, body: bytes, dialect: ServerDialect) -
     return (
         _adapt_fields(text, rows, at, dialect)
         or _adapt_parameter(leave_out(refusal, body), dialect)
-        or _adapt_ids(text, rows, dialect)
+        or _adapt_ids(text, body, dialect)
         or _adapt_role(text, rows, at, dialect)
+        or _adapt_turns(text, dialect)
         or _adapt_content(text, rows, at, dialect)
     )
 
 
-def leave_out(refusal: ProviderError, body: bytes) -> str:
-    """Return the request's parameter that a refusal names, or an empty string."""
-    if any(steps[0] in ("messages", "input") for steps in read_positions(refusal.detail)):
+def leave_out(refusal: ProviderError, body: bytes, optional: Sequence[str] = ()) -> str:
+    """Return the request's parameter or optional field that a refusal names, or an empty string."""
+    text = refusal.detail
+    for name in optional:
+        if is_named(text, name) and f'"{name}":'.encode() in body:
+            return name
+    if read_positions(text):
         return ""
     names = [name for name in _read_request(body) if name not in _ESSENTIAL]
-    return next((name for name in names if _names(refusal.detail, name)), "")
+    return next((name for name in names if is_named(text, name)), "")
 
 
 def _read_request(body: bytes) -> dict[str, Any]:
@@ -57,23 +77,15 @@ def _read_request(body: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _names(text: str, name: str) -> bool:
-    """Whether a text names a field. A plain word counts only in quotes, after a colon or as a part
-    of a path."""
-    if "_" in name:
-        return bool(re.search(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])", text))
-    return bool(re.search(rf"(?m)(?:[\"'`.]|: |^){name}(?:[\"'`.]|$)", text))
-
-
 def _adapt_fields(
     text: str, rows: list[dict[str, Any]], at: int | None, dialect: ServerDialect
 ) -> Change | None:
     """Leave out a field of an answer that the server refuses back, or fill one in that it misses."""
     callers = [row for row in rows if row.get("tool_calls")]
-    if _names(text, "extra_content") and "extra_content" in dialect.replay_fields:
+    if is_named(text, "extra_content") and "extra_content" in dialect.replay_fields:
         return _drop_field("extra_content", dialect)
     for name in ("reasoning_content", "reasoning_details", "reasoning"):
-        if not _names(text, name):
+        if not is_named(text, name):
             continue
         senders = [row for row in rows if name in row]
         lacking = [row for row in callers if name not in row]
@@ -112,12 +124,19 @@ def _adapt_parameter(name: str, dialect: ServerDialect) -> Change | None:
     return left_out, f"{name}, so it is left out"
 
 
-def _adapt_ids(text: str, rows: list[dict[str, Any]], dialect: ServerDialect) -> Change | None:
-    has_calls = any(row.get("tool_calls") for row in rows)
+def _adapt_ids(text: str, body: bytes, dialect: ServerDialect) -> Change | None:
+    has_calls = any(field in body for field in _ID_FIELDS)
     if dialect.short_ids or not has_calls or not re.search(_CALL_ID, text) or not re.search(_ID_RULE, text):
         return None
     # Nine letters and digits satisfy the rule of every known server.
     return msgspec.structs.replace(dialect, short_ids=True), "tool call ids, so shorter ones are sent"
+
+
+def _adapt_turns(text: str, dialect: ServerDialect) -> Change | None:
+    if dialect.alternates or not re.search(_ALTERNATE, text):
+        return None
+    adapted = msgspec.structs.replace(dialect, alternates=True)
+    return adapted, "two messages of a user in a row, so a short answer stands between them"
 
 
 def _adapt_role(

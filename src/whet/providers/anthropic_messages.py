@@ -33,8 +33,10 @@ from whet.providers.anthropic_events import (
 )
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
+    SHORT_IDS,
     Deltas,
     RequestOptions,
+    ServerDialect,
     encode,
     event_error,
     join_pieces,
@@ -55,6 +57,7 @@ from whet.providers.wire import (
 DEFAULT_MAX_TOKENS = 32_000
 _EPHEMERAL = {"type": "ephemeral"}
 _IDS = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OPTIONAL = ("cache_control", "is_error")
 _EMPTY = b'{"type":"text","text":"(empty)"}'
 _VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2})(?!\d))?")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24_000}
@@ -65,15 +68,18 @@ _BLOCK_OF = {"input_json_delta": "tool_use", "thinking_delta": "thinking", "sign
 
 
 class AnthropicMessages:
-    """The encoder. `max_tokens` is the output limit if the settings don't set one; `left_out` are
-    parameters that the server refused."""
+    """The encoder for one server's dialect. `max_tokens`: the output limit if the settings set none."""
 
     path = "/messages"
     models_query = "/models?limit=1000"
 
-    def __init__(self, max_tokens: int = DEFAULT_MAX_TOKENS, left_out: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        dialect: ServerDialect = ServerDialect(),  # noqa: B008 it is frozen
+    ) -> None:
         self._max_tokens = max_tokens
-        self._left_out = left_out
+        self._dialect = dialect
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers of one request."""
@@ -95,14 +101,15 @@ class AnthropicMessages:
                 {"name": t.name, "description": t.description, "input_schema": sent_schema(t)} for t in tools
             ]
         if system.strip():
-            fields["system"] = [{"type": "text", "text": system, "cache_control": _EPHEMERAL}]
-        return encode(without(fields, self._left_out))[:-1] + b',"messages":['
+            block = {"type": "text", "text": system, "cache_control": _EPHEMERAL}
+            fields["system"] = [without(block, self._dialect.left_out)]
+        return encode(without(fields, self._dialect.left_out))[:-1] + b',"messages":['
 
     def fragment(self, messages: Sequence[Message], index: int) -> bytes:
         """Encode one message as blocks of the open wire message, or open a new one."""
         message = messages[index]
-        blocks = _assistant(message) if message.role == "assistant" else _user(message)
-        if message.cache_until:
+        blocks = self._assistant(message) if message.role == "assistant" else self._user(message)
+        if message.cache_until and "cache_control" not in self._dialect.left_out:
             blocks = blocks[:-1] + b',"cache_control":' + encode(_EPHEMERAL) + b"}"
         if index and _wire_role(messages[index - 1]) == _wire_role(message):
             return b"," + blocks
@@ -114,17 +121,57 @@ class AnthropicMessages:
         return b"]}]}" if messages else b"]}"
 
     def adapt(self, refusal: ProviderError, body: bytes) -> tuple[AnthropicMessages, str] | None:
-        """Return a codec without the parameter that the server refused, and the change in words."""
-        from whet.providers.adapting import leave_out  # noqa: PLC0415 read only after a refusal
+        """Return a codec without what the server refused in `body`, and the change in words."""
+        from whet.providers.adapting import adapt_common  # noqa: PLC0415 read only after a refusal
 
-        name = leave_out(refusal, body)
-        if not name or name == "max_tokens":  # which this format requires
+        adapted = adapt_common(refusal, body, self._dialect, _OPTIONAL)
+        if adapted is None or "max_tokens" in adapted[0].left_out:  # which this format requires
             return None
-        return AnthropicMessages(self._max_tokens, (*self._left_out, name)), f"{name}, so it is left out"
+        return AnthropicMessages(self._max_tokens, adapted[0]), adapted[1]
 
     def decoder(self, info: ModelInfo) -> AnthropicDecoder:
         """Return a decoder for one answer."""
         return AnthropicDecoder(info)
+
+    def _user(self, message: Message) -> bytes:
+        if message.role == "tool":
+            return self._tool_result(message)
+        content = sent_content(message)
+        if isinstance(content, str):
+            return _text(content) or _EMPTY
+        return b",".join(_parts(content)) or _EMPTY
+
+    def _tool_result(self, message: Message) -> bytes:
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": self._id(message.tool_call_id)}
+        if isinstance(message.content, str):
+            result |= {"content": message.content} if message.content.strip() else {}
+        elif parts := _parts(message.content):
+            result["content"] = list(map(msgspec.Raw, parts))
+        return encode(
+            without(result | {"is_error": True} if message.is_error else result, self._dialect.left_out)
+        )
+
+    def _assistant(self, message: Message) -> bytes:
+        if replay := self._replay_blocks(message):
+            return replay
+        # An answer that ends the request may not end in white space; it is cut everywhere, to stay a prefix.
+        blocks = [_text(message.text.rstrip())] + [
+            _tool_use(self._id(c.id), c.name, c.arguments) for c in message.tool_calls
+        ]
+        return b",".join(block for block in blocks if block) or _EMPTY
+
+    def _replay_blocks(self, message: Message) -> bytes:
+        """Return the vendor's own blocks, or nothing if the message now has other tool calls."""
+        text, heads = read_replay(message, "anthropic_messages", _BLOCK_HEADS)
+        uses = [head.id for head in heads or () if head.type == "tool_use"]
+        if not heads or uses != [self._id(call.id) for call in message.tool_calls]:
+            return b""
+        blocks = text.strip()[1:-1].encode("utf-8", "replace")
+        # The API refuses an assistant message whose last block is a thought.
+        return blocks + b"," + _EMPTY if heads[-1].type in _THINKING else blocks
+
+    def _id(self, call_id: str) -> str:
+        return wire_id(call_id, SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
 
 
 def thinking_fields(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
@@ -150,24 +197,6 @@ def _wire_role(message: Message) -> bytes:
     return b"assistant" if message.role == "assistant" else b"user"
 
 
-def _user(message: Message) -> bytes:
-    if message.role == "tool":
-        return _tool_result(message)
-    content = sent_content(message)
-    if isinstance(content, str):
-        return _text(content) or _EMPTY
-    return b",".join(_parts(content)) or _EMPTY
-
-
-def _tool_result(message: Message) -> bytes:
-    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(message.tool_call_id)}
-    if isinstance(message.content, str):
-        result |= {"content": message.content} if message.content.strip() else {}
-    elif parts := _parts(message.content):
-        result["content"] = list(map(msgspec.Raw, parts))
-    return encode(result | {"is_error": True} if message.is_error else result)
-
-
 def _parts(parts: Sequence[TextPart | ImagePart]) -> list[bytes]:
     blocks = [_text(part.text) if isinstance(part, TextPart) else _image(part) for part in parts]
     return [block for block in blocks if block]
@@ -183,23 +212,9 @@ def _image(part: ImagePart) -> bytes:
     return encode({"type": "image", "source": source})
 
 
-def _assistant(message: Message) -> bytes:
-    if replay := _replay_blocks(message):
-        return replay
-    # An answer that ends the request may not end in white space; it is cut everywhere, to stay a prefix.
-    blocks = [_text(message.text.rstrip())] + [
-        _tool_use(c.id, c.name, c.arguments) for c in message.tool_calls
-    ]
-    return b",".join(block for block in blocks if block) or _EMPTY
-
-
 def _tool_use(call_id: str, name: str, arguments: str) -> bytes:
     input_json = msgspec.Raw(object_or_empty(arguments).encode("utf-8", "replace"))
-    return encode({"type": "tool_use", "id": _id(call_id), "name": wire_name(name), "input": input_json})
-
-
-def _id(call_id: str) -> str:
-    return wire_id(call_id, _IDS)
+    return encode({"type": "tool_use", "id": call_id, "name": wire_name(name), "input": input_json})
 
 
 class _BlockHead(msgspec.Struct):
@@ -208,17 +223,6 @@ class _BlockHead(msgspec.Struct):
 
 
 _BLOCK_HEADS = shared_decoder(list[_BlockHead])
-
-
-def _replay_blocks(message: Message) -> bytes:
-    """Return the vendor's own blocks, or nothing if the message now has other tool calls."""
-    text, heads = read_replay(message, "anthropic_messages", _BLOCK_HEADS)
-    uses = [head.id for head in heads or () if head.type == "tool_use"]
-    if not heads or uses != [_id(call.id) for call in message.tool_calls]:
-        return b""
-    blocks = text.strip()[1:-1].encode("utf-8", "replace")
-    # The API refuses an assistant message whose last block is a thought.
-    return blocks + b"," + _EMPTY if heads[-1].type in _THINKING else blocks
 
 
 class _Block:
@@ -258,7 +262,7 @@ class _Block:
         if self.type == "text":
             return _text(self.text)
         if self.type == "tool_use":
-            return _tool_use(call_id, self.name, self.text or "{}")
+            return _tool_use(wire_id(call_id, _IDS), self.name, self.text or "{}")
         if self.type == "thinking":
             return encode({"type": "thinking", "thinking": self.text, "signature": self.signature})
         return self.raw

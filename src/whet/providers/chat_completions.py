@@ -25,6 +25,8 @@ from whet.providers.reasoning_details import merge_detail
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
     ABSENT,
+    PAUSE,
+    SHORT_IDS,
     Deltas,
     OutputDetails,
     PromptDetails,
@@ -52,7 +54,6 @@ from whet.providers.wire import (
 )
 
 _IDS = re.compile(r"[\x21-\x7e]{1,40}")
-_SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
 _FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = shared_decoder(dict[str, msgspec.Raw])
 
 
@@ -93,14 +94,16 @@ class ChatCompletions:
         if message.role == "tool":
             call_id = self._id(message.tool_call_id)
             return b"," + encode({"role": "tool", "tool_call_id": call_id, "content": message.text})
-        images = _image_message(messages, index)
+        images = self._images(messages, index)
         if message.role == "user":
-            return images + b',{"role":"user","content":' + content_json(message, _part) + b"}"
+            is_second = self._dialect.alternates and index and not messages[index - 1].is_final
+            pause = PAUSE if is_second else b""
+            return images + pause + b',{"role":"user","content":' + content_json(message, _part) + b"}"
         return images + self._assistant(message)
 
     def tail(self, messages: Sequence[Message]) -> bytes:
         """Close the body."""
-        return _image_message(messages, len(messages)) + b"]}"
+        return self._images(messages, len(messages)) + b"]}"
 
     def adapt(self, refusal: ProviderError, body: bytes) -> tuple[ChatCompletions, str] | None:
         """Return a codec without what the server refused in `body`, and the change in words."""
@@ -112,6 +115,10 @@ class ChatCompletions:
     def decoder(self, info: ModelInfo) -> ChatDecoder:
         """Return a decoder for one answer."""
         return ChatDecoder(info, self._dialect.replay_fields)
+
+    def _images(self, messages: Sequence[Message], end: int) -> bytes:
+        images = _image_message(messages, end)
+        return PAUSE + images if images and self._dialect.alternates else images
 
     def _assistant(self, message: Message) -> bytes:
         dialect = self._dialect
@@ -137,12 +144,12 @@ class ChatCompletions:
         return fields if extra is None else fields | {"extra_content": extra}
 
     def _id(self, call_id: str) -> str:
-        return wire_id(call_id, _SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
+        return wire_id(call_id, SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
 
 
 def _system_message(role: str, text: str) -> bytes:
     if role == "user":  # such models also want turns to alternate
-        return b'{"role":"user","content":' + quote(text) + b'},{"role":"assistant","content":"Understood."}'
+        return b'{"role":"user","content":' + quote(text) + b"}" + PAUSE
     return b'{"role":' + quote(role) + b',"content":' + quote(text) + b"}"
 
 
@@ -292,7 +299,9 @@ class ChatDecoder:
             if chunk.choices is None and chunk.usage is None:
                 raise_error_in(self._info, data)
             return ()
-        return self._choice(chunk.choices[0])
+        choices = chunk.choices
+        # One answer was asked for; servers that send several number them.
+        return self._choice(choices[0] if len(choices) == 1 else min(choices, key=lambda it: it.index))
 
     def _choice(self, choice: _Choice) -> Deltas:
         self._saw_choice = True

@@ -7,7 +7,7 @@ format is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ from whet.providers.backoff import Backoff
 from whet.providers.catalog import SERVERS, KnownServer, describe_model
 from whet.providers.http import Http, Key, KeyPool, explain_missing_key
 from whet.providers.link import ServerLink, Wiring
+from whet.providers.tool_schemas import ToolCuts
 from whet.providers.wire import RequestOptions, WireCodec
 
 
@@ -49,8 +50,12 @@ class ServerProvider:
             )
         options = msgspec.structs.replace(self.wiring.options, session_id=session_id)
 
-        def head(codec: WireCodec, refused: Collection[str]) -> bytes:
-            return codec.head(system, [tool for tool in tools if tool.name not in refused], options)
+        def head(codec: WireCodec, cuts: ToolCuts) -> bytes:
+            kept = cuts.keep(tools)
+            kept_names = {tool.name for tool in kept}
+            left_out = ", ".join(tool.name for tool in tools if tool.name not in kept_names)
+            note = f"\n\nThe model's server refused these tools, so they can't be called: {left_out}"
+            return codec.head(system + note if left_out else system, kept, options)
 
         # While it was loading its model, the server could not report the model's window.
         return ServerLink(
@@ -161,6 +166,7 @@ def connect_one(
         backoff=backoff,
         options=options,
         is_window_set=bool(model.window_tokens),
+        server=name if name in SERVERS else http.where,
     )
     return ServerProvider(info, wiring)
 

@@ -12,7 +12,7 @@ variable. Knows no wire format: a codec is passed in.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import cached_property
 from itertools import groupby
@@ -22,8 +22,6 @@ import msgspec
 
 from whet.contract.errors import (
     BadRequest,
-    ContextOverflow,
-    ModelRefused,
     ProviderError,
     WireError,
 )
@@ -52,6 +50,7 @@ from whet.providers.token_count import (
     lost,
     size_of,
 )
+from whet.providers.tool_schemas import NO_CUTS, ToolCuts
 from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
 
 if TYPE_CHECKING:
@@ -63,6 +62,7 @@ _MAX_BEFORE_BYTES = 1024 * 1024
 _MAX_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _FEW_DELTAS = 4
+_FEW_BYTES = 8
 _GREW_CHARS = 4_096
 _UNKNOWN_PATIENCE_S = 60.0
 _MAX_ADAPTATIONS = 8
@@ -70,7 +70,9 @@ _MAX_ADAPTATIONS = 8
 
 class Wiring(msgspec.Struct):
     """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
-    asked. `codec` is replaced by one that the server accepts, for sessions opened from then on."""
+    asked. `server` names it in what it wants back. `codec` and `cuts` are replaced by those that the server
+    accepts, for sessions opened from then on. `unmarked_ends`: how many answers in a row had no event for
+    their end."""
 
     http: Http
     codec: WireCodec
@@ -78,6 +80,9 @@ class Wiring(msgspec.Struct):
     backoff: Backoff
     options: RequestOptions
     is_window_set: bool = False
+    server: str = ""
+    cuts: ToolCuts = NO_CUTS
+    unmarked_ends: int = 0
 
 
 class _Attempt:
@@ -101,7 +106,9 @@ class _Attempt:
         return AnswerParts(has_tools=self._has_tools)
 
     def feed(self, data: bytes) -> Deltas:
-        """Decode one event. Raises ProviderError."""
+        """Decode one event; one without an object keeps the connection alive. Raises ProviderError."""
+        if len(data) <= _FEW_BYTES and data.strip() in (b"", b"null"):
+            return ()
         try:
             deltas = self.decoder.feed(data)
         except ProviderError as error:
@@ -136,13 +143,13 @@ class ServerLink:
         self,
         info: Callable[[], ModelInfo],
         wiring: Wiring,
-        head: Callable[[WireCodec, Collection[str]], bytes],
+        head: Callable[[WireCodec, ToolCuts], bytes],
         *,
         has_tools: bool = True,
         on_recovery: Callable[[], Awaitable[object]] | None = None,
         judge: FailureJudge | None = None,
     ) -> None:
-        """`head` encodes, in a wire format, what comes before the first message, without the tools named.
+        """`head` encodes, in a wire format, what comes before the first message, with the tools kept.
         `on_recovery` is called once the server is back after a failure, `judge` for each failure."""
         self._info = info
         self._returned = on_recovery
@@ -150,10 +157,11 @@ class ServerLink:
         self._wiring = wiring
         self._head = head
         self._has_tools = has_tools
-        self._refused_tools: set[str] = set()
+        self._cuts = wiring.cuts
+        self._server = wiring.server
         self._codec = wiring.codec
         self._adapted_to: list[str] = []
-        self._cache = WireCache(self._codec, head(self._codec, ()))
+        self._cache = WireCache(self._codec, head(self._codec, self._cuts), self._server)
         self._sizes: PromptSizes | None = None
 
     @property
@@ -175,6 +183,8 @@ class ServerLink:
                 async with aclosing(self._run(attempt, key)) as items:
                     async for item in items:
                         if isinstance(item, ModelReply):
+                            wiring.cuts = self._cuts
+                            wiring.unmarked_ends = 0 if attempt.decoder.is_done else wiring.unmarked_ends
                             if self._adapted_to:
                                 wiring.codec, self._adapted_to = self._codec, []
                             yield item if outage is None else await self._finish_outage(outage, item)
@@ -189,8 +199,7 @@ class ServerLink:
             if self._judge is not None:
                 failure = await self._judge(self.info, failure, messages)
             outage = outage or self._outage()
-            if not has_shown and (notice := self._withdraw_tool(failure, body) or self._adapt(failure, body)):
-                outage.notices.append(notice)
+            if not has_shown and (notice := self._mend(failure, body, outage)):
                 yield Retry(1, 0.0, notice)
                 body = self._cache.body(messages)
                 continue
@@ -198,19 +207,23 @@ class ServerLink:
                 yield event
             await outage.wait()
 
-    def _withdraw_tool(self, failure: ProviderError, body: bytes) -> str:
-        """Leave out a tool whose schema the server refused; return the notice for the person, empty if the
-        failure is about something else. The request's prefix changes, once for each tool."""
-        if not isinstance(failure, BadRequest | ContextOverflow | ModelRefused):
-            return ""
-        from whet.providers.refusals import locate  # noqa: PLC0415 read only where something failed
+    def _mend(self, failure: ProviderError, body: bytes, outage: Outage) -> str:
+        """Send the next request without what the server refused of the tools, or with it in another form;
+        return the notice for the person, an empty string if the failure is about something else. The
+        request's prefix changes, once for each change."""
+        from whet.providers import tool_cuts  # noqa: PLC0415 read only where something failed
 
-        tool = locate(failure, body).tool
-        if not tool or tool in self._refused_tools:
+        change = tool_cuts.read_cuts(failure, body, self._cuts)
+        if change is None and (notice := self._adapt(failure, body)):
+            outage.notices.append(notice)
+            return notice
+        change = change or tool_cuts.read_refused_tool(failure, body, self._cuts)
+        if change is None:
             return ""
-        self._refused_tools.add(tool)
+        self._cuts, notice = change
         self._renew_cache()
-        return f"the model's server refused the tool {tool}, so it is left out ({failure.message})"
+        outage.warnings.append(notice := f"{notice} ({failure.message})")
+        return notice
 
     def _adapt(self, failure: ProviderError, body: bytes) -> str:
         """Send what the server refused in another way from now on; return the notice for the person, empty
@@ -228,7 +241,7 @@ class ServerLink:
 
     def _renew_cache(self) -> None:
         self._sizes = None
-        self._cache = WireCache(self._codec, self._head(self._codec, self._refused_tools))
+        self._cache = WireCache(self._codec, self._head(self._codec, self._cuts), self._server)
 
     def _outage(self) -> Outage:
         from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
@@ -243,12 +256,13 @@ class ServerLink:
         """Return the reply that came after failures, with notices for the person."""
         if self._returned is not None:
             await self._returned()
-        return msgspec.structs.replace(reply, notices=tuple(outage.notices)) if outage.notices else reply
+        notices, warnings = tuple(outage.notices), tuple(outage.warnings)
+        return msgspec.structs.replace(reply, notices=notices, warnings=warnings)
 
     def _measure(self, attempt: _Attempt) -> TextSize:
         if self._sizes is None:
-            self._sizes = PromptSizes(self._head(self._codec, self._refused_tools))
-        return self._sizes.measure(attempt.messages, attempt.body)
+            self._sizes = PromptSizes(self._head(self._codec, self._cuts))
+        return self._sizes.measure(attempt.messages, attempt.body, self.info.window_tokens)
 
     def _lost(self, attempt: _Attempt) -> Usage:
         """Return what an attempt without a whole answer used."""
@@ -259,7 +273,7 @@ class ServerLink:
         """Return the reply with its usage checked against what was sent and came."""
         usage = reply.usage
         prompt = None
-        if not is_plausible(usage, attempt.body):
+        if not is_plausible(usage, attempt.body, self.info.window_tokens):
             prompt = self._measure(attempt)
         answer = answer_size(reply.message, without_reasoning=bool(usage.reasoning_tokens))
         usage = checked(self.info, usage, prompt, answer)
@@ -297,6 +311,9 @@ class ServerLink:
         for item in parts.finish():
             yield item
         message = separate(reply.message, parts, self._cache.call_ids)
+        if message.replay is not None:
+            replay = msgspec.structs.replace(message.replay, server=self._server)
+            message = msgspec.structs.replace(message, replay=replay)
         yield msgspec.structs.replace(reply, message=message, request_id=request_id)
 
     async def _deltas(self, answer: Answer, attempt: _Attempt) -> AsyncGenerator[Piece | AnswerGrew, None]:
@@ -331,8 +348,17 @@ class ServerLink:
                 )
         for item in attempt.parts.feed(_decode(info, parser.finish(), attempt)):
             yield item
-        if not decoder.is_done:
+        if not decoder.is_done and not self._ends_unmarked(answer, attempt):
             raise _early_end_error(info, b"" if parser.has_events else first, kind)
+
+    def _ends_unmarked(self, answer: Answer, attempt: _Attempt) -> bool:
+        """Whether an answer without an event for its end is whole: the connection ended as it should, and so
+        did the server's answer before this one. The first one counts as cut."""
+        has_content = bool(attempt.texts or attempt.decoder.call_chars)
+        if not answer.is_complete or not has_content:
+            return False
+        self._wiring.unmarked_ends += 1
+        return self._wiring.unmarked_ends > 1
 
 
 def _decode(info: ModelInfo, events: list[SseEvent], attempt: _Attempt) -> Deltas:

@@ -26,6 +26,7 @@ class Outage:
 
     def __init__(self, backoff: Backoff, keys: KeyPool) -> None:
         self.notices: list[str] = []
+        self.warnings: list[str] = []
         self._backoff = backoff
         self._keys = keys
         self._watch: MachineWatch | None = None

@@ -45,6 +45,14 @@ def locate(error: ProviderError, body: bytes) -> ProviderError:
     return error
 
 
+def is_named(text: str, name: str) -> bool:
+    """Whether a text names a field. A plain word counts only in quotes, after a colon or as a part of a
+    path."""
+    if "_" in name:
+        return bool(re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text))
+    return bool(re.search(rf"(?m)(?:[\"'`.]|: |^){re.escape(name)}(?:[\"'`.:]|$)", text))
+
+
 def texts_in(value: object, depth: int = 0) -> list[str]:
     """Return every text of an error object, with a list of keys and indexes as one dotted position."""
     if isinstance(value, str):

@@ -23,6 +23,8 @@ from whet.contract.tools import ToolSpec
 from whet.providers.token_count import Reported
 from whet.providers.wire import (
     ABSENT,
+    PAUSE,
+    SHORT_IDS,
     Deltas,
     OutputDetails,
     PromptDetails,
@@ -48,6 +50,7 @@ from whet.providers.wire import (
 )
 
 _IDS = re.compile(r"[\x21-\x7e]{1,64}")
+_OPTIONAL = ("strict", "detail")
 # These models refuse a request for encrypted reasoning, because they have none.
 _NO_REASONING = re.compile(r"^(?:gpt-3|gpt-4|chatgpt)")
 
@@ -79,37 +82,62 @@ class ResponsesEncoder:
         if system:
             fields["instructions"] = system
         if tools:
-            fields["tools"] = [_tool(tool) for tool in tools]
+            fields["tools"] = [without(_tool(tool), self._dialect.left_out) for tool in tools]
         return encode(without(fields, self._dialect.left_out))[:-1] + b',"input":['
 
     def fragment(self, messages: Sequence[Message], index: int) -> bytes:
         """Encode one message as one or more input items."""
         message = messages[index]
         if message.role == "user":
-            return b',{"role":"user","content":' + content_json(message, _part) + b"}"
+            is_second = self._dialect.alternates and index and not messages[index - 1].is_final
+            pause = PAUSE if is_second else b""
+            return pause + b',{"role":"user","content":' + content_json(message, self._part) + b"}"
         if message.role == "tool":
-            output = msgspec.Raw(content_json(message, _part))
-            call_id = _id(message.tool_call_id)
+            output = msgspec.Raw(content_json(message, self._part))
+            call_id = self._id(message.tool_call_id)
             return b"," + encode({"type": "function_call_output", "call_id": call_id, "output": output})
-        return b"," + (_replay_items(message) or _assistant(message))
+        return b"," + (self._replay_items(message) or self._assistant(message))
 
     def tail(self, messages: Sequence[Message]) -> bytes:
         """Close the body."""
         return b"]}"
 
     def adapt(self, refusal: ProviderError, body: bytes) -> tuple[ResponsesEncoder, str] | None:
-        """Return a codec without the parameter that the server refused, and the change in words."""
-        from whet.providers.adapting import leave_out  # noqa: PLC0415 read only after a refusal
+        """Return a codec without what the server refused in `body`, and the change in words."""
+        from whet.providers.adapting import adapt_common  # noqa: PLC0415 read only after a refusal
 
-        name = leave_out(refusal, body)
-        if not name:
-            return None
-        dialect = msgspec.structs.replace(self._dialect, left_out=(*self._dialect.left_out, name))
-        return ResponsesEncoder(dialect), f"{name}, so it is left out"
+        adapted = adapt_common(refusal, body, self._dialect, _OPTIONAL)
+        return None if adapted is None else (ResponsesEncoder(adapted[0]), adapted[1])
 
     def decoder(self, info: ModelInfo) -> ResponsesDecoder:
         """Return a decoder for one answer."""
         return ResponsesDecoder(info)
+
+    def _part(self, part: TextPart | ImagePart) -> bytes:
+        if isinstance(part, TextPart):
+            return b'{"type":"input_text","text":' + quote(part.text) + b"}"
+        detail = b"" if "detail" in self._dialect.left_out else b'"detail":"auto",'
+        return b'{"type":"input_image",' + detail + b'"image_url":' + data_url(part) + b"}"
+
+    def _assistant(self, message: Message) -> bytes:
+        items: list[dict[str, str]] = []
+        if message.text or not message.tool_calls:
+            items.append({"role": "assistant", "content": message.text})
+        for call in message.tool_calls:
+            item = {"type": "function_call", "call_id": self._id(call.id), "name": wire_name(call.name)}
+            items.append(item | {"arguments": object_or_empty(call.arguments)})
+        return b",".join(map(encode, items))
+
+    def _replay_items(self, message: Message) -> bytes:
+        """Return the vendor's own items, or nothing if the message now has other tool calls."""
+        text, items = read_replay(message, "responses", _ITEMS)
+        calls = [(item.call_id, item.name) for item in items or () if item.type == "function_call"]
+        if not items or calls != [(self._id(call.id), wire_name(call.name)) for call in message.tool_calls]:
+            return b""
+        return text.strip()[1:-1].encode("utf-8", "replace")
+
+    def _id(self, call_id: str) -> str:
+        return wire_id(call_id, SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -120,26 +148,6 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "parameters": sent_schema(tool),
         "strict": False,
     }
-
-
-def _part(part: TextPart | ImagePart) -> bytes:
-    if isinstance(part, TextPart):
-        return b'{"type":"input_text","text":' + quote(part.text) + b"}"
-    return b'{"type":"input_image","detail":"auto","image_url":' + data_url(part) + b"}"
-
-
-def _assistant(message: Message) -> bytes:
-    items: list[dict[str, str]] = []
-    if message.text or not message.tool_calls:
-        items.append({"role": "assistant", "content": message.text})
-    for call in message.tool_calls:
-        item = {"type": "function_call", "call_id": _id(call.id), "name": wire_name(call.name)}
-        items.append(item | {"arguments": object_or_empty(call.arguments)})
-    return b",".join(map(encode, items))
-
-
-def _id(call_id: str) -> str:
-    return wire_id(call_id, _IDS)
 
 
 class _Text(msgspec.Struct):
@@ -180,15 +188,6 @@ def _read_items(info: ModelInfo, raws: Mapping[int, bytes]) -> list[_OutputItem]
             if item.kind != "function_call" or all(item.raw != other.raw for other in items):
                 items.append(item)
     return items
-
-
-def _replay_items(message: Message) -> bytes:
-    """Return the vendor's own items, or nothing if the message now has other tool calls."""
-    text, items = read_replay(message, "responses", _ITEMS)
-    calls = [(item.call_id, item.name) for item in items or () if item.type == "function_call"]
-    if not items or calls != [(_id(call.id), wire_name(call.name)) for call in message.tool_calls]:
-        return b""
-    return text.strip()[1:-1].encode("utf-8", "replace")
 
 
 class _Usage(msgspec.Struct):

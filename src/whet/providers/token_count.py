@@ -100,7 +100,7 @@ class PromptSizes:
         self._messages: list[Message] = []
         self._sums: list[TextSize] = []
 
-    def measure(self, messages: Sequence[Message], body: bytes) -> TextSize:
+    def measure(self, messages: Sequence[Message], body: bytes, window_tokens: int) -> TextSize:
         """Measure a request: `least` counts the messages and a part of what stands before them."""
         if self._head_least < 0:
             self._head_least = max(int(_least(self._head) * _HEAD_SHARE) - _FIELDS_LEAST, 0)
@@ -117,14 +117,20 @@ class PromptSizes:
         total = self._sums[-1] if self._sums else TextSize()
         # The body as sent is the better measure of the bytes; images in it are counted apart.
         size = len(body) - sum(map(_image_bytes, messages)) if total.images else len(body)
-        most = len(body) + _MAX_ADDED_TOKENS + total.images * _MAX_IMAGE_TOKENS
+        most = _most_prompt(body, window_tokens) + total.images * _MAX_IMAGE_TOKENS
         return TextSize(max(size, total.size_bytes), total.least + self._head_least, total.images, most)
 
 
-def is_plausible(usage: Usage, body: bytes) -> bool:
+def is_plausible(usage: Usage, body: bytes, window_tokens: int) -> bool:
     """Whether the reported prompt is clearly large enough for a request of that size, and not too large."""
-    most = len(body) + _MAX_ADDED_TOKENS
-    return usage.prompt_tokens * _PLAUSIBLE_BYTES >= len(body) and usage.prompt_tokens <= most
+    is_enough = usage.prompt_tokens * _PLAUSIBLE_BYTES >= len(body)
+    return is_enough and usage.prompt_tokens <= _most_prompt(body, window_tokens)
+
+
+def _most_prompt(body: bytes, window_tokens: int) -> int:
+    """Return the most tokens that a request can have. What a server adds to it has to fit into the window."""
+    added = min(_MAX_ADDED_TOKENS, max(window_tokens - len(body), 0)) if window_tokens else _MAX_ADDED_TOKENS
+    return len(body) + added
 
 
 def answer_size(message: Message, *, without_reasoning: bool) -> TextSize:

@@ -12,6 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
+
+from whet.contract.tools import ToolSpec
+
 _MAX_DEPTH = 40
 _LEFT_OUT: Any = object()
 _TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
@@ -19,9 +23,61 @@ _CHOICES = ("allOf", "anyOf", "oneOf")
 _NOT_AT_TOP = (*_CHOICES, "not", "if", "then", "else", "enum", "const", "$schema", "$id")
 _INNER = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SUBSCHEMAS = (*_INNER, *_CHOICES, "prefixItems")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _TEXTS = ("pattern", "format", "title", "description")
+
+
+class ToolCuts(msgspec.Struct, frozen=True):
+    """The parts of the tools on offer that a server refused: tools by name, keywords of their schemas, and
+    all tools beyond the first `most` (0: it refused none for their number)."""
+
+    names: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    most: int = 0
+
+    def keep(self, tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+        """Return the tools that are offered, as the server takes them."""
+        kept = [tool for tool in tools if tool.name not in self.names]
+        kept = kept[: self.most] if self.most else kept
+        if not self.keywords:
+            return kept
+        return [
+            msgspec.structs.replace(tool, parameters=self._without_keywords(tool.parameters)) for tool in kept
+        ]
+
+    def _without_keywords(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for key, value in schema.items():
+            if key in self.keywords:
+                continue
+            if key in _NAMED:
+                kept[key] = {name: self._inner(inner) for name, inner in _object(value).items()}
+            else:
+                kept[key] = self._inner(value) if key in _SUBSCHEMAS else value
+        return kept
+
+    def _inner(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return self._without_keywords(cast("dict[str, Any]", value))
+        return list(map(self._inner, cast("list[Any]", value))) if isinstance(value, list) else value
+
+
+NO_CUTS = ToolCuts()
+
+
+def keywords_of(schema: object, depth: int = 0) -> set[str]:
+    """Return the keywords that a schema holds at any depth."""
+    if isinstance(schema, list):
+        return {key for part in cast("list[Any]", schema) for key in keywords_of(part, depth)}
+    keywords: set[str] = set()
+    if depth <= _MAX_DEPTH:
+        for key, value in _object(schema).items():
+            keywords.add(key)
+            inner = list(_object(value).values()) if key in _NAMED else value if key in _SUBSCHEMAS else None
+            keywords |= keywords_of(inner, depth + 1)
+    return keywords
 
 
 def accepted_schema(schema: Mapping[str, Any], unsent: Sequence[str] = ()) -> dict[str, Any]:

@@ -37,6 +37,9 @@ _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _HALVES = re.compile("[\ud800-\udfff]")
 _NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _BEGUN = re.compile("(?:[\ud800-\udbff]|(?<![\ud800-\udbff])[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\\Z")
+SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
+# Stands between two messages of a user at servers that want turns to alternate.
+PAUSE = b',{"role":"assistant","content":"Understood."}'
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 Deltas = Sequence[TextDelta | ReasoningDelta]
 
@@ -134,10 +137,13 @@ class WireCodec(Protocol):
 
 
 class WireCache:
-    """One session's growing request body. `call_ids` holds every call id it has encoded."""
+    """One session's growing request body. `call_ids` holds every call id it has encoded. `server` names the
+    one that is asked, which gets no vendor's data of another one."""
 
-    def __init__(self, codec: WireCodec, head: bytes) -> None:
+    def __init__(self, codec: WireCodec, head: bytes, server: str = "") -> None:
         self._codec = codec
+        self._server = server
+        self._sent: list[Message] = []
         self._body = bytearray(head)
         self._messages: list[Message] = []
         self._ends: list[int] = []
@@ -149,14 +155,21 @@ class WireCache:
         encoded again."""
         self._cut(self._count_common(messages))
         for index in range(len(self._messages), len(messages)):
-            fragment = self._codec.fragment(messages, index)
+            self._sent.append(self._without_foreign_data(messages[index]))
+            fragment = self._codec.fragment(self._sent, index)
             # The first element of an array has no comma before it.
             self._body += fragment[1:] if self._body[-1] == 0x5B else fragment
             self._messages.append(messages[index])
             self._ends.append(len(self._body))
             for call in messages[index].tool_calls:
                 self.call_ids.add(call.id)
-        return b"".join((self._body, self._codec.tail(messages)))
+        return b"".join((self._body, self._codec.tail(self._sent)))
+
+    def _without_foreign_data(self, message: Message) -> Message:
+        replay = message.replay
+        if replay is None or not replay.server or replay.server == self._server:
+            return message
+        return msgspec.structs.replace(message, replay=None)
 
     def _count_common(self, messages: Sequence[Message]) -> int:
         known_count = len(self._messages)
@@ -171,7 +184,7 @@ class WireCache:
     def _cut(self, count: int) -> None:
         if count < len(self._messages):
             del self._body[self._ends[count - 1] if count else self._head_size :]
-            del self._messages[count:]
+            del self._messages[count:], self._sent[count:]
             del self._ends[count:]
 
 

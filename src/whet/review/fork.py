@@ -306,13 +306,15 @@ class Inherited:
         self._repair, self._list = None, [*self._inherited, *transcript]
         return self._show()
 
-    async def without_refused(self, refusal: ProviderError, emit: Emit) -> Sequence[Message] | None:
+    async def without_refused(
+        self, refusal: ProviderError, emit: Emit, *, may_shorten: bool = False
+    ) -> Sequence[Message] | None:
         """Leave out an item that the server may have refused, as long as this review is in memory."""
         if self._repair is None:
             from whet.context.repair import HistoryRepair  # noqa: PLC0415 - most requests are not refused
 
             self._repair = HistoryRepair([self._replaced.get(id(one), one) for one in self._list])
-        changed = self._repair.refused(refusal, emit)
+        changed = self._repair.refused(refusal, emit, may_shorten=may_shorten)
         return self._show(changed) if changed else None
 
     async def answered(self, emit: Emit) -> None:

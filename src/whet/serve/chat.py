@@ -13,14 +13,15 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whet.contract.events import ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.events import Notice, ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
 from whet.contract.tools import ToolSpec
+from whet.log import mask
 from whet.serve.client_tools import CallResult, HandedOver, check_tools, spec_of
 from whet.serve.content import Utterance, read_utterance
 from whet.serve.forms import AnswerForm, form_of, stops_of
 from whet.serve.suspended_turn import ApiEvent
-from whet.serve.wire import ApiError, encode, error_object
+from whet.serve.wire import ApiError, encode, error_object, notices_of
 
 DONE = b"data: [DONE]\n\n"
 RESTARTED = "\n\n[The connection to the model broke; the answer begins again.]\n\n"
@@ -230,6 +231,7 @@ class ChatCodec:
         self._step_at = 0
         self._is_begun = False
         self._calls: Sequence[ToolCall] = ()
+        self._notices: list[str] = []
 
     @property
     def answer(self) -> str:
@@ -256,13 +258,15 @@ class ChatCodec:
                 del self._said[self._step_at :]
                 # Text that was sent can't be taken back.
                 return self._chunk({"content": RESTARTED}) if had_text else b""
+            case Notice(must_show=True):
+                self._notices.append(mask(event.text))
             case _:
                 pass
         return b""
 
     def end(self, end: TurnEnd) -> bytes:
         """Return the last chunks."""
-        pieces = [self._chunk({}, self._finish(end))]
+        pieces = [self._chunk({}, self._finish(end), notices_of(self._notices))]
         if self._wants_usage:
             pieces.append(self._line({"choices": [], "usage": usage_of(end.usage)}))
         return b"".join((*pieces, DONE))
@@ -280,7 +284,12 @@ class ChatCodec:
         if self._thought:
             message["reasoning_content"] = "".join(self._thought)
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(end)}
-        return {**self._head, "object": "chat.completion", "choices": [choice], "usage": usage_of(end.usage)}
+        return {
+            **self._head,
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": usage_of(end.usage),
+        } | notices_of(self._notices)
 
     def _finish(self, end: TurnEnd) -> Finish:
         return "tool_calls" if self._calls else finish_reason(end)
@@ -291,12 +300,14 @@ class ChatCodec:
         self._said.append(text)
         return self._chunk({"content": text})
 
-    def _chunk(self, delta: dict[str, Any], finish: Finish | None = None) -> bytes:
+    def _chunk(
+        self, delta: dict[str, Any], finish: Finish | None = None, more: dict[str, object] | None = None
+    ) -> bytes:
         if not self._is_begun:
             self._is_begun = True
             delta = {"role": "assistant", "content": "", **delta}
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return self._line({"choices": [choice]})
+        return self._line({"choices": [choice], **(more or {})})
 
     def _line(self, more: dict[str, Any]) -> bytes:
         row = {**self._head, "object": "chat.completion.chunk", **more}

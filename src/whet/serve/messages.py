@@ -6,15 +6,16 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.events import Notice, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ImagePart, ToolCall, Usage
 from whet.contract.tools import ToolSpec
+from whet.log import mask
 from whet.serve.chat import RESTARTED, refuse_fields
 from whet.serve.client_tools import CallResult, HandedOver, check_tools, spec_of
 from whet.serve.content import Speaker, Utterance, image_of
 from whet.serve.forms import AnswerForm, form_of, stops_of
 from whet.serve.suspended_turn import ApiEvent
-from whet.serve.wire import ApiError, encode, messages_error
+from whet.serve.wire import ApiError, encode, messages_error, notices_of
 
 _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", "system": "system"}
 _UNSPOKEN = frozenset(("thinking", "redacted_thinking"))
@@ -191,6 +192,7 @@ class MessagesCodec:
         self._request = request
         self._blocks: list[dict[str, Any]] = []
         self._open: list[str] | None = None
+        self._notices: list[str] = []
         self._is_begun = False
         self._has_calls = False
         self.stopped_by = ""
@@ -214,6 +216,8 @@ class MessagesCodec:
             case HandedOver():
                 self._has_calls = True
                 return b"".join((self._begin(), self._close(), *map(self._call, event.calls)))
+            case Notice(must_show=True):
+                self._notices.append(mask(event.text))
             case _:
                 pass
         return b""
@@ -222,7 +226,8 @@ class MessagesCodec:
         """Return the last events."""
         body = self._begin() + self._close()
         delta = {"stop_reason": self._reason(end), "stop_sequence": self.stopped_by or None}
-        body += _line("message_delta", {"delta": delta, "usage": usage_of(end.usage)})
+        more = notices_of(self._notices)
+        body += _line("message_delta", {"delta": delta, "usage": usage_of(end.usage), **more})
         return body + _line("message_stop", {})
 
     def encode_error(self, error: ApiError) -> bytes:
@@ -232,7 +237,7 @@ class MessagesCodec:
     def whole(self, end: TurnEnd) -> object:
         """Return the whole answer."""
         self._close()
-        return self._object(self._reason(end), end.usage)
+        return self._object(self._reason(end), end.usage) | notices_of(self._notices)
 
     def _reason(self, end: TurnEnd) -> str:
         if self._has_calls:

@@ -11,15 +11,16 @@ from typing import Any
 
 import msgspec
 
-from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.events import Notice, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
+from whet.log import mask
 from whet.serve.chat import RESTARTED, refuse_fields
 from whet.serve.client_tools import CallResult, HandedOver
 from whet.serve.content import Utterance, kind_of, read_utterance
 from whet.serve.forms import AnswerForm, form_of
 from whet.serve.response_tools import CALL_EVENTS, NO_TOOLS, ResponseTools, read_call, read_tools
 from whet.serve.suspended_turn import ApiEvent
-from whet.serve.wire import ApiError, encode
+from whet.serve.wire import ApiError, encode, notices_of
 
 _SPOKEN = frozenset(("message", None))
 _CALLS = frozenset(("function_call", "custom_tool_call"))
@@ -144,6 +145,7 @@ class ResponsesCodec:
         self._sequence = 0
         self._items: list[dict[str, Any]] = []
         self._open: list[str] | None = None
+        self._notices: list[str] = []
         self._is_begun = False
 
     @property
@@ -162,8 +164,11 @@ class ResponsesCodec:
                 return self._close()
             case StreamRestarted():
                 return self._handle_restart()
+            case Notice(must_show=True):
+                self._notices.append(mask(event.text))
             case _:
-                return b""
+                pass
+        return b""
 
     def end(self, end: TurnEnd) -> bytes:
         """Return the last events."""
@@ -187,7 +192,7 @@ class ResponsesCodec:
         body["usage"] = usage_of(end.usage)
         if why:
             body["incomplete_details"] = {"reason": why}
-        return body
+        return body | notices_of(self._notices)
 
     def _handle_restart(self) -> bytes:
         """Drop the text of this step. Text that was streamed can't be taken back."""

@@ -68,7 +68,7 @@ class StateDatabase(DatabaseFile):
     _pool: ThreadPoolExecutor | None = None
 
     @classmethod
-    def open(cls, path: Path, clock: Clock, *, patience_s: float = 10.0) -> StateDatabase:
+    def open(cls, path: Path, clock: Clock, *, patience_s: float = 30.0) -> StateDatabase:
         """Open or create the file and update its schema, as `open_file` does."""
         return cls.open_file(path, iso(clock.now()), patience_s)
 

@@ -15,6 +15,16 @@ from whet.contract.errors import BudgetReached
 from whet.contract.texts import from_json
 from whet.store import rows
 
+# The largest sum by which an answer of a model was above its reservation.
+_OVERRUN = "overrun"
+# It fades by a tenth with each answer, so that one odd answer does not take room for ever.
+_NOTE_OVERRUN = """
+INSERT INTO wallet_sums (scope, name, usd, tokens) VALUES (?, ?, ?, ?)
+ON CONFLICT (scope, name) DO UPDATE SET
+  usd = CASE WHEN excluded.usd > wallet_sums.usd * 0.9 THEN excluded.usd ELSE wallet_sums.usd * 0.9 END,
+  tokens = CASE WHEN excluded.tokens > wallet_sums.tokens * 9 / 10 THEN excluded.tokens
+    ELSE wallet_sums.tokens * 9 / 10 END
+"""
 _OWN = {"goal": "goals", "helper": "helpers"}
 
 Scope = tuple[str, str]
@@ -29,6 +39,15 @@ class Cap(msgspec.Struct, frozen=True):
     setting: str = ""
 
 
+class Doubt(msgspec.Struct, frozen=True):
+    """How much more than expected a server may bill for a call, before any answer of the model was counted.
+    `since`: when the calls began that can still be under way (ISO time)."""
+
+    usd: float
+    tokens: int
+    since: str
+
+
 class PlannedCall(msgspec.Struct, frozen=True):
     """A planned call with its maximum cost. `usd` is None if its price is unknown."""
 
@@ -39,6 +58,11 @@ class PlannedCall(msgspec.Struct, frozen=True):
     tokens: int
     at: str
     prompt_tokens: int = 0
+    doubt: Doubt | None = None
+
+
+class CallsUnderWay(BudgetReached):
+    """The cap has room for the call, unless the calls under way cost more than expected."""
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -81,11 +105,17 @@ def reserve(
     caps: Mapping[str, Cap],
     near: float,
 ) -> Reservation:
-    """Reserve a call's maximum cost in every sum, or in none. Raises BudgetReached."""
+    """Reserve a call's maximum cost in every sum, or in none: the expected cost, and as much more as answers
+    of its model were above that. Raises BudgetReached."""
     notices: list[str] = []
+    call, doubted = _with_overrun(connection, call)
     for scope in scopes:
         cap = read_own_cap(connection, scope) or caps.get(scope[0], Cap())
         notices += _check_cap(connection, call, scope, cap, near)
+        try:
+            _refuse(connection, doubted, scope, cap)
+        except BudgetReached as error:
+            raise CallsUnderWay(error.message, hint=error.hint) from error
     connection.execute(
         "INSERT INTO wallet_calls (at, session, what, model, scopes, usd, tokens)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -122,14 +152,22 @@ def widen(connection: apsw.Connection, number: int, more: PlannedCall, caps: Map
     _add(connection, scopes, more.usd or 0.0, more.tokens)
 
 
-def settle(connection: apsw.Connection, number: int, usd: float | None, tokens: int) -> None:
-    """Replace a reservation by the call's real cost, once."""
+def settle(
+    connection: apsw.Connection, number: int, usd: float | None, tokens: int, *, is_whole: bool = False
+) -> None:
+    """Replace a reservation by the call's real cost, once. `is_whole`: the answer came whole, so later calls
+    of its model are reserved by it."""
     row = connection.execute(
-        "SELECT scopes, usd, tokens FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
+        "SELECT scopes, usd, tokens, model FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
     ).fetchone()
     if row is None:
         return
     scopes = from_json(row[0], list[Scope])
+    if is_whole:
+        connection.execute(
+            _NOTE_OVERRUN,
+            (_OVERRUN, row[3], max((usd or 0.0) - (row[1] or 0.0), 0.0), max(tokens - row[2], 0)),
+        )
     connection.execute(
         "UPDATE wallet_calls SET usd = ?, tokens = ?, settled = 1 WHERE id = ?", (usd, tokens, number)
     )
@@ -159,6 +197,30 @@ def read_spending(connection: apsw.Connection, scope: Scope) -> tuple[float, int
 def count_open_reservations(connection: apsw.Connection) -> int:
     """Count the reservations that were never settled."""
     return rows.number(connection, "SELECT count(*) FROM wallet_calls WHERE settled = 0")
+
+
+def _with_overrun(connection: apsw.Connection, call: PlannedCall) -> tuple[PlannedCall, PlannedCall]:
+    """Return a call with what its model's answers were above the expected, and with what else the calls under
+    way may cost as long as no answer of the model was counted."""
+    row = connection.execute(
+        "SELECT usd, tokens FROM wallet_sums WHERE scope = ? AND name = ?", (_OVERRUN, call.model)
+    ).fetchone()
+    if row is not None:
+        more = _plus(call, row[0], row[1])
+        return more, more
+    if call.doubt is None:
+        return call, call
+    count = connection.execute(
+        "SELECT count(*) FROM wallet_calls WHERE settled = 0 AND model = ? AND at >= ?",
+        (call.model, call.doubt.since),
+    ).fetchone()
+    under_way = count[0] if count else 0
+    return call, _plus(call, call.doubt.usd * under_way, call.doubt.tokens * under_way)
+
+
+def _plus(call: PlannedCall, usd: float, tokens: int) -> PlannedCall:
+    whole_usd = None if call.usd is None else call.usd + usd
+    return msgspec.structs.replace(call, usd=whole_usd, tokens=call.tokens + tokens)
 
 
 def _helper_scopes(connection: apsw.Connection, session_id: str) -> list[Scope]:

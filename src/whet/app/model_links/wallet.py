@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from datetime import timedelta
 from typing import cast
 
 import apsw
@@ -31,13 +32,17 @@ from whet.contract.protocols import (
 from whet.contract.tools import ToolSpec
 from whet.store import wallet
 from whet.store.database import StateDatabase
-from whet.store.wallet import Cap, PlannedCall, Reservation
+from whet.store.wallet import CallsUnderWay, Cap, Doubt, PlannedCall, Reservation
 
 _CHARS_PER_TOKEN = 2.5
 _PREFIX_TOKENS = 12_000
 _IMAGE_TOKENS = 3_000
 _BYTES_PER_ANSWER_TOKEN = 3
 _WIDEN_TOKENS = 4_096
+# A server may count this much more than was sent: prompts of its own, pages that it searched.
+_DOUBT_TOKENS = 100_000
+_LONGEST_CALL = timedelta(minutes=15)
+_CHECK_S, _CHECKS = 0.25, 240
 
 
 class Wallet:
@@ -48,7 +53,6 @@ class Wallet:
         self._clock = clock
         self._settings = settings
         self._unpriced_told = False
-        self._largest: dict[str, int] = {}
 
     def cap_link(self, link: ModelLink, session_id: str, purpose: str) -> ModelLink:
         """Return a link whose requests count against the caps."""
@@ -92,9 +96,11 @@ class Wallet:
         caps = self._caps()
         await self._database.append(lambda db: wallet.widen(db, reserved.id, more, caps))
 
-    async def settle(self, reserved: Reservation, usd: float | None, tokens: int) -> None:
-        """Put what an attempt cost in place of what was reserved."""
-        await self._database.append(lambda db: wallet.settle(db, reserved.id, usd, tokens))
+    async def settle(
+        self, reserved: Reservation, usd: float | None, tokens: int, *, is_whole: bool = False
+    ) -> None:
+        """Put what an attempt cost in place of what was reserved. `is_whole`: its answer came whole."""
+        await self._database.append(lambda db: wallet.settle(db, reserved.id, usd, tokens, is_whole=is_whole))
 
     async def settle_cut(self, reserved: Reservation, asked: PlannedCall, chars: int) -> None:
         """Settle an attempt that was ended after so many characters of its answer."""
@@ -103,10 +109,6 @@ class Wallet:
     def settle_later(self, reserved: Reservation, asked: PlannedCall, chars: int) -> None:
         """Settle a cancelled attempt without waiting for it."""
         self._database.submit(lambda db: wallet.settle_cancelled_call(db, reserved.id, asked, chars))
-
-    def learn_output(self, model: str, tokens: int) -> None:
-        """Remember how long an answer was: later calls of this process reserve at least as much."""
-        self._largest[model] = max(tokens, self._largest.get(model, 0))
 
     async def _reserve(self, request: PlannedCall) -> Reservation:
         day = self._day()
@@ -119,6 +121,11 @@ class Wallet:
                 scopes.append(("unpriced", day))
             return wallet.reserve(connection, request, scopes, caps, near)
 
+        for _ in range(_CHECKS):
+            try:
+                return await self._database.append(work)
+            except CallsUnderWay:  # the first answer of a model shows what its server bills
+                await asyncio.sleep(_CHECK_S)
         return await self._database.append(work)
 
     def expect(self, info: ModelInfo, messages: Sequence[Message], session_id: str, what: str) -> PlannedCall:
@@ -126,9 +133,14 @@ class Wallet:
         prompt = _PREFIX_TOKENS + sum(map(_tokens, messages))
         if info.window_tokens:
             prompt = min(prompt, info.window_tokens)
-        output = max(info.max_output_tokens, self._largest.get(info.model, 0))
+        output, now = info.max_output_tokens, self._clock.now()
+        doubt = Doubt(
+            _most_usd(info, _DOUBT_TOKENS, output) or 0.0, _DOUBT_TOKENS + output, iso(now - _LONGEST_CALL)
+        )
         usd = _most_usd(info, prompt, output)
-        return PlannedCall(session_id, what, info.model, usd, prompt + output, iso(self._clock.now()), prompt)
+        return PlannedCall(
+            session_id, what, info.model, usd, prompt + output, iso(now), prompt_tokens=prompt, doubt=doubt
+        )
 
     def _caps(self) -> dict[str, Cap]:
         settings = self._settings
@@ -180,9 +192,8 @@ class _Call:
         if isinstance(item, AttemptLost):
             await self._settle(item.usage)
         elif isinstance(item, ModelReply):
-            await self._settle(item.usage)
-            self._wallet.learn_output(self._info.model, item.usage.output_tokens)
-            return msgspec.structs.replace(item, notices=(*item.notices, *self._notices))
+            await self._settle(item.usage, is_whole=True)
+            return msgspec.structs.replace(item, warnings=(*item.warnings, *self._notices))
         elif isinstance(item, Retry | StreamRestarted):
             if self._reserved is None:
                 await self.reserve()
@@ -206,13 +217,13 @@ class _Call:
         whole = None if self._asked.usd is None else self._asked.usd + (usd or 0.0)
         self._asked = msgspec.structs.replace(self._asked, tokens=self._asked.tokens + tokens, usd=whole)
 
-    async def _settle(self, usage: Usage) -> None:
+    async def _settle(self, usage: Usage, *, is_whole: bool = False) -> None:
         reserved, self._reserved = self._reserved, None
         if reserved is not None:
             usd = usage.cost_usd
             if usd is None:  # a part without a price costs no more than the dearest
                 usd = _most_usd(self._info, usage.prompt_tokens, usage.output_tokens)
-            await self._wallet.settle(reserved, usd, usage.total_tokens)
+            await self._wallet.settle(reserved, usd, usage.total_tokens, is_whole=is_whole)
 
     async def end(self) -> None:
         """Settle an attempt that failed or was cut; it costs nothing if nothing came of it."""
