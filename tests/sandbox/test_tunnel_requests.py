@@ -9,7 +9,7 @@ import pytest
 
 from whet.sandbox import proxy
 from whet.sandbox.tunnel_names import NotReadable
-from whet.sandbox.tunnel_requests import RequestFilter
+from whet.sandbox.tunnel_requests import TunnelFilter
 
 GOOD = b"GET /a HTTP/1.1\r\nHost: good.example\r\n\r\n"
 EVIL = b"GET /b HTTP/1.1\r\nHost: evil.example\r\n\r\n"
@@ -64,7 +64,7 @@ LED_TO_ANOTHER_HOST = {
 @pytest.mark.parametrize("step", [1, 7, 100_000])
 @pytest.mark.parametrize("name", LED_TO_ANOTHER_HOST)
 def test_no_request_of_a_connection_reaches_another_host(name: str, step: int) -> None:
-    requests, data, sent = RequestFilter(allow), LED_TO_ANOTHER_HOST[name], b""
+    requests, data, sent = TunnelFilter(allow), LED_TO_ANOTHER_HOST[name], b""
     try:
         for start in range(0, len(data), step):
             sent += requests.check(data[start : start + step])
@@ -78,15 +78,15 @@ def test_no_request_of_a_connection_reaches_another_host(name: str, step: int) -
 def test_allowed_requests_pass_unchanged(step: int) -> None:
     chunks = b"4;x=y\r\nbody\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n"
     data = GOOD + post(b"Content-Length: 4", b"GET ") + post(b"Transfer-Encoding: Chunked", chunks) + GOOD
-    requests = RequestFilter(allow)
+    requests = TunnelFilter(allow)
     assert b"".join(requests.check(data[n : n + step]) for n in range(0, len(data), step)) == data
     others = (b"SSH-2.0-OpenSSH_9\r\n\x00\x01", b"\0\0\0\x08rest", b"0032git-upload-pack /p\0host=x\0")
     for data in others:
-        assert RequestFilter(allow).check(data) == data
+        assert TunnelFilter(allow).check(data) == data
 
 
 def test_a_changed_protocol_passes_after_the_server_agreed() -> None:
-    requests = RequestFilter(allow)
+    requests = TunnelFilter(allow)
     assert requests.check(UPGRADE + b"\x81\x05") == UPGRADE
     assert requests.note_answer(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 101 Swit") == b""
     assert requests.note_answer(b"ching Protocols\r\n\r\n") == b"\x81\x05"

@@ -21,7 +21,7 @@ import msgspec
 
 from whet.internet import is_other_machine, is_public
 from whet.sandbox.policy import EVERYWHERE, names_host
-from whet.sandbox.tunnel_requests import RequestFilter, read_fields
+from whet.sandbox.tunnel_requests import TunnelFilter, read_fields
 
 log: logging.Logger = logging.getLogger("whet.sandbox")
 _HEAD_BYTES = 65_536
@@ -103,7 +103,7 @@ class Proxy:
             self.refused.append(request.host)
             raise ProxyRefused(f"{request.host} is not an allowed host of the sandbox")
         with connect(request.host, request.port, private=EVERYWHERE in self._hosts) as server:
-            requests = RequestFilter(lambda host: self._allow_inner(host, request.host), request.head)
+            requests = TunnelFilter(lambda host: self._allow_inner(host, request.host), request.head)
             client.sendall(b"" if request.head else b"HTTP/1.1 200 Connection established\r\n\r\n")
             server.sendall(request.head + requests.check(body_start))
             up, down = _pump(client, server, self._count_received, requests)
@@ -194,7 +194,7 @@ def _pump(
     client: socket.socket,
     server: socket.socket,
     received: Callable[[int], None],
-    requests: RequestFilter,
+    requests: TunnelFilter,
 ) -> tuple[int, int]:
     """Pass bytes both ways until both sides have ended. Returns the number of bytes sent up and down.
 

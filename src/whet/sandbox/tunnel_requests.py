@@ -18,7 +18,7 @@ _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\r\n\0]*)?")
 _STATUS = re.compile(rb"HTTP/1\.1 (\d\d\d)[ \r]")
 
 
-class RequestFilter:
+class TunnelFilter:
     """Passes the bytes that a client sends after each request's host is known and allowed.
 
     Bytes that are not HTTP pass as they are after `allow` has seen the name in TLS's first message. `allow`
