@@ -252,6 +252,32 @@ def test_files_created_later_are_protected_too(make_world: Callable[[str], _Worl
     }
 
 
+def test_a_rule_whose_files_can_not_all_be_found_stops_the_command(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("a", "b", "deep/c", "deep/key.pem"):
+        (tmp_path / name).write_text("")
+    rules = read_path_rules(["read(*.pem)", "write(deep)"])
+    assert rules.list_files(tmp_path, 5) == ((tmp_path / "deep/key.pem",), (tmp_path / "deep",))
+    with pytest.raises(ToolDenied, match=r"read\(\*\.pem\) can't be held"):
+        rules.list_files(tmp_path, 4)
+
+
+@pytest.mark.slow
+def test_a_glob_through_the_whole_disk_is_refused_outside_a_sandbox(
+    make_world: Callable[[str], _World],
+) -> None:
+    world = make_world(_RULES[0])
+    for glob in ("o*", "*.json", "*/*.json"):
+        assert world.try_call("terminal", {"command": f"ls {glob}"}, writes=False) != "refused"
+    for glob in ("secr*/d?.yml", "**/db.yml", "./*/../secrets/*.y[a-m]l"):
+        assert world.try_call("terminal", {"command": f"cat {glob}"}, writes=False) == "refused"
+    for number in range(21):
+        (world.workspace / f"d{number}").mkdir()
+        for name in range(1_000):
+            (world.workspace / f"d{number}/{name}").touch()
+    assert world.try_call("terminal", {"command": "cat */*/*/no-such-file"}, writes=False) == "refused"
+
+
 @pytest.mark.parametrize(("rule", "kind"), [(_RULES[0], "read"), (_RULES[0], "write"), (_RULES[1], "write")])
 def test_no_opening_reaches_a_protected_file(
     make_world: Callable[[str], _World], rule: str, kind: Any
