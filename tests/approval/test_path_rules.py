@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -271,11 +272,9 @@ def test_a_glob_through_the_whole_disk_is_refused_outside_a_sandbox(
         assert world.try_call("terminal", {"command": f"ls {glob}"}, writes=False) != "refused"
     for glob in ("secr*/d?.yml", "**/db.yml", "./*/../secrets/*.y[a-m]l"):
         assert world.try_call("terminal", {"command": f"cat {glob}"}, writes=False) == "refused"
-    for number in range(21):
-        (world.workspace / f"d{number}").mkdir()
-        for name in range(1_000):
-            (world.workspace / f"d{number}/{name}").touch()
-    assert world.try_call("terminal", {"command": "cat */*/*/no-such-file"}, writes=False) == "refused"
+    make = "mkdir many; cd many; seq 21000 | xargs touch"
+    subprocess.run(["sh", "-c", make], cwd=world.workspace, check=True)
+    assert world.try_call("terminal", {"command": "cat */no-such-*"}, writes=False) == "refused"
 
 
 @pytest.mark.parametrize(("rule", "kind"), [(_RULES[0], "read"), (_RULES[0], "write"), (_RULES[1], "write")])
