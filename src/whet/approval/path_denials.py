@@ -6,12 +6,13 @@ without naming it is kept from a sandboxed command by the sandbox, and from any 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from whet.approval.actions import ActionView
-from whet.approval.risk import RiskScope
+from whet.approval.risk import Piece, RiskScope
 from whet.contract.protocols import GateCall
 from whet.sandbox.path_rules import PathRules
 from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob
@@ -77,9 +78,29 @@ def _find_in_command(
                 return rule
     if is_jailed:
         return ""
-    texts = (piece.text for piece in (*action.pieces, *action.typed) if piece.level != "safe")
-    words = (word for text in texts for word in (*read(text).files, text.removeprefix(">").strip()))
-    return _find(rules, folder, (word for word in words if len(word) < _MAX_PATH), writes=True, top=top)
+    return _find(rules, folder, _changed_words((*action.pieces, *action.typed)), writes=True, top=top)
+
+
+def list_file_rules(text: str, pieces: Iterable[Piece], workspace: str, rules: PathRules) -> dict[str, str]:
+    """Return the files that a command's text names and a deny rule protects from it, each with its rule."""
+    from whet.shell.reading import read  # noqa: PLC0415  as above
+
+    named = list(read(text[:_MAX_TEXT]).files)
+    with contextlib.suppress(GlobTooWide):
+        named += _expand(named, workspace)
+    words = [*((word, False) for word in named), *((word, True) for word in _changed_words(pieces))]
+    rows = ((word, _find(rules, workspace, [word], writes=writes)) for word, writes in words)
+    return {word: rule for word, rule in rows if rule and " " not in word}
+
+
+def _changed_words(pieces: Iterable[Piece]) -> Iterator[str]:
+    """Yield the words of a command that may be files which it changes."""
+    from whet.shell.reading import read  # noqa: PLC0415  as above
+
+    for piece in pieces:
+        if piece.level != "safe":
+            words = (*read(piece.text).files, piece.text.removeprefix(">").strip())
+            yield from (word for word in words if len(word) < _MAX_PATH)
 
 
 def _expand(words: Iterable[str], folder: str) -> Iterator[str]:

@@ -92,6 +92,9 @@ class PathRules(msgspec.Struct, frozen=True):
         return tuple(closed), tuple(path for path in fixed if path not in closed)
 
 
+NO_RULES = PathRules()
+
+
 def read_path_rules(texts: Iterable[str]) -> PathRules:
     """Return the rules among the texts of deny rules that are about files. Others are ignored."""
     return PathRules(tuple(rule for text in texts if (rule := _read_rule(text)) is not None))
