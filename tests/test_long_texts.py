@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.config.redact import redact
+from whet.config.redact import describe_secret, redact
 from whet.memory.alignment import find_aligned
 from whet.tools.charsets import guess_charset
 from whet.tools.encoding import fit_lines
@@ -20,6 +20,16 @@ LENGTH = 100_000
 )
 def test_a_text_is_masked(unit: str) -> None:
     assert redact((unit * LENGTH)[:LENGTH])
+
+
+@pytest.mark.parametrize("text", ["token" + " " * LENGTH, "pin for a " * LENGTH, "pass is " * LENGTH])
+def test_a_described_secret_is_searched_for(text: str) -> None:
+    assert describe_secret(text[:LENGTH]) == ""
+
+
+def test_a_name_with_password_in_it_is_masked_anywhere_in_a_long_name() -> None:
+    for name in ("password_token", "db.password-token", "x" * 80 + "_password"):
+        assert redact(f"{name}: swordfish") == f"{name}: [REDACTED]"
 
 
 def test_a_login_after_another_program_is_masked() -> None:

@@ -202,6 +202,35 @@ def test_a_change_of_what_an_accepted_hook_runs_takes_the_acceptance_back(work: 
     assert changed is not None and not is_accepted(home, changed)
 
 
+def test_the_files_of_hooks_that_nobody_accepted_are_not_read(work: Path):
+    (work / ".whet").mkdir()
+    (work / "run.sh").write_text("exit 0")
+    (work / ".whet/hooks.json").write_text('{"guard": {"event": "PreToolUse", "command": "sh run.sh"}}')
+    home = Home(work.parent / "home")
+    found = read_repository_hooks(work)
+    assert found is not None and not is_accepted(home, found)
+    (work / "run.sh").write_text("exit 1")
+    accept(home, found)  # reads them now
+    later = read_repository_hooks(work)
+    assert later is not None and is_accepted(home, later)
+
+
+@pytest.mark.slow
+def test_a_hook_that_names_everything_is_read_within_limits(work: Path):
+    (work / ".whet").mkdir()
+    words = " ".join(f"word{number}" for number in range(2_000))
+    for number in range(300):
+        (work / f"script{number}.sh").write_text(f"{words} d{number}/*/x script{number + 1}.sh")
+    hooks = {"guard": {"event": "PreToolUse", "command": "sh script0.sh; cat **/* */*/*/*"}}
+    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
+    found, home = read_repository_hooks(work), Home(work.parent / "home")
+    assert found is not None
+    accept(home, found)
+    (work / "script0.sh").write_text("exit 1")
+    later = read_repository_hooks(work)
+    assert later is not None and not is_accepted(home, later)
+
+
 @pytest.mark.slow
 def test_a_hook_s_script_that_changes_during_a_session_does_not_run_again(work: Path):
     write, home = repository(work), Home(work.parent / "home")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,30 @@ def test_files_created_later_are_protected_too(make_world: Callable[[str], _Worl
         world.workspace / "app.lock",
         world.workspace / "sub/new.lock",
     }
+
+
+def test_a_rule_whose_files_can_not_all_be_found_stops_the_command(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("a", "b", "deep/c", "deep/key.pem"):
+        (tmp_path / name).write_text("")
+    rules = read_path_rules(["read(*.pem)", "write(deep)"])
+    assert rules.list_files(tmp_path, 5) == ((tmp_path / "deep/key.pem",), (tmp_path / "deep",))
+    with pytest.raises(ToolDenied, match=r"read\(\*\.pem\) can't be held"):
+        rules.list_files(tmp_path, 4)
+
+
+@pytest.mark.slow
+def test_a_glob_through_the_whole_disk_is_refused_outside_a_sandbox(
+    make_world: Callable[[str], _World],
+) -> None:
+    world = make_world(_RULES[0])
+    for glob in ("o*", "*.json", "*/*.json"):
+        assert world.try_call("terminal", {"command": f"ls {glob}"}, writes=False) != "refused"
+    for glob in ("secr*/d?.yml", "**/db.yml", "./*/../secrets/*.y[a-m]l"):
+        assert world.try_call("terminal", {"command": f"cat {glob}"}, writes=False) == "refused"
+    make = "mkdir many; cd many; seq 21000 | xargs touch"
+    subprocess.run(["sh", "-c", make], cwd=world.workspace, check=True)
+    assert world.try_call("terminal", {"command": "cat */no-such-*"}, writes=False) == "refused"
 
 
 @pytest.mark.parametrize(("rule", "kind"), [(_RULES[0], "read"), (_RULES[0], "write"), (_RULES[1], "write")])

@@ -116,6 +116,22 @@ def test_a_driver_is_named_in_the_question(hostile: Path) -> None:
     assert analyse("git --git-dir=repo/.git log", str(outside), scope).level == "dangerous"
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(
+            ("filter.y.clean", f"git-lfs clean -- %f{end}")
+            for end in ("; evil", " | evil", " $(evil)", "\nevil")
+        ),
+        *(("filter.a=b.clean", "evil"), ("gpg.ssh.defaultKeyCommand", "evil"), ("imap.tunnel", "evil")),
+        *(("hook.x.command", "evil"), ("gc.recentObjectsHook", "evil"), ("sendemail.smtpServer", "/evil")),
+    ],
+)
+def test_a_setting_that_looks_like_a_harmless_one_is_found(hostile: Path, key: str, value: str) -> None:
+    git(hostile, "config", key, value)
+    assert "status" not in unasked(hostile)
+
+
 def test_where_a_remote_is_and_what_it_fetches_runs_nothing(hostile: Path) -> None:
     git(hostile, "remote", "add", "origin", "https://example.org/a.git")
     git(hostile, "config", "filter.y.clean", "git-lfs clean -- %f")  # a setting that is worth a look

@@ -34,6 +34,13 @@ def test_set_get_unset(home: Path) -> None:
     assert "was not in" in run(home, "unset", "model.model").output
 
 
+def test_a_list_that_replaces_another_says_how_to_keep_both(home: Path) -> None:
+    assert run(home, "set", "sandbox.write", "~/.cargo").stderr == ""
+    line = "to keep both: whet config set sandbox.write '~/.cargo,~/a b'\n"
+    assert run(home, "set", "sandbox.write", "~/a b").stderr.endswith(line)
+    assert run(home, "set", "sandbox.write", "~/.cargo,~/a b").stderr == ""
+
+
 def test_a_value_that_begins_with_a_dash_needs_no_trick(home: Path) -> None:
     result = run(home, "set", "agent.max_steps", "--", "-3")
     assert isinstance(result.exception, ConfigError) and "at least 1" in result.exception.message

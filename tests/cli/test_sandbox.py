@@ -57,6 +57,28 @@ def test_explain_names_what_the_gate_asks_about(tmp_path: Path, command: str, op
     assert opening in [row["words"] for row in json.loads(done.output)["openings"]], done.output
 
 
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("cat secrets/a.txt", "secrets/a.txt: the rule deny: read_file(secrets/*) forbids it"),
+        ("cat secr*/*.txt", "/secrets/a.txt: the rule deny: read_file(secrets/*) forbids it"),
+        ("echo x > secrets/new", "secrets/new: the rule deny: read_file(secrets/*) forbids it"),
+        ("rm app.lock", "app.lock: the rule deny: write_file(*.lock) forbids it"),
+        ("cat app.lock", "It names no file or host that is out of reach."),
+    ],
+)
+def test_explain_names_the_rule_that_closes_a_file(tmp_path: Path, command: str, line: str) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/a.txt").touch()
+    (tmp_path / "app.lock").touch()
+    given = {
+        "WHET_TOOLS_WORKSPACE": str(tmp_path),
+        "WHET_APPROVAL_DENY": "read_file(secrets/*),write_file(*.lock)",
+    }
+    words = CliRunner().invoke(whet, ["sandbox", "explain", command], env=given).output
+    assert line in words and "would need" not in words
+
+
 @pytest.mark.slow
 def test_explain_names_nothing_that_is_inside(tmp_path: Path) -> None:
     ENGINES[2].engine()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from whet.sandbox.denial import explain, needed_openings
+from whet.sandbox.path_rules import read_path_rules
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.system_folders import default_policy
 
@@ -36,6 +38,36 @@ def test_paths_at_the_wall(policy: SandboxPolicy, tmp_path: Path) -> None:
     assert opened(policy, "cat: ../other/f: Permission denied") == [f"read {other}/f"]
     git = f"write {policy.workspace}/.git/config"
     assert opened(policy, "error: could not write config file .git/config: Device or resource busy") == [git]
+
+
+def test_a_shells_own_name_is_no_path_that_it_could_not_open(policy: SandboxPolicy, tmp_path: Path) -> None:
+    for shell in ("/usr/bin/bash: line 1", "/bin/sh: 1", "/usr/bin/dash: 12"):
+        output = f"{shell}: {tmp_path}/other/f: Read-only file system"
+        assert opened(policy, output, f"echo x > {tmp_path}/other/f") == [f"write {tmp_path}/other/f"]
+
+
+@pytest.mark.parametrize(
+    ("output", "rule"),
+    [
+        ("cat: secrets/a.txt: Permission denied", "read(secrets/*)"),
+        ("PermissionError: [Errno 13] Permission denied: 'secrets/a.txt'", "read(secrets/*)"),
+        ("/usr/bin/bash: line 1: secrets/new: Permission denied", "read(secrets/*)"),
+        ("/usr/bin/bash: line 1: app.lock: Read-only file system", "write(*.lock)"),
+        ("rm: cannot remove 'app.lock': Device or resource busy", "write(*.lock)"),
+    ],
+)
+def test_a_rule_that_closes_a_file_is_named_and_no_opening(
+    policy: SandboxPolicy, output: str, rule: str
+) -> None:
+    rules = read_path_rules(["read(secrets/*)", "write(*.lock)"])
+    (policy.workspace / "secrets").mkdir()
+    (policy.workspace / "secrets/a.txt").touch()
+    (policy.workspace / "app.lock").touch()
+    closed, fixed = rules.list_files(policy.workspace)
+    ruled = msgspec.structs.replace(policy, closed=closed, fixed=fixed)
+    denial = explain(ruled, "x", output, policy.workspace, rules=rules)
+    assert denial is not None and denial.openings == ()
+    assert denial.line.endswith(f"(the rule deny: {rule} forbids it)]")
 
 
 def test_failures_of_other_kinds_are_none_of_it(policy: SandboxPolicy) -> None:

@@ -6,20 +6,19 @@ without naming it is kept from a sandboxed command by the sandbox, and from any 
 
 from __future__ import annotations
 
-import glob
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 from whet.approval.actions import ActionView
-from whet.approval.risk import RiskScope
+from whet.approval.risk import Piece, RiskScope
 from whet.contract.protocols import GateCall
 from whet.sandbox.path_rules import PathRules
+from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob
 
 _MAX_TEXT = 200_000
 _MAX_PATH = 4_096
-_MAX_MATCHES = 1_000
 
 
 def find_path_rule(
@@ -55,7 +54,8 @@ def _find_in_command(
     """Return the rule for a file that a command names.
 
     A command may name a file that it must not change if it runs in a sandbox, which holds that, or if it
-    only reads.
+    only reads. Outside of a sandbox, a glob that leads through too many folders to look at is refused by the
+    first rule that closes files.
     """
     from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
@@ -63,7 +63,12 @@ def _find_in_command(
     for name in ("command", "stdin", "text"):
         text = call.arguments.get(name)
         named = read(text[:_MAX_TEXT]).files if isinstance(text, str) and text else ()
-        words = [match for word in named for match in (word, *_expand(word, folder))]
+        try:
+            words = [*named, *_expand(named, folder)]
+        except GlobTooWide:
+            if not is_jailed and (rule := next((rule.source for rule in rules.rules if rule.closes), "")):
+                return rule
+            words = list(named)
         if rule := _find(rules, folder, words, writes=False, top=top):
             return rule
         for word in words:
@@ -73,15 +78,37 @@ def _find_in_command(
                 return rule
     if is_jailed:
         return ""
-    texts = (piece.text for piece in (*action.pieces, *action.typed) if piece.level != "safe")
-    words = (word for text in texts for word in (*read(text).files, text.removeprefix(">").strip()))
-    return _find(rules, folder, (word for word in words if len(word) < _MAX_PATH), writes=True, top=top)
+    return _find(rules, folder, _changed_words((*action.pieces, *action.typed)), writes=True, top=top)
 
 
-def _expand(word: str, folder: str) -> Iterator[str]:
-    """Yield the files that a shell would put in the place of a glob."""
-    if any(sign in word for sign in "*?[") and len(word) < _MAX_PATH:
-        yield from islice(glob.iglob(os.path.join(folder, os.path.expanduser(word))), _MAX_MATCHES)
+def list_file_rules(text: str, pieces: Iterable[Piece], workspace: str, rules: PathRules) -> dict[str, str]:
+    """Return the files that a command's text names and a deny rule protects from it, each with its rule."""
+    from whet.shell.reading import read  # noqa: PLC0415  as above
+
+    named = list(read(text[:_MAX_TEXT]).files)
+    with contextlib.suppress(GlobTooWide):
+        named += _expand(named, workspace)
+    words = [*((word, False) for word in named), *((word, True) for word in _changed_words(pieces))]
+    rows = ((word, _find(rules, workspace, [word], writes=writes)) for word, writes in words)
+    return {word: rule for word, rule in rows if rule and " " not in word}
+
+
+def _changed_words(pieces: Iterable[Piece]) -> Iterator[str]:
+    """Yield the words of a command that may be files which it changes."""
+    from whet.shell.reading import read  # noqa: PLC0415  as above
+
+    for piece in pieces:
+        if piece.level != "safe":
+            words = (*read(piece.text).files, piece.text.removeprefix(">").strip())
+            yield from (word for word in words if len(word) < _MAX_PATH)
+
+
+def _expand(words: Iterable[str], folder: str) -> Iterator[str]:
+    """Yield the files that a shell would put in the place of globs. Raises GlobTooWide."""
+    reader = GlobReader()
+    for word in words:
+        if is_glob(word):
+            yield from reader.expand(os.path.join(folder, os.path.expanduser(word)))
 
 
 def _texts(value: Any) -> Iterator[str]:

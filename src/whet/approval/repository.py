@@ -23,14 +23,16 @@ _MAX_INNER = 50
 _DEEPEST = 3
 _PROGRAM_SETTINGS = late_pattern(
     r"diff\.external|diff\..+\.(command|textconv|external)|filter\..+\.(clean|smudge|process)|merge\..+\.driver"
-    r"|core\.(fsmonitor|sshcommand|gitproxy|alternaterefscommand|askpass)|gpg\.(.+\.)?program"
+    r"|(hook|gpg|trailer|gc|imap)\..*(command|cmd|program|hook|tunnel)|sendemail\.smtpserver"
+    r"|core\.(fsmonitor|sshcommand|gitproxy|alternaterefscommand|askpass)"
     r"|credential\.(.+\.)?helper"
     r"|remote\..+\.(vcs|uploadpack|receivepack)|protocol\.(.+\.)?allow|submodule\..+\.update|interactive\.difffilter"
-    r"|trailer\..+\.(command|cmd)|(difftool|mergetool|man|browser|guitool)\..+\.(cmd|path)|sequence\.editor|tar\..+\.command"
+    r"|(difftool|mergetool|man|browser|guitool)\..+\.(cmd|path)|sequence\.editor|tar\..+\.command"
     r"|(remote|url)\..*\bext::.*|uploadpack\.packobjectshook|sendemail\..*cmd"
 )
 _HARMLESS = late_pattern(
-    r"|true|false|git-lfs .*|git lfs .*|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
+    r"|true|false|git[- ]lfs [\w %./'\"=-]*"
+    r"|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
 )
 _MAX_BYTES = 100_000_000
 

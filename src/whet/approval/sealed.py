@@ -8,24 +8,23 @@ sandbox. The service's parts are defined elsewhere.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whet.approval.actions import ActionView
 from whet.approval.risk import RiskScope
 from whet.contract.protocols import GateCall
+from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob
 from whet.shell.programs import program
 
 if TYPE_CHECKING:
     from whet.approval.person_request import JailedCall
 
 _WORDS = re.compile(r"[\s'\"`();|&<>=,]+")
-_MAX_MATCHES, _MAX_BYTES = 200, 200_000
+_MAX_BYTES = 200_000
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
 
@@ -102,12 +101,16 @@ def _find_sealed_word(text: str, folder: str, sealed: Sealed) -> str:
         folder,
         *(os.path.join(folder, word) for word in words if os.path.isdir(os.path.join(folder, word))),
     ]
+    reader = GlobReader()
     for word in words:
         for base in folders[:8]:
             full = os.path.normpath(os.path.join(base, word))
-            paths = islice(glob.iglob(full), _MAX_MATCHES) if any(mark in word for mark in "*?[") else (full,)
-            if any(sealed.forbids(Path(path)) for path in paths if "\0" not in path):
-                return word
+            try:
+                paths = reader.expand(full) if is_glob(word) else (full,)
+                if any(sealed.forbids(Path(path)) for path in paths if "\0" not in path):
+                    return word
+            except GlobTooWide:
+                continue  # words of any text are looked at here, and most are no shell's globs
     return ""
 
 

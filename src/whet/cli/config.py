@@ -7,13 +7,14 @@ in .env, and are never printed.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
 import click
 
 from whet.config import secrets
-from whet.config.edit import set_value, unset_value
+from whet.config.edit import SettingChange, set_value, unset_value
 from whet.config.fields import Value, fields, find_nearest, format_value, help_texts, split_list
 from whet.config.load import LoadedSettings, find_field, load
 from whet.config.paths import Home
@@ -109,6 +110,8 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
         f"{key} = {after}{before}",
         as_json,
     )
+    if note := _note_replaced(change):
+        click.echo(printable(note), err=True)
     if fields()[key].variable in os.environ:
         click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)
     if key == "model.provider" and change.before != change.after:
@@ -118,6 +121,19 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
                 f"note: model.model is still {model_name}; whet config unset model.model takes the default",
                 err=True,
             )
+
+
+def _note_replaced(change: SettingChange) -> str:
+    """Return how to keep the items that a new list replaced, or an empty string if it has them all."""
+    before = change.before if isinstance(change.before, tuple) else ()
+    after = change.after if isinstance(change.after, tuple) else ()
+    dropped = [item for item in before if item not in after]
+    both = shlex.quote(",".join([*dropped, *after]))
+    return (
+        f"note: this is the whole list now; to keep both: whet config set {change.key} {both}"
+        if dropped
+        else ""
+    )
 
 
 def _refuse_unusable(home: Home, key: str, value: str) -> None:

@@ -71,6 +71,7 @@ def accept_command(home: Home, yes: bool) -> None:
     repository = read_repository_hooks(workspace)
     if repository is None or not repository.hooks:
         raise NotFound(f"{workspace} has no .whet/hooks.json", hint="hooks of your own stand in config.yaml")
+    _ = repository.digest  # the files as they are before the question
     for row in _rows(repository.hooks, "repository", runs=False):
         writes = "  (may write this folder)" if repository.hooks[row.name].writes else ""
         click.echo(

@@ -16,6 +16,7 @@ import msgspec
 
 from whet.app.confining import confine
 from whet.approval.confined import missing_openings
+from whet.approval.path_denials import list_file_rules
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.config.load import load
@@ -24,6 +25,7 @@ from whet.contract.errors import WhetError
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.denial import needed_openings
 from whet.sandbox.jail import JailedCommand
+from whet.sandbox.path_rules import PathRules, read_path_rules
 from whet.sandbox.policy import Opening, SandboxPolicy, shorten
 from whet.searchpath import find_shell
 from whet.terminal.output import emit, home_and_json
@@ -74,20 +76,31 @@ def status(home: Home, as_json: bool) -> None:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @home_and_json
 def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
-    """List the paths and hosts that a command names but could not reach. Nothing is run."""
+    """List the paths and hosts that a command names but could not reach, and the deny rules for its files.
+    Nothing is run."""
     confinement, workspace = _confinement(home)
     text = _command_line(command)
     policy = confinement.policy(workspace)
+    rules = read_path_rules(load(home, environ=os.environ).settings.approval.deny)
     scope = RiskScope(str(workspace), os.path.realpath(os.path.expanduser("~")), str(home.root))
-    needs = analyse(text, str(workspace), scope).needs  # as the gate reads it before it asks
+    risk = analyse(text, str(workspace), scope)
+    needs = risk.needs  # as the gate reads it before it asks
+    denied = list_file_rules(text, risk.commands, str(workspace), rules) if rules.rules else {}
     missing = missing_openings(policy, needs, confinement.private_folders(""))
     openings = list(dict.fromkeys((*missing, *needed_openings(policy, text, workspace))))
-    lines = [f"it would need: {opening.words}" for opening in openings]
+    openings = [opening for opening in openings if not _is_denied(opening, workspace, rules)]
+    lines = [f"{word}: the rule deny: {rule} forbids it" for word, rule in denied.items()]
+    lines += [f"it would need: {opening.words}" for opening in openings]
     lines = lines or [
         "It names no file or host that is out of reach. The sandbox checks the rest when it runs."
     ]
     engine_line = confinement.command_status().line
-    facts = {"command": text, "openings": [_opening(opening) for opening in openings], "line": engine_line}
+    facts = {
+        "command": text,
+        "denied": denied,
+        "openings": [_opening(opening) for opening in openings],
+        "line": engine_line,
+    }
     emit(facts, "\n".join([engine_line, *map(printable, lines)]), as_json=as_json)
 
 
@@ -119,6 +132,12 @@ def _confinement(home: Home) -> tuple[Confinement, Path]:
     return confine(home, settings.sandbox, deny=settings.approval.deny), Path(
         settings.tools.workspace or "."
     ).expanduser().resolve()
+
+
+def _is_denied(opening: Opening, workspace: Path, rules: PathRules) -> bool:
+    """Whether a deny rule protects the path of an opening, which then helps nothing."""
+    is_path = opening.kind in ("read", "write")
+    return is_path and rules.find(opening.target, workspace, writes=opening.kind == "write") != ""
 
 
 def _command_line(command: Sequence[str]) -> str:

@@ -30,10 +30,10 @@ _SHELL = re.compile(
 )
 # "name": "value" and name = 'value': a quoted value after a name that suggests a secret.
 _QUOTED = re.compile(
-    rf"(?i)([\"']?\b[\w.-]{{0,40}}?{_NAMES}[\"']?\s*(?:[:=]|=>|:=)\s*)([bru]?[\"'])((?:(?!\2)[^\n\\]|\\.){{4,}})(?=\2)"
+    rf"(?i)({_NAMES}[\"']?\s{{0,99}}(?:[:=]|=>|:=)\s*)([bru]?[\"'])((?:(?!\2)[^\n\\]|\\.){{4,}})(?=\2)"
 )
 # name: value as YAML, INI, connection strings and properties write it.
-_PLAIN = re.compile(rf"(?i)((?<![\w])[\w.-]{{0,40}}?{_NAMES}\s*[:=]\s*)({_VALUE}{{6,}})")
+_PLAIN = re.compile(rf"(?i)({_NAMES}\s{{0,99}}[:=]\s*)({_VALUE}{{6,}})")
 # One search for each run of letters and dashes: `*+` never goes back.
 _OPTION = re.compile(rf"(?i)(?<![\w-])(\w*+)(-[\w-]*{_NAMES}(?:\s+|=))([\"']?)({_VALUE}{{4,}})")
 _QUERY = re.compile(
@@ -89,8 +89,8 @@ _NO_SECRET = re.compile(
 _PROSE_SECRET = re.compile(
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key"
     r"|auth[ _-]?key|credential|pin)\b"
-    r"(?:\s+(?:is|for\s+\S+\s+is))?\s*(?:[:=]\s*"
-    r"|\s(?:is\s+)?)[\"'`]?((?=[^\s\"'`]{0,200}[\d!@#$%^&*])[^\s\"'`,;]{6,})",
+    r"(?:\s{1,20}(?:is|for\s{1,20}\S{1,99}\s{1,20}is))?\s{0,20}(?:[:=]\s{0,20}"
+    r"|\s(?:is\s{1,20})?)[\"'`]?((?=[^\s\"'`]{0,200}[\d!@#$%^&*])[^\s\"'`,;]{6,})",
     re.IGNORECASE,
 )
 _CARD = re.compile(r"(?<!\d)(?<!\d\.)(?:\d[ -]?){13,19}(?!\d)")
@@ -146,9 +146,11 @@ def _mask_quoted_value(match: re.Match[str]) -> str:
 
 def _mask_plain(match: re.Match[str]) -> str:
     name, value = match[1], match[2]
+    start = match.start()
+    whole_name = re.sub(r".*[^\w.-]", "", match.string[max(0, start - 40) : start], flags=re.DOTALL) + name
     if _is_no_secret(value) or re.search(r"[(\[{<|]", value) or _DOTTED.fullmatch(value):
         return match[0]
-    named_so = re.search(r"(?i)passw(?:or)?d|passphrase|passwd|pwd", name) is not None
+    named_so = re.search(r"(?i)passw(?:or)?d|passphrase|passwd|pwd", whole_name) is not None
     if value.isalpha() or _WORD.fullmatch(value):
         # A word alone may be a type or another variable; after `password: ` or `password=` it is a password.
         is_meant = named_so and value.isalpha() and re.search(r":\s|\w=$", name)

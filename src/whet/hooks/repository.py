@@ -9,6 +9,7 @@ Acceptances are stored in Whet's home, out of the repository's reach.
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -33,16 +34,23 @@ class RepositoryHook(HookSettings, frozen=True, forbid_unknown_fields=True):
 _Hooks = dict[str, RepositoryHook]
 
 
-class RepositoryHooks(msgspec.Struct, frozen=True):
-    """The hooks of a workspace and their hash."""
+class RepositoryHooks(msgspec.Struct, frozen=True, dict=True):
+    """The hooks of a workspace, and the bytes of the file that holds them."""
 
     workspace: Path
     hooks: _Hooks
-    digest: str
+    data: bytes
+
+    @cached_property
+    def digest(self) -> str:
+        """The hash of the file and of the files that its commands run, as they are at the first use of it."""
+        files = hash_files(self.workspace, [hook.command for hook in self.hooks.values()])
+        return hashlib.sha256(self.data + files.encode()).hexdigest()
 
 
 def read_repository_hooks(workspace: Path) -> RepositoryHooks | None:
-    """Read a workspace's hooks; None if it has none. Raises ConfigError if the file can't be read."""
+    """Read a workspace's hooks, but not yet the files that they run; None if it has none. Raises ConfigError
+    if the file can't be read."""
     path = workspace / HOOKS_PATH
     if not path.is_file():
         return None
@@ -51,14 +59,13 @@ def read_repository_hooks(workspace: Path) -> RepositoryHooks | None:
         hooks = from_json(data, _Hooks)
     except (OSError, msgspec.DecodeError, UnicodeError) as error:
         raise ConfigError(f"{path} can't be read: {error}", hint="docs/hooks.md shows its shape") from error
-    root = workspace.resolve()
-    files = hash_files(root, [hook.command for hook in hooks.values()])
-    return RepositoryHooks(root, hooks, hashlib.sha256(data + files.encode()).hexdigest())
+    return RepositoryHooks(workspace.resolve(), hooks, data)
 
 
 def is_accepted(home: Home, repository: RepositoryHooks) -> bool:
     """Return whether the owner has accepted exactly these hooks in this folder."""
-    return _read_acceptances(home).get(str(repository.workspace)) == repository.digest
+    accepted = _read_acceptances(home).get(str(repository.workspace))
+    return accepted is not None and accepted == repository.digest
 
 
 def was_accepted(home: Home, repository: RepositoryHooks) -> bool:

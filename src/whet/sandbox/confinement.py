@@ -233,7 +233,8 @@ class Confinement:
         from whet.sandbox.denial import Denial, explain  # noqa: PLC0415  3 ms, and few commands meet the wall
 
         command, output, cwd = attempt
-        denial = explain(jail.policy, command, output, cwd, jail.take_refused_hosts())
+        refused = jail.take_refused_hosts()
+        denial = explain(jail.policy, command, output, cwd, refused, self._settings.rules)
         if denial is not None:
             if not jail.plan.engine.own_temporary and any(
                 is_temporary(opening.target) for opening in denial.openings

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from whet.late import late_pattern
+from whet.sandbox.path_rules import NO_RULES, PathRules
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, shorten
 
 _OUTPUT_CHARS = 40_000
@@ -39,6 +40,8 @@ _NO_NETWORK = late_pattern(
 )
 _QUOTED = late_pattern(r"['\"`‘“]([^'\"`’”\n]{1,400})['\"`’”]")
 _ABSOLUTE = late_pattern(r"(?<![\w.])(~?/[^\s:'\"`’”,;()]+)")
+_SHELL_NAME = late_pattern(r"^\S+: (?:line )?(?=\d+: )")
+"""The name by which a shell begins its own errors: "/usr/bin/bash: line 1: "."""
 _BEFORE_COLON = late_pattern(r"(?:^|\s)([^\s:'\"]+):(?=\s)")
 _HOST_IN_URL = late_pattern(
     r"\b[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?([A-Za-z0-9.-]+\.[A-Za-z]{2,}|\d+(?:\.\d+){3})"
@@ -66,11 +69,17 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 def explain(
-    policy: SandboxPolicy, command: str, output: str, cwd: Path, refused: Sequence[str] = ()
+    policy: SandboxPolicy,
+    command: str,
+    output: str,
+    cwd: Path,
+    refused: Sequence[str] = (),
+    rules: PathRules = NO_RULES,
 ) -> Denial | None:
     """Explain how the sandbox stopped a failed command, from its output and the hosts that the proxy refused.
 
-    Returns None if the sandbox was not the cause.
+    For a file that one of the deny `rules` protects, it names the rule, because no opening helps. Returns
+    None if the sandbox was not the cause.
     """
     if refused:
         hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MAX]
@@ -82,17 +91,29 @@ def explain(
             paths[opening] = None
     if paths:
         refused_openings = tuple(paths)[:_MAX]
-        offered = [opening for item in refused_openings if (opening := _offer(policy, item)) is not None]
-        reason = "no permission to " + ", ".join(item.words for item in refused_openings)
-        return Denial(reason, tuple(dict.fromkeys(offered)))
+        rules_of = {item: _find_rule(policy, item, rules) for item in refused_openings}
+        offered = [_offer(policy, item) for item, rule in rules_of.items() if not rule]
+        reason = "no permission to " + ", ".join(
+            f"{item.words} (the rule deny: {rule} forbids it)" if rule else item.words
+            for item, rule in rules_of.items()
+        )
+        return Denial(reason, tuple(opening for opening in dict.fromkeys(offered) if opening is not None))
     return _explain_network(policy, command, lines)
+
+
+def _find_rule(policy: SandboxPolicy, opening: Opening, rules: PathRules) -> str:
+    """Return the deny rule that protects a path which a command could not open, or an empty string."""
+    writes = opening.kind == "write"
+    return rules.find(opening.target, policy.workspace, writes=False) or (
+        rules.find(opening.target, policy.workspace, writes=True) if writes else ""
+    )
 
 
 def _find_refused_paths(policy: SandboxPolicy, line: str, cwd: Path) -> Iterator[Opening]:
     refused = any(word in line for word in _REFUSED)
     if not refused and not any(word in line for word in _MISSING):
         return
-    for text in _candidates(line):
+    for text in _candidates(_SHELL_NAME.sub("", line)):
         path = _resolve(text, cwd)
         if path is None or path == Path("/") or path.is_relative_to("/proc") or path.is_relative_to("/dev"):
             continue

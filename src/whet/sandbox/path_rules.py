@@ -7,6 +7,7 @@ means that nothing changes them. The names of all file tools are understood, and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import unicodedata
@@ -15,11 +16,12 @@ from pathlib import Path
 
 import msgspec
 
+from whet.contract.errors import ToolDenied
 from whet.contract.forms import RULE
 from whet.contract.tags import BUILT_IN
 from whet.contract.wildcards import has_wildcard, matches
 
-_MAX_ENTRIES = 200_000
+_MAX_ENTRIES = 1_000_000
 _READ, _WRITE = "read", "write"
 
 
@@ -32,14 +34,17 @@ class PathRule(msgspec.Struct, frozen=True):
 
     def covers(self, path: str, workspace: str) -> bool:
         """Whether the rule is about an absolute path, or about a folder that holds it."""
-        pattern, top = _fold(_clean(self.pattern)), _fold(workspace.rstrip("/"))
         while path not in ("", "/"):
-            folded = _fold(path)
-            inside = folded.removeprefix(f"{top}/")
-            if matches(pattern, folded) or (inside != folded and matches(pattern, inside)):
+            if self.names(path, workspace):
                 return True
             path = os.path.dirname(path)
         return False
+
+    def names(self, path: str, workspace: str) -> bool:
+        """Whether the rule's pattern matches an absolute path itself."""
+        pattern, folded = _fold(_clean(self.pattern)), _fold(path)
+        inside = folded.removeprefix(f"{_fold(workspace.rstrip('/'))}/")
+        return matches(pattern, folded) or (inside != folded and matches(pattern, inside))
 
     def describe(self) -> str:
         """Return what the rule means, for a person."""
@@ -73,14 +78,21 @@ class PathRules(msgspec.Struct, frozen=True):
         """Return the rule that forbids to read everything in a folder, or an empty string."""
         return self.find(os.path.join(path, "\x01"), workspace, writes=False)
 
-    def list_files(self, workspace: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    def list_files(
+        self, workspace: Path, max_entries: int = _MAX_ENTRIES
+    ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         """Return the files and folders below a workspace that may not be read, and those that may not be
-        changed."""
+        changed. Raises ToolDenied if there are too many files to find those of a rule."""
         closed: dict[Path, None] = {}
         fixed: dict[Path, None] = {}
         for rule in self.rules:
-            (closed if rule.closes else fixed).update(dict.fromkeys(_list_covered(rule, workspace)))
+            (closed if rule.closes else fixed).update(
+                dict.fromkeys(_list_covered(rule, workspace, max_entries))
+            )
         return tuple(closed), tuple(path for path in fixed if path not in closed)
+
+
+NO_RULES = PathRules()
 
 
 def read_path_rules(texts: Iterable[str]) -> PathRules:
@@ -111,7 +123,7 @@ def _fold(text: str) -> str:
     return folded.casefold() if sys.platform in ("darwin", "win32") else folded
 
 
-def _list_covered(rule: PathRule, workspace: Path) -> Iterator[Path]:
+def _list_covered(rule: PathRule, workspace: Path, max_entries: int) -> Iterator[Path]:
     pattern = _clean(rule.pattern)
     folder = pattern.removesuffix("/*").removesuffix("/**")
     if not has_wildcard(folder):
@@ -125,20 +137,26 @@ def _list_covered(rule: PathRule, workspace: Path) -> Iterator[Path]:
         if number >= len(before) or part != before[number]:
             break
         start = start / part
-    yield from _walk(rule, start, workspace)
+    yield from _walk(rule, start, workspace, max_entries)
 
 
-def _walk(rule: PathRule, start: Path, workspace: Path) -> Iterator[Path]:
-    count = 0
-    for folder, folders, names in os.walk(start):
-        count += len(folders) + len(names)
-        if count > _MAX_ENTRIES:
-            return
-        for name in (*folders, *names):
-            full = os.path.join(folder, name)
-            if not os.path.islink(full) and rule.covers(full, str(workspace)):
-                yield Path(full)
-                if name in folders:
-                    folders.remove(name)
-        if ".git" in folders:
-            folders.remove(".git")
+def _walk(rule: PathRule, start: Path, workspace: Path, max_entries: int) -> Iterator[Path]:
+    """Yield the covered files and folders below `start`, but not those in a covered folder. Links are not
+    followed."""
+    top = str(workspace)
+    waiting, count = [str(start)], 0
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                count += 1
+                if count > max_entries:
+                    raise ToolDenied(
+                        f"the rule deny: {rule.source} can't be held in a sandbox here: "
+                        f"{start} holds more than {max_entries:,} files",
+                        hint="name a folder in the rule, as in read(config/*.pem)",
+                    )
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if not entry.is_symlink() and rule.names(entry.path, top):
+                    yield Path(entry.path)
+                elif is_folder and entry.name != ".git":
+                    waiting.append(entry.path)

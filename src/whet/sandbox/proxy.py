@@ -3,7 +3,8 @@
 The launcher makes the listening socket inside and hands it over, so that nothing outside sees it. Names are
 resolved here; an address that is not public is refused, whatever name led to it. If the list has EVERYWHERE,
 only this machine's addresses are refused. The connection goes to the address that was looked at. TLS passes
-through unopened, if the server's name in it is on the list too. Hosts and bytes are logged.
+through unopened, if the server's name in it is on the list too; in plain HTTP each request is checked. Hosts
+and bytes are logged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgspec
 
 from whet.internet import is_other_machine, is_public
 from whet.sandbox.policy import EVERYWHERE, names_host
-from whet.sandbox.tunnel_names import read_tunnel_host
+from whet.sandbox.tunnel_requests import TunnelFilter, read_fields
 
 log: logging.Logger = logging.getLogger("whet.sandbox")
 _HEAD_BYTES = 65_536
@@ -102,47 +103,26 @@ class Proxy:
             self.refused.append(request.host)
             raise ProxyRefused(f"{request.host} is not an allowed host of the sandbox")
         with connect(request.host, request.port, private=EVERYWHERE in self._hosts) as server:
-            if request.head:
-                server.sendall(request.head + body_start)
-                up, down = _pump(client, server, self._count_received)
-            else:
-                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                gate = _TunnelGate(request.host, self._hosts, self.refused)
-                server.sendall(gate.check(body_start))
-                up, down = _pump(client, server, self._count_received, gate.check)
+            requests = TunnelFilter(lambda host: self._allow_inner(host, request.host), request.head)
+            client.sendall(b"" if request.head else b"HTTP/1.1 200 Connection established\r\n\r\n")
+            server.sendall(request.head + requests.check(body_start))
+            up, down = _pump(client, server, self._count_received, requests)
         log.info("the sandbox reached %s:%d, %d bytes up, %d down", request.host, request.port, up, down)
+
+    def _allow_inner(self, host: str, outer: str) -> None:
+        """Raise ProxyRefused if the host that a tunnel's bytes name is not allowed."""
+        if host and not names_host((*self._hosts, outer), host):
+            self.refused.append(host)
+            raise ProxyRefused(f"{host} is not an allowed host of the sandbox")
 
     def _count_received(self, count: int) -> None:
         with self._counting:
             self.received_bytes += count
 
 
-class _TunnelGate:
-    """Holds the first bytes of a tunnel back until the host in them is known to be allowed."""
-
-    def __init__(self, host: str, allowed: Sequence[str], refused: list[str]) -> None:
-        self._allowed = (*allowed, host)
-        self._refused = refused
-        self._pending = b""
-        self._is_open = False
-
-    def check(self, data: bytes) -> bytes:
-        """Return the bytes that may be sent now. Raises ProxyRefused if they are for another host."""
-        if self._is_open:
-            return data
-        self._pending += data
-        host = read_tunnel_host(self._pending)
-        if host is None:
-            return b""
-        if host and not names_host(self._allowed, host):
-            self._refused.append(host)
-            raise ProxyRefused(f"{host} is not an allowed host of the sandbox")
-        self._is_open = True
-        return self._pending
-
-
 def read_request(head: bytes) -> ProxyRequest:
     """Parse a request's head. Raises ValueError if it is not a request to a proxy."""
+    read_fields(head)
     first, _, header_lines = head.partition(b"\r\n")
     method, target, version = first.decode("ascii").split(" ")
     if method == "CONNECT":
@@ -214,12 +194,12 @@ def _pump(
     client: socket.socket,
     server: socket.socket,
     received: Callable[[int], None],
-    check: Callable[[bytes], bytes] = bytes,
+    requests: TunnelFilter,
 ) -> tuple[int, int]:
     """Pass bytes both ways until both sides have ended. Returns the number of bytes sent up and down.
 
-    `received` is called with each count of bytes before the client gets them. `check` returns those of the
-    client's bytes that may be sent now.
+    `received` is called with each count of bytes before the client gets them. `requests` holds back the
+    client's bytes until they may be sent.
     """
     counts = {client: 0, server: 0}
     other = {client: server, server: client}
@@ -237,7 +217,10 @@ def _pump(
                     counts[source] += len(data)
                     if source is server:
                         received(len(data))
-                    other[source].sendall(check(data) if source is client else data)
+                        client.sendall(data)
+                        server.sendall(requests.note_answer(data))
+                    else:
+                        server.sendall(requests.check(data))
                     continue
                 selector.unregister(source)
                 with contextlib.suppress(OSError):

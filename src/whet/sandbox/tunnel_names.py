@@ -1,7 +1,6 @@
 """Read which host the bytes at the beginning of a tunnel are for: TLS's server name, or a request's Host.
 
 Many hosts share an address (content networks, clouds), and the name in the tunnel decides which one answers.
-Of a tunnel in plain HTTP only the first request is read.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ import re
 
 _RECORD_HEAD, _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 5, 22, 1, 0, 0
 _MAX_HEAD_BYTES = 65_536
-# A request's first line (RFC 9112, 3); a method may be any token, and SSH's first line is none.
+# A request's first line (RFC 9112, 3); a method may be any token. Servers also take lines with more blanks.
 _REQUEST = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (\S+) HTTP/[\d.]+\r?\n")
-_MAYBE_REQUEST = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: \S*(?: [HTP/\d.]*\r?)?)?")
+_LENIENT_REQUEST = re.compile(rb"(?i)[^\r\n\0]*[ \t]HTTP/\d[^\r\n\0]*\r?\n")
+_MAYBE_REQUEST = re.compile(rb"[ \t!#$%&'*+.^_`|~0-9A-Za-z-][^\r\n\0]*\r?")
 _ABSOLUTE = re.compile(rb"(?i)https?://(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)")
 _HOST = re.compile(rb"(?im)^host:[ \t]*(\[[^\]\r\n]*\]|[^\s:]*)")
 
@@ -32,12 +32,12 @@ def read_tunnel_host(data: bytes) -> str | None:
     if data[0] == _HANDSHAKE:
         end = _RECORD_HEAD + int.from_bytes(data[3:_RECORD_HEAD]) if len(data) >= _RECORD_HEAD else 0
         return _read_server_name(data[_RECORD_HEAD:end]) if end and len(data) >= end else None
-    data = data.lstrip(b"\r\n")  # a server skips empty lines before a request (RFC 9112, 2.2)
+    if (kind := is_http(data)) is not True:
+        return None if kind is None else ""
+    data = data.lstrip(b"\r\n")
     request = _REQUEST.match(data)
     if request is None:
-        if len(data) > _MAX_HEAD_BYTES:
-            raise NotReadable("the request's head is too long")
-        return None if not data or _MAYBE_REQUEST.fullmatch(data) else ""
+        raise NotReadable("the request's first line is broken")
     if data.startswith(b"PRI "):
         raise NotReadable("the request is HTTP/2 without TLS")
     if b"\r\n\r\n" not in data:
@@ -50,6 +50,19 @@ def read_tunnel_host(data: bytes) -> str | None:
     if len(hosts) > 1:
         raise NotReadable("the request names two hosts")
     return _decode(hosts.pop()) if hosts else ""
+
+
+def is_http(data: bytes) -> bool | None:
+    """Return whether a connection's first bytes are an HTTP request, or None if more are needed. Raises
+    NotReadable."""
+    data = data.lstrip(b"\r\n")  # a server skips empty lines before a request (RFC 9112, 2.2)
+    if _LENIENT_REQUEST.match(data):
+        return True
+    if not data or _MAYBE_REQUEST.fullmatch(data):
+        if len(data) > _MAX_HEAD_BYTES:
+            raise NotReadable("the request's head is too long")
+        return None
+    return False
 
 
 def _read_server_name(message: bytes) -> str:

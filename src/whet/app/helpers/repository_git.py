@@ -22,9 +22,12 @@ _GIT_LOCATIONS = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"}
 )
 _LOCKS: ContextVar[tuple[int, ...]] = ContextVar("locks that git inherits", default=())
-_SETTINGS: ContextVar[tuple[str, ...]] = ContextVar("settings by which git runs no programs", default=())
-_OFF = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "submodule.recurse=false",
-        "core.askPass=", "credential.helper=")  # fmt: skip
+_SETTINGS: ContextVar[tuple[tuple[str, str], ...]] = ContextVar(
+    "settings by which git runs no programs", default=()
+)
+_OFF = {"core.hooksPath": "/dev/null", "core.fsmonitor": "false", "core.alternateRefsCommand": "",
+        "gc.auto": "0", "maintenance.auto": "false", "submodule.recurse": "false", "core.askPass": "",
+        "credential.helper": ""}  # fmt: skip
 _MERGED = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
 
 
@@ -48,27 +51,39 @@ def replace_programs(tree: Path) -> Generator[None]:
 
     Settings differ between the trees of one repository: `includeIf "gitdir:..."` holds in some of them.
     """
-    before = _SETTINGS.set(settings_without_programs(tree))
+    before = _SETTINGS.set(tuple(settings_without_programs(tree).items()))
     try:
         yield
     finally:
         _SETTINGS.reset(before)
 
 
-def settings_without_programs(repository: Path) -> tuple[str, ...]:
+def settings_without_programs(repository: Path) -> dict[str, str]:
     """Return settings that replace a repository's own settings that let git run programs on files: they may
     have come with the repository, or be writable by a command. Files are then merged by git's own rules."""
     entries = run_git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
     keys = {
         key for scope, key in zip(entries[::2], entries[1::2], strict=False) if scope in ("local", "worktree")
     }
-    off = [
-        f"{key}={'false' if key.endswith('.required') else ''}" for key in keys if key.startswith("filter.")
-    ]
-    return (
-        *off,
-        *(f"{key}={_MERGED}" for key in keys if key.startswith("merge.") and key.endswith(".driver")),
-    )
+    settings: dict[str, str] = {}
+    for key in keys:
+        section, name = key.split(".", 1)[0], key.rsplit(".", 1)[-1]
+        if section == "filter":
+            settings[key] = "false" if name == "required" else ""
+        elif section == "merge" and name == "driver":
+            settings[key] = _MERGED
+        elif section == "hook":
+            settings[key.removesuffix(name) + "enabled"] = "false"
+    return settings
+
+
+def _setting_variables(usual: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that pass settings to git. A name with an equals sign can't be passed by `-c`."""
+    count = int(usual.get("GIT_CONFIG_COUNT") or 0)
+    variables: dict[str, str] = {}
+    for number, (key, value) in enumerate({**_OFF, **dict(_SETTINGS.get())}.items(), count):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return {**variables, "GIT_CONFIG_COUNT": str(count + len(variables) // 2)}
 
 
 def run_git(
@@ -94,11 +109,11 @@ def run_git_process(
         name: value for name, value in command_environment(os.environ).items() if name not in _GIT_LOCATIONS
     }
     path = trusted_path(place, *_repository_of(place))
-    environment = {**usual, **_WHO, "LC_ALL": "C", "PATH": path, "GIT_ALLOW_PROTOCOL": "https", **(env or {})}
-    command = ["git", *(word for setting in (*_OFF, *_SETTINGS.get()) for word in ("-c", setting)), *words]
+    set_here = {**_WHO, **_setting_variables(usual), "LC_ALL": "C", "PATH": path}
+    environment = {**usual, **set_here, "GIT_ALLOW_PROTOCOL": "https", **(env or {})}
     try:
         return subprocess.run(
-            command,
+            ["git", *words],
             cwd=place,
             env=environment,
             input=given,

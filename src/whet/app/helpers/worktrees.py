@@ -50,8 +50,10 @@ ReadPlan = Callable[[], MergePlan | None]
 
 def plan_tree(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
     """Return the working tree that a helper will have, based on the present workspace; nothing is checked
-    out. Raises ToolError if the workspace is not in a repository."""
+    out. Raises ToolError if the workspace is not in a repository's own working tree."""
     top = run_git(workspace, "rev-parse", "--show-toplevel").strip()
+    if not workspace.resolve().is_relative_to(Path(top).resolve()):
+        raise ToolError(f"core.worktree of this repository leads elsewhere, to {top}", hint="git config -l")
     with lock_repository(Path(top)) as repository:
         base = _snapshot(repository, helper_id)
     return WorkingTree(str(folder / helper_id / repository.name), top, base)
