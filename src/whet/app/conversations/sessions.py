@@ -160,8 +160,11 @@ class SessionOpener:
         await services.contexts.release(session.context)
         if services.plugins is not None:
             await services.plugins.sessions.leave(session.id)
+        confinement = services.confinement.created
         for session_id in (session.id, *services.gate.forget_children(session.id)):
             services.learning.release(session_id)
+            if confinement is not None:
+                confinement.folders.release(session_id)
         await services.models.release(session.id)
         session.log.close()
 
