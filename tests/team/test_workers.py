@@ -7,12 +7,13 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.support import output_of, wait_until
-from tests.team.processes import LEASE_S, environment, worker
+from tests.team.processes import LEASE_S, environment, start, worker
 from whet.clock import SystemClock
 from whet.store import sessions
 from whet.store.sessions import NewSession
@@ -21,7 +22,7 @@ from whet.store.transcript import Transcript
 from whet.team import orders
 from whet.team.queue import AskedTurn, DatabaseQueue, outcome
 from whet_lab.practice.ask import PracticeCall
-from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply, terminal_reply
 from whet_lab.practice.server import PracticeServer
 
 
@@ -186,3 +187,39 @@ def test_a_worker_without_the_tool_that_a_call_names_says_so_to_the_model(url, t
         said = transcript(db, session_id).messages
         queue.close()
     assert said[2].text.startswith("There is no tool named browser_open.") and said[3].text == "then without"
+
+
+@pytest.mark.slow
+def test_a_turn_that_stops_three_workers_is_set_aside_and_released(url, tmp_path):
+    """Its person reads so at once, and the next message of the session is answered."""
+    marks = tmp_path / "marks.txt"
+    call = terminal_reply(f"echo x >> {marks}; sleep 60")
+    script = [call, call, call, ScriptedReply("next"), ScriptedReply("released")]
+    with PracticeServer(script=script) as server, opened(url) as (db, queue), ExitStack() as stack:
+        given = environment(url, tmp_path / "home", server, "practice")
+        turn_id, session_id = ask(db, queue, "poison")
+        for count in (1, 2, 3):
+            with worker(given, tmp_path):
+                wait_until(lambda count=count: marks.exists() and marks.read_text() == "x\n" * count, 60)
+        stack.enter_context(worker(given, tmp_path))
+        wait_until(lambda: has_ended(queue, turn_id), 60)
+        ended = outcome(queue.database, turn_id)
+        next_id, _ = ask(db, queue, "go on", session_id)
+        wait_until(lambda: has_ended(queue, next_id), 60)
+        listed = run_whet(given, tmp_path, "team", "aside")
+        released = run_whet(given, tmp_path, "team", "release", turn_id)
+        wait_until(lambda: has_ended(queue, turn_id), 60)
+        again = outcome(queue.database, turn_id)
+        queue.close()
+    assert ended is not None and (ended.reason, ended.attempts) == ("failed", 3)
+    assert ended.error == "set aside, because 3 workers stopped while they ran this turn"
+    assert listed.startswith(turn_id) and f"session {session_id}: poison" in listed
+    assert released == "released 1 turn\n"
+    assert again is not None and again.attempts == 4
+
+
+def run_whet(given: dict[str, str], folder: Path, *arguments: str) -> str:
+    process = start([*arguments], given, folder)
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, said
+    return said

@@ -12,6 +12,7 @@ from whet.contract.texts import plural
 from whet.postgres.driver import has_password, hide_password, needs_driver
 from whet.store.database import read_team_url
 from whet.terminal.output import emit, home_and_json
+from whet.terminal.wording import cut, printable
 
 if TYPE_CHECKING:
     from whet.store.team_status import TeamStatus
@@ -77,6 +78,34 @@ def status(home: Home, as_json: bool) -> None:
     emit(stats, "\n".join(_lines(stats)), as_json=as_json)
 
 
+@team.command()
+@home_and_json
+def aside(home: Home, as_json: bool) -> None:
+    """List the turns that were set aside, because several workers stopped while they ran them."""
+    with needs_driver():
+        from whet.cli.team_turns import list_aside  # noqa: PLC0415 - as above
+
+    turns = list_aside(home)
+    lines = [
+        f"{turn.id}  {turn.age_s / 60:.0f} min ago, {turn.person or 'owner'}, session {turn.session_id}:"
+        f" {cut(printable(turn.text), 60)}"
+        for turn in turns
+    ]
+    emit(turns, "\n".join(lines) or "no turn is set aside", as_json=as_json)
+
+
+@team.command()
+@click.argument("turn_ids", metavar="TURN...", nargs=-1, required=True)
+@home_and_json
+def release(home: Home, turn_ids: tuple[str, ...], as_json: bool) -> None:
+    """Return turns that were set aside to the queue; workers continue them."""
+    with needs_driver():
+        from whet.cli.team_turns import release_turns  # noqa: PLC0415 - as above
+
+    release_turns(home, turn_ids)
+    emit({"released": turn_ids}, f"released {plural(len(turn_ids), 'turn')}", as_json=as_json)
+
+
 def _lines(stats: TeamStatus) -> list[str]:
     leases = f"{stats.held} in turns, {stats.run_out} with a lease that ran out"
     return [
@@ -84,6 +113,7 @@ def _lines(stats: TeamStatus) -> list[str]:
         f"schema     {plural(stats.steps, 'step')}",
         f"sessions   {stats.sessions}: {leases}",
         f"queue      {stats.waiting} turns wait, the oldest for {stats.oldest_s:.0f} s; {stats.running} run",
+        *([f"set aside  {plural(stats.aside, 'turn')}: whet team aside"] if stats.aside else []),
         f"clock      {stats.clock_off_s:+.1f} s against this machine's",
     ]
 

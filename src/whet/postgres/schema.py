@@ -209,6 +209,20 @@ BEGIN
 END $$;
 """
 
+# `person`: whose session it is. `is_next`: no earlier turn of its session is open. `passed`: attempts after
+# which the worker went on.
+_FAIRNESS = """
+ALTER TABLE team_turns ADD COLUMN person TEXT COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE team_turns ADD COLUMN is_interactive BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE team_turns ADD COLUMN is_next BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE team_turns ADD COLUMN passed BIGINT NOT NULL DEFAULT 0;
+CREATE INDEX team_turns_next ON team_turns (person, number) WHERE state = 'waiting' AND is_next = 1;
+CREATE INDEX team_turns_unmarked ON team_turns (session, number) WHERE state = 'waiting' AND is_next = 0;
+CREATE INDEX team_turns_waiting ON team_turns (person, number) WHERE state = 'waiting';
+CREATE INDEX team_turns_running ON team_turns (session) WHERE state = 'running';
+CREATE INDEX team_turns_aside ON team_turns (number) WHERE state = 'aside';
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
@@ -219,6 +233,7 @@ TEAM_STEPS: dict[str, str] = {
     "team_short_titles": _SHORT_TITLES,
     "team_newest": _NEWEST,
     "team_commits": commits.SCHEMA + _STARTS,
+    "team_fairness": _FAIRNESS,
 }
 
 
