@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import psycopg
 
+from whet.postgres import roles
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import hide_password
 from whet.postgres.lane import Round, TeamLane
@@ -226,3 +227,16 @@ def init(url: str) -> list[str]:
     with closing(ConnectionPool(url, "")) as pool:
         pool.check_database(lambda raw: steps.extend(team_schema.init(raw)))
     return steps
+
+
+def grant_confirm_role(url: str, *, create: bool) -> list[str]:
+    """Give the role of the service its rights, and return the statements: none if the role does not exist and
+    `create` is not set. Raises StoreError."""
+    statements: list[str] = []
+    with closing(ConnectionPool(url, "")) as pool:
+        pool.check_database(
+            lambda raw: statements.extend(
+                roles.grant_rights(raw, "confirm", team_schema.GRANTS, create=create)
+            )
+        )
+    return statements

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from whet.store.team_status import TeamStatus
 
 
+_ROLES_HINT = (
+    "Workers, servers and gateways connect as the first role, the confirmation service as the second; both"
+    " still need a password or a certificate."
+)
 team: click.Group = click.Group(
     "team", help="Set up the database that several machines share, and see how it is."
 )
@@ -25,23 +29,29 @@ team: click.Group = click.Group(
 
 @team.command()
 @click.argument("url")
+@click.option("--roles", "create", is_flag=True, help="Create roles with the least rights, and print them.")
 @home_and_json
-def init(home: Home, url: str, as_json: bool) -> None:
+def init(home: Home, url: str, create: bool, as_json: bool) -> None:
     """Set up the team's database at URL, or bring it up to date; show how to use it.
 
     A password belongs into ~/.pgpass or PGPASSWORD rather than into URL.
     """
     with needs_driver():
+        from whet.store.team import grant_agent_role  # noqa: PLC0415 - as above
         from whet.store.team import init as set_up  # noqa: PLC0415 - as above
-        from whet_confirm.team import init as set_up_confirm  # noqa: PLC0415 - brings psycopg, an extra
+        from whet_confirm.team import grant_confirm_role  # noqa: PLC0415 - brings psycopg, an extra
+        from whet_confirm.team import init as set_up_confirm  # noqa: PLC0415 - as above
 
         done = [*set_up(_check_url(url)), *set_up_confirm(url)]
+        grants = [*grant_agent_role(url, create=create), *grant_confirm_role(url, create=create)]
     result = f"applied {plural(len(done), 'step')}" if done else "is up to date"
     lines = [f"the team's database {result}"]
     if has_password(url):
         lines.append("Put its password into ~/.pgpass or PGPASSWORD: here it would stand in config.yaml.")
     lines.append(f"Use it: whet config set store.url {hide_password(url) if has_password(url) else url}")
-    emit({"applied": done}, "\n".join(lines), as_json=as_json)
+    if create:
+        lines += [*(f"{grant};" for grant in grants), _ROLES_HINT]
+    emit({"applied": done, "grants": grants}, "\n".join(lines), as_json=as_json)
 
 
 @team.command()

@@ -84,8 +84,9 @@ class TurnWorker:
         self._database.keeper.renewals.append(self._renew)
         self._database.keep_claims()
         await self._database.append(claims.register_process)
-        heard = {WAITING: lambda _: self._news.set(), ORDERS: lambda _: self._ordered.set()}
-        notices = Notices(self._database, heard)
+        notices = Notices(
+            self._database, {WAITING: lambda _: self._news.set(), ORDERS: lambda _: self._ordered.set()}
+        )
         notices.start()
         chores = [asyncio.create_task(self._beat(lease_s / 3)), asyncio.create_task(self._obey())]
         try:
@@ -182,7 +183,7 @@ class TurnWorker:
             raise
         except WhetError as error:
             line = f"{error.message}; {error.hint}" if error.hint else error.message
-            await self._end(running, "failed", line)
+            await _end(self._queue, running.taken_turn, "failed", line)
         ended = await asyncio.to_thread(outcome, self._database, taken_turn.id)
         if ended is None or not ended.reason or ended.attempts != taken_turn.attempts:
             return
@@ -213,14 +214,6 @@ class TurnWorker:
         self._tell(_left_end(taken_turn, line))
         return True
 
-    async def _end(self, running: RunningTurn, reason: str, error: str) -> None:
-        """Record the result of a turn if its own last transaction did not."""
-        taken_turn = running.taken_turn
-        now = await asyncio.to_thread(outcome, self._database, taken_turn.id)
-        if now is None or now.reason or now.attempts != taken_turn.attempts:
-            return
-        await self._database.append(lambda db: self._queue.end(db, taken_turn, reason, error))
-
     async def _turn(self, running: RunningTurn) -> None:
         taken_turn, session_id = running.taken_turn, running.taken_turn.session_id
         receipt = Receipt(
@@ -245,7 +238,9 @@ class TurnWorker:
                 person=person,
                 receipt=receipt,
             )
-            await self._end(running, end.reason if end else "cancelled", end.error if end else "")
+            await _end(
+                self._queue, running.taken_turn, end.reason if end else "cancelled", end.error if end else ""
+            )
             return
         reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
         while not reason:
@@ -257,7 +252,7 @@ class TurnWorker:
                 reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
             else:
                 reason, error = (end.reason, end.error) if end else ("cancelled", "")
-        await self._end(running, reason, error)
+        await _end(self._queue, running.taken_turn, reason, error)
 
     def _record_start(self, running: RunningTurn, connection: apsw.Connection) -> Sequence[QueuedJob]:
         self._queue.begin(connection, running.taken_turn)
@@ -277,6 +272,13 @@ class TurnWorker:
             return ()
 
         return work
+
+
+async def _end(queue: TurnQueue, taken_turn: TakenTurn, reason: str, error: str) -> None:
+    """Record the result of a turn if its own last transaction did not."""
+    now = await asyncio.to_thread(outcome, queue.database, taken_turn.id)
+    if now is not None and not now.reason and now.attempts == taken_turn.attempts:
+        await queue.database.append(lambda db: queue.end(db, taken_turn, reason, error))
 
 
 async def _wait_briefly(event: asyncio.Event) -> None:
