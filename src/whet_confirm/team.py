@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import psycopg
 
 from whet.postgres import roles
+from whet.postgres.commits import COMMIT
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import hide_password
 from whet.postgres.lane import Round, TeamLane
@@ -129,9 +130,11 @@ class _Sealing(Round):
     def __init__(self, database: TeamConfirmDatabase) -> None:
         self._database = database
 
-    def begin(self, connection: PostgresConnection) -> None:
-        """Lock the tail."""
+    def begin(self, connection: PostgresConnection, row: tuple[str, int]) -> None:
+        """Begin a transaction, lock the tail, and write the attempt's row."""
+        connection.raw.execute("BEGIN")
         self._database.writing(connection).begin()
+        connection.execute(COMMIT.sql, row)
 
     def end(self, connection: PostgresConnection) -> None:
         """Seal the batch."""
