@@ -24,7 +24,7 @@ from whet.postgres.connection import PostgresConnection
 from whet.store.team import TeamDatabase
 from whet.team.events import TurnMark, write_end, write_lost_ends
 from whet.team.notices import ENDED, WAITING
-from whet.team.taking import IS_OWNED, KEEP, LOST, MARK_MISSED, MARK_NEXT, MAX_LOST, TAKE
+from whet.team.taking import IS_OWNED, KEEP, LOST, MARK_MISSED, MAX_LOST, TAKE
 
 MAX_WAITING = 1000
 """How many turns of one person may wait."""
@@ -126,27 +126,27 @@ class TurnQueue(Protocol):
         ...
 
 
-_ASK = """
-INSERT INTO team_turns (id, session, body, options, is_interactive, person, is_next)
-VALUES (?1, ?2, ?3, ?4, ?5,
-  coalesce((SELECT profile FROM sessions WHERE id = ?2), ''),
-  CASE WHEN EXISTS (SELECT 1 FROM team_turns WHERE session = ?2 AND state IN ('waiting', 'running'))
-  THEN 0 ELSE 1 END)
+_PERSON = "coalesce((SELECT profile FROM sessions WHERE id = {}), '')"
+_ASK = f"""
+WITH put AS (
+  INSERT INTO team_turns (id, session, body, options, is_interactive, person, is_next)
+  SELECT ?1, ?2, ?3, ?4, ?5, p.person,
+    CASE WHEN EXISTS (SELECT 1 FROM team_turns WHERE session = ?2 AND state IN ('waiting', 'running'))
+    THEN 0 ELSE 1 END
+  FROM (SELECT {_PERSON.format("?2")} AS person) p
+  WHERE (SELECT count(*) FROM (SELECT 1 FROM team_turns t
+    WHERE t.state = 'waiting' AND t.person = p.person LIMIT ?6) w) < ?6 RETURNING id)
+SELECT pg_notify(?7, '') FROM put
 """
-_WAITING_OF = """
-SELECT count(*), coalesce(extract(epoch FROM now() - min(asked)), 0)::float8 FROM (
-  SELECT t.asked FROM team_turns t WHERE t.state = 'waiting'
-  AND t.person = coalesce((SELECT profile FROM sessions WHERE id = ?), '') ORDER BY t.number LIMIT ?) AS w
+_OLDEST_OF = f"""
+SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8 FROM team_turns
+WHERE state = 'waiting' AND person = {_PERSON.format("?")}
 """
+_CLOSE = "SELECT whet_close_turn(?, ?, ?, ?, ?)"
 _LOST_TURNS = f"""
 SELECT t.id, t.session, t.attempts - t.passed FROM team_turns t
 WHERE t.state = 'running' AND t.lease_until < now() AND {LOST} >= {MAX_LOST} AND NOT {IS_OWNED}
 FOR UPDATE OF t SKIP LOCKED
-"""
-_UNREAD = """
-INSERT INTO team_turns (id, session, body, options, person, is_interactive)
-SELECT s.turn || '.' || s.id, s.session, s.body, t.options, t.person, t.is_interactive
-FROM team_said s JOIN team_turns t ON t.id = s.turn WHERE s.turn = ? ORDER BY s.id
 """
 _encode = msgspec.json.Encoder().encode
 
@@ -160,17 +160,14 @@ class DatabaseQueue:
 
     def ask(self, connection: apsw.Connection, new_turn: AskedTurn) -> None:
         """Queue a turn in the caller's transaction. Raises QueueFull."""
-        row = connection.execute(_WAITING_OF, (new_turn.session_id, MAX_WAITING)).fetchone()
-        if row is not None and row[0] >= MAX_WAITING:
+        options, is_interactive = _encode(new_turn.options).decode(), int(new_turn.options.may_clarify)
+        values = new_turn.id, new_turn.session_id, new_turn.text, options, is_interactive
+        if connection.execute(_ASK, (*values, MAX_WAITING, WAITING)).fetchone() is None:
+            row = connection.execute(_OLDEST_OF, (new_turn.session_id,)).fetchone()
             raise QueueFull(
-                f"{MAX_WAITING} turns of yours wait already, the oldest for {row[1]:.0f} s",
+                f"{MAX_WAITING} turns of yours wait already, the oldest for {row[0] if row else 0:.0f} s",
                 hint="ask again when some of them have ended",
             )
-        options = new_turn.options
-        is_interactive = int(options.may_clarify)
-        values = new_turn.id, new_turn.session_id, new_turn.text, _encode(options).decode(), is_interactive
-        connection.execute(_ASK, values)
-        connection.execute("SELECT pg_notify(?, '')", (WAITING,))
 
     def take(self, owner: str, most: int, missing: Sequence[str] = (), reserved: int = 0) -> list[TakenTurn]:
         """Take turns that wait or whose worker was lost, people in turn. Turns with a workspace in `missing`
@@ -210,17 +207,11 @@ class DatabaseQueue:
         without a listener."""
         for turn_id, session_id, lost_count in connection.execute(_LOST_TURNS).fetchall():
             error = f"set aside, because {lost_count} workers stopped while they ran this turn"
-            self._close(connection, turn_id)
-            connection.execute(
-                "UPDATE team_turns SET state = 'aside', told = 1, reason = 'failed', error = ?, ended = now()"
-                " WHERE id = ?",
-                (error, turn_id),
-            )
-            connection.execute(MARK_NEXT, (session_id,))
+            connection.execute(_CLOSE, (turn_id, "aside", "failed", error, ENDED))
+            connection.execute("UPDATE team_turns SET told = 1 WHERE id = ?", (turn_id,))
             hint = f"whoever runs the team may release it: whet team release {turn_id}"
             end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error=error, hint=hint)
             write_end(connection, turn_id, end)
-            connection.execute("SELECT pg_notify(?, ?)", (ENDED, turn_id))
         connection.execute(MARK_MISSED)
         write_lost_ends(connection)
 
@@ -242,21 +233,7 @@ class DatabaseQueue:
         still owns the session until another worker takes it. Unread messages become turns of their own,
         unless the turn was cancelled.
         """
-        self._close(connection, taken_turn.id, is_cancelled=reason == "cancelled")
-        connection.execute(
-            "UPDATE team_turns SET state = 'done', ended = now(), reason = ?, error = ?"
-            " WHERE id = ? AND state = 'running'",
-            (reason, error, taken_turn.id),
-        )
-        connection.execute(MARK_NEXT, (taken_turn.session_id,))
-        connection.execute("SELECT pg_notify(?, ?)", (ENDED, taken_turn.id))
-
-    def _close(self, connection: apsw.Connection, turn_id: str, *, is_cancelled: bool = False) -> None:
-        """Remove the messages and questions of a turn; unread messages become turns of their own."""
-        if not is_cancelled:
-            connection.execute(_UNREAD, (turn_id,))
-        connection.execute("DELETE FROM team_said WHERE turn = ?", (turn_id,))
-        connection.execute("DELETE FROM team_questions WHERE turn = ?", (turn_id,))
+        connection.execute(_CLOSE, (taken_turn.id, "done", reason, error, ENDED))
 
     def hear(self, channel: str, timeout_s: float) -> str | None:
         """Wait for a notification and return its payload.

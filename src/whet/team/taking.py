@@ -71,10 +71,6 @@ UPDATE team_turns SET lease_until = {UNTIL} WHERE id = ANY (ARRAY(
   SELECT t.id FROM unnest($1::text[], $2::bigint[]) AS k (id, attempts) JOIN team_turns t ON t.id = k.id
   WHERE t.attempts = k.attempts AND t.state = 'running' FOR UPDATE OF t SKIP LOCKED))
 """
-MARK_NEXT = """
-UPDATE team_turns SET is_next = 1 WHERE id = (
-  SELECT id FROM team_turns WHERE session = ? AND state = 'waiting' ORDER BY number LIMIT 1)
-"""
 MARK_MISSED = """
 WITH RECURSIVE first AS (
   (SELECT id, session, number FROM team_turns WHERE state = 'waiting' AND is_next = 0
