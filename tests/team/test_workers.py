@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from whet.store import sessions
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
-from whet.team import orders
+from whet.team import aside, orders
 from whet.team.queue import AskedTurn, DatabaseQueue, outcome
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply, terminal_reply
@@ -51,6 +51,16 @@ def opened(url: str) -> Iterator[tuple[TeamDatabase, DatabaseQueue]]:
 def has_ended(queue: DatabaseQueue, turn_id: str) -> bool:
     found = outcome(queue.database, turn_id)
     return found is not None and found.reason != ""
+
+
+def are_done(db: TeamDatabase, queue: DatabaseQueue, turn_ids: Iterable[str]) -> bool:
+    """Return whether all turns have ended; those that were set aside are released."""
+    if not all(has_ended(queue, turn_id) for turn_id in turn_ids):
+        return False
+    set_aside = db.read_now(aside.list_aside)
+    for turn in set_aside:
+        db.write_now(lambda connection, turn=turn: aside.release_turn(connection, turn.id))
+    return not set_aside
 
 
 def transcript(db: TeamDatabase, session_id: str) -> Transcript:
@@ -136,7 +146,7 @@ def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
         (tmp_path / "README.md").write_text("text\n")
         there = [stack.enter_context(worker(given, tmp_path)) for _ in range(3)]
         until = time.monotonic() + 600
-        while not all(has_ended(queue, one) for one in asked):
+        while not are_done(db, queue, asked):
             assert time.monotonic() < until, "the turns never ended"
             time.sleep(dice.uniform(0.1, 0.6))
             there.pop(dice.randrange(3)).kill()
