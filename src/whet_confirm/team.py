@@ -16,6 +16,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import psycopg
 
+from whet.postgres import roles
+from whet.postgres.commits import COMMIT
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import hide_password
 from whet.postgres.lane import Round, TeamLane
@@ -128,9 +130,11 @@ class _Sealing(Round):
     def __init__(self, database: TeamConfirmDatabase) -> None:
         self._database = database
 
-    def begin(self, connection: PostgresConnection) -> None:
-        """Lock the tail."""
+    def begin(self, connection: PostgresConnection, row: tuple[str, int]) -> None:
+        """Begin a transaction, lock the tail, and write the attempt's row."""
+        connection.raw.execute("BEGIN")
         self._database.writing(connection).begin()
+        connection.execute(COMMIT.sql, row)
 
     def end(self, connection: PostgresConnection) -> None:
         """Seal the batch."""
@@ -226,3 +230,16 @@ def init(url: str) -> list[str]:
     with closing(ConnectionPool(url, "")) as pool:
         pool.check_database(lambda raw: steps.extend(team_schema.init(raw)))
     return steps
+
+
+def grant_confirm_role(url: str, *, create: bool) -> list[str]:
+    """Give the role of the service its rights, and return the statements: none if the role does not exist and
+    `create` is not set. Raises StoreError."""
+    statements: list[str] = []
+    with closing(ConnectionPool(url, "")) as pool:
+        pool.check_database(
+            lambda raw: statements.extend(
+                roles.grant_rights(raw, "confirm", team_schema.GRANTS, create=create)
+            )
+        )
+    return statements

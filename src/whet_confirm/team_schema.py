@@ -18,7 +18,16 @@ from whet_confirm.schema import STEPS
 from whet_confirm.seals import is_sealed
 
 HOME, NOTED = "whet_confirm", "whet_confirm_noted"
-SEARCH_PATH = f"-c search_path={HOME},public,{NOTED}"
+SEARCH_PATH = f"-c search_path={HOME},{NOTED},public"
+GRANTS = (
+    f"GRANT USAGE ON SCHEMA public, {HOME}, {NOTED} TO {{role}}",
+    f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {HOME} TO {{role}}",
+    f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {HOME} TO {{role}}",
+    f"GRANT SELECT, DELETE ON ALL TABLES IN SCHEMA {NOTED} TO {{role}}",
+    f"GRANT UPDATE ON {NOTED}.tail TO {{role}}",
+    f"GRANT INSERT, UPDATE ON {NOTED}.team_commits TO {{role}}",
+)
+"""What the service needs: its tables, and the rows that the triggers note. It owns none of them."""
 _MADE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
 # Only a file of an older version needs this step: a new database has no events and no deliveries.
 _OLDER = re.compile(r"^\s*INSERT INTO facts SELECT 'told_to'.*?;", re.DOTALL | re.MULTILINE)

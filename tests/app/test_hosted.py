@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
+import tempfile
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import apsw
@@ -62,12 +65,13 @@ async def hosted(
     max_open: int = 200,
     max_turns: int = 200,
     turn_timeout_s: float = 3600.0,
+    sandbox: Literal["auto", "off"] = "off",
 ) -> AsyncIterator[SessionHost]:
     settings = Settings(
         model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
         approval=ApprovalSettings(mode=mode),  # type: ignore[arg-type]
         agent=AgentSettings(turn_timeout_s=turn_timeout_s),
-        sandbox=SandboxSettings(mode="off"),
+        sandbox=SandboxSettings(mode=sandbox),
     )
     people = PersonRouter()
     app = await App.start(Home(folder / "home"), settings, {}, people, folder, source="api")
@@ -414,5 +418,29 @@ def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> N
                 await waits
             with pytest.raises(WhetError, match="ending"):
                 await many.submit(id_, "c", emit=ignore)
+
+    run(server, main)
+
+
+@pytest.mark.slow
+def test_sessions_that_ran_commands_leave_few_folders_and_descriptors(tmp_path, monkeypatch):
+    """Each had a folder and a descriptor until the program ended, so a server ran out of them."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    call = calls(("terminal", json.dumps({"command": "true"})))
+    script = [reply for _ in range(24) for reply in (call, ScriptedReply("done"))]
+    server = PracticeServer(script=script)
+
+    async def main() -> None:
+        counts: list[int] = []
+        async with hosted(server, tmp_path, max_open=1, max_turns=1, sandbox="auto") as many:
+            if not many.services.confinement.get().command_status().holds:
+                pytest.skip("no sandbox works here")
+            for _ in range(24):
+                session_id = await many.new_session()
+                await many.submit(session_id, "run it", emit=ignore)
+                counts.append(len(os.listdir("/proc/self/fd")))
+            assert len([*tmp_path.glob("whet-jail-*")]) in range(1, 20)
+            assert counts[-1] - counts[18] < 3
+        assert [*tmp_path.glob("whet-jail-*")] == []
 
     run(server, main)

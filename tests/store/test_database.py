@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sqlite3
 import stat
 import threading
@@ -428,3 +429,18 @@ def test_a_loop_that_closes_before_its_write_is_answered_leaves_the_database_usa
     assert db.submit(_add(2)).result(20) == 2
     assert db.read_now(_all) == [1, 2]
     loop.hides = False
+
+
+def test_a_process_that_may_open_no_more_files_is_not_said_to_lack_rights(tmp_path, clock):
+    db = StateDatabase.open(tmp_path / "state.db", clock)
+    handle = os.open(os.devnull, os.O_RDONLY)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (handle, hard))
+    try:
+        with pytest.raises(StoreUnwritable, match=rf"all the files open that it may \({handle}\)") as caught:
+            db.read_now(lambda c: 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(handle)
+        db.close()
+    assert "ulimit -n" in caught.value.hint

@@ -270,9 +270,9 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
         )
         slow = ask(late, third := await there.session())
         await until(lambda: bool(late))
-        hint = "start one that can: whet worker --turns 8"
-        told = [Notice(f"no worker has room for this turn yet; {hint}")]
-        assert ran == [] and kept == told and late == told
+        hint, line = "start one that can: whet worker --turns 8", "no worker has room for this turn yet"
+        told = [Notice(f"{line} (place {place} of the queue); {hint}") for place in (1, 2)]
+        assert (ran, kept, late) == ([], told[:1], told[1:])
         given = [taken, there.worker.take(), there.worker.take()]
         assert [one.session_id for one in given] == [first, second, third]
         for one, task in zip(given, (running, waiting, slow), strict=True):

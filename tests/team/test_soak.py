@@ -25,7 +25,7 @@ import pytest
 from tests.support import output_of, wait_until
 from tests.team.cluster import Cluster
 from tests.team.processes import LEASE_S, Served, environment, served, start, worker
-from tests.team.test_workers import ask, has_ended, opened, transcript
+from tests.team.test_workers import are_done, ask, has_ended, opened, transcript
 from whet.postgres import schema
 from whet.postgres.connection import connect
 from whet.store.migrations import STEPS
@@ -133,7 +133,7 @@ def rounds_of_kills(url: str, folder: Path, rounds: int, sessions: int, seed: in
         by_session = dict(found)
         assert len(found) == len(asked)
         asked = {name: (by_session[id_], id_) for name, (_, id_) in asked.items()}
-        wait_until(lambda: all(has_ended(queue, turn) for turn, _ in asked.values()), 900)
+        wait_until(lambda: are_done(db, queue, [turn for turn, _ in asked.values()]), 900)
         for one in listeners:
             one.join(120)
             assert one.ids == sorted(set(one.ids)) and one.ended[0]["reason"] == "answered"
@@ -324,7 +324,7 @@ def turns_go_on(db_url: str, folder: Path, disturb: Callable[[], None], turns: i
                 asked[name] = ask(db, queue, f"<{name}>")
             model.wait_for_request(at + 1, 120)
             disturb()
-        wait_until(lambda: all(has_ended(queue, turn) for turn, _ in asked.values()), 300)
+        wait_until(lambda: are_done(db, queue, [turn for turn, _ in asked.values()]), 300)
         check(db, queue, asked, marks)
         queue.close()
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.support import output_of, wait_until
-from tests.team.processes import LEASE_S, environment, worker
+from tests.team.processes import LEASE_S, environment, start, worker
 from whet.clock import SystemClock
 from whet.store import sessions
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
-from whet.team import orders
+from whet.team import aside, orders
 from whet.team.queue import AskedTurn, DatabaseQueue, outcome
 from whet_lab.practice.ask import PracticeCall
-from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.script import ScriptedReply, terminal_reply
 from whet_lab.practice.server import PracticeServer
 
 
@@ -50,6 +51,16 @@ def opened(url: str) -> Iterator[tuple[TeamDatabase, DatabaseQueue]]:
 def has_ended(queue: DatabaseQueue, turn_id: str) -> bool:
     found = outcome(queue.database, turn_id)
     return found is not None and found.reason != ""
+
+
+def are_done(db: TeamDatabase, queue: DatabaseQueue, turn_ids: Iterable[str]) -> bool:
+    """Return whether all turns have ended; those that were set aside are released."""
+    if not all(has_ended(queue, turn_id) for turn_id in turn_ids):
+        return False
+    set_aside = db.read_now(aside.list_aside)
+    for turn in set_aside:
+        db.write_now(lambda connection, turn=turn: aside.release_turn(connection, turn.id))
+    return not set_aside
 
 
 def transcript(db: TeamDatabase, session_id: str) -> Transcript:
@@ -135,7 +146,7 @@ def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
         (tmp_path / "README.md").write_text("text\n")
         there = [stack.enter_context(worker(given, tmp_path)) for _ in range(3)]
         until = time.monotonic() + 600
-        while not all(has_ended(queue, one) for one in asked):
+        while not are_done(db, queue, asked):
             assert time.monotonic() < until, "the turns never ended"
             time.sleep(dice.uniform(0.1, 0.6))
             there.pop(dice.randrange(3)).kill()
@@ -186,3 +197,39 @@ def test_a_worker_without_the_tool_that_a_call_names_says_so_to_the_model(url, t
         said = transcript(db, session_id).messages
         queue.close()
     assert said[2].text.startswith("There is no tool named browser_open.") and said[3].text == "then without"
+
+
+@pytest.mark.slow
+def test_a_turn_that_stops_three_workers_is_set_aside_and_released(url, tmp_path):
+    """Its person reads so at once, and the next message of the session is answered."""
+    marks = tmp_path / "marks.txt"
+    call = terminal_reply(f"echo x >> {marks}; sleep 60")
+    script = [call, call, call, ScriptedReply("next"), ScriptedReply("released")]
+    with PracticeServer(script=script) as server, opened(url) as (db, queue), ExitStack() as stack:
+        given = environment(url, tmp_path / "home", server, "practice")
+        turn_id, session_id = ask(db, queue, "poison")
+        for count in (1, 2, 3):
+            with worker(given, tmp_path):
+                wait_until(lambda count=count: marks.exists() and marks.read_text() == "x\n" * count, 60)
+        stack.enter_context(worker(given, tmp_path))
+        wait_until(lambda: has_ended(queue, turn_id), 60)
+        ended = outcome(queue.database, turn_id)
+        next_id, _ = ask(db, queue, "go on", session_id)
+        wait_until(lambda: has_ended(queue, next_id), 60)
+        listed = run_whet(given, tmp_path, "team", "aside")
+        released = run_whet(given, tmp_path, "team", "release", turn_id)
+        wait_until(lambda: has_ended(queue, turn_id), 60)
+        again = outcome(queue.database, turn_id)
+        queue.close()
+    assert ended is not None and (ended.reason, ended.attempts) == ("failed", 3)
+    assert ended.error == "set aside, because 3 workers stopped while they ran this turn"
+    assert listed.startswith(turn_id) and f"session {session_id}: poison" in listed
+    assert released == "released 1 turn\n"
+    assert again is not None and again.attempts == 4
+
+
+def run_whet(given: dict[str, str], folder: Path, *arguments: str) -> str:
+    process = start([*arguments], given, folder)
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, said
+    return said

@@ -12,11 +12,16 @@ from whet.contract.texts import plural
 from whet.postgres.driver import has_password, hide_password, needs_driver
 from whet.store.database import read_team_url
 from whet.terminal.output import emit, home_and_json
+from whet.terminal.wording import cut, printable
 
 if TYPE_CHECKING:
     from whet.store.team_status import TeamStatus
 
 
+_ROLES_HINT = (
+    "Workers, servers and gateways connect as the first role, the confirmation service as the second; both"
+    " still need a password or a certificate."
+)
 team: click.Group = click.Group(
     "team", help="Set up the database that several machines share, and see how it is."
 )
@@ -24,23 +29,29 @@ team: click.Group = click.Group(
 
 @team.command()
 @click.argument("url")
+@click.option("--roles", "create", is_flag=True, help="Create roles with the least rights, and print them.")
 @home_and_json
-def init(home: Home, url: str, as_json: bool) -> None:
+def init(home: Home, url: str, create: bool, as_json: bool) -> None:
     """Set up the team's database at URL, or bring it up to date; show how to use it.
 
     A password belongs into ~/.pgpass or PGPASSWORD rather than into URL.
     """
     with needs_driver():
+        from whet.store.team import grant_agent_role  # noqa: PLC0415 - as above
         from whet.store.team import init as set_up  # noqa: PLC0415 - as above
-        from whet_confirm.team import init as set_up_confirm  # noqa: PLC0415 - brings psycopg, an extra
+        from whet_confirm.team import grant_confirm_role  # noqa: PLC0415 - brings psycopg, an extra
+        from whet_confirm.team import init as set_up_confirm  # noqa: PLC0415 - as above
 
         done = [*set_up(_check_url(url)), *set_up_confirm(url)]
+        grants = [*grant_agent_role(url, create=create), *grant_confirm_role(url, create=create)]
     result = f"applied {plural(len(done), 'step')}" if done else "is up to date"
     lines = [f"the team's database {result}"]
     if has_password(url):
         lines.append("Put its password into ~/.pgpass or PGPASSWORD: here it would stand in config.yaml.")
     lines.append(f"Use it: whet config set store.url {hide_password(url) if has_password(url) else url}")
-    emit({"applied": done}, "\n".join(lines), as_json=as_json)
+    if create:
+        lines += [*(f"{grant};" for grant in grants), _ROLES_HINT]
+    emit({"applied": done, "grants": grants}, "\n".join(lines), as_json=as_json)
 
 
 @team.command()
@@ -77,6 +88,34 @@ def status(home: Home, as_json: bool) -> None:
     emit(stats, "\n".join(_lines(stats)), as_json=as_json)
 
 
+@team.command()
+@home_and_json
+def aside(home: Home, as_json: bool) -> None:
+    """List the turns that were set aside, because several workers stopped while they ran them."""
+    with needs_driver():
+        from whet.cli.team_turns import list_aside  # noqa: PLC0415 - as above
+
+    turns = list_aside(home)
+    lines = [
+        f"{turn.id}  {turn.age_s / 60:.0f} min ago, {turn.person or 'owner'}, session {turn.session_id}:"
+        f" {cut(printable(turn.text), 60)}"
+        for turn in turns
+    ]
+    emit(turns, "\n".join(lines) or "no turn is set aside", as_json=as_json)
+
+
+@team.command()
+@click.argument("turn_ids", metavar="TURN...", nargs=-1, required=True)
+@home_and_json
+def release(home: Home, turn_ids: tuple[str, ...], as_json: bool) -> None:
+    """Return turns that were set aside to the queue; workers continue them."""
+    with needs_driver():
+        from whet.cli.team_turns import release_turns  # noqa: PLC0415 - as above
+
+    release_turns(home, turn_ids)
+    emit({"released": turn_ids}, f"released {plural(len(turn_ids), 'turn')}", as_json=as_json)
+
+
 def _lines(stats: TeamStatus) -> list[str]:
     leases = f"{stats.held} in turns, {stats.run_out} with a lease that ran out"
     return [
@@ -84,6 +123,7 @@ def _lines(stats: TeamStatus) -> list[str]:
         f"schema     {plural(stats.steps, 'step')}",
         f"sessions   {stats.sessions}: {leases}",
         f"queue      {stats.waiting} turns wait, the oldest for {stats.oldest_s:.0f} s; {stats.running} run",
+        *([f"set aside  {plural(stats.aside, 'turn')}: whet team aside"] if stats.aside else []),
         f"clock      {stats.clock_off_s:+.1f} s against this machine's",
     ]
 

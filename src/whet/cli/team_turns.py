@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import statistics
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager, closing
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 
 import apsw
 import click
@@ -28,7 +30,7 @@ from whet.serve.team_questions import WorkerQuestions
 from whet.store import claims, sessions, turns
 from whet.store.database import StateDatabase, open_store
 from whet.store.sessions import NewSession
-from whet.team import orders
+from whet.team import aside, orders
 from whet.team.notices import ENDED
 from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, TurnQueue, outcome
 from whet.team.worker import TurnWorker
@@ -36,6 +38,9 @@ from whet.terminal.output import emit_json
 from whet.terminal.wording import printable
 
 _LOOK_S = 2.0
+_LEAVE_S = 2.0
+_ANSWERS = 5
+_ANSWERS_PER_LEASE = 8
 
 
 def _print_end(ended: EndedTurn) -> None:
@@ -71,15 +76,17 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
         hosted = SessionHost(app.sessions, people, max_turns=options.most)
         try:
             queue = team_queue(app.database)
+            _check_lease(queue, settings.store.lease_s)
             questions = WorkerQuestions(queue.database, app.clock)
             owner = claims.owner_name(app.clock.new_id())
             worker = TurnWorker(hosted, queue, owner, options.most, _print_end, questions.person_of)
             worker.answer_listeners.append(questions.read_answers)
             loop = asyncio.get_running_loop()
+            ending: list[asyncio.Task[None]] = []
 
             def stop() -> None:
                 worker.stop()
-                loop.call_later(options.drain_s, _exit_now)
+                loop.call_later(options.drain_s, lambda: ending.append(loop.create_task(_exit_now(worker))))
 
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stop)
@@ -110,11 +117,47 @@ async def serve_probe(worker: TurnWorker, queue: TurnQueue, options: WorkerOptio
         yield f"; metrics at http://{options.host}:{probe.port}/metrics"
 
 
-def _exit_now() -> None:
-    """Exit at once, as in a crash. A cancelled turn would be over; a turn that is left open is continued
-    elsewhere."""
+async def _exit_now(worker: TurnWorker) -> None:
+    """Exit as in a crash, after noting that it is none. A cancelled turn would be over; a turn that is left
+    open is continued elsewhere."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LEAVE_S):
+            await worker.leave_all()
     click.echo("the time to end is over: open turns are left to other workers", err=True)
     os._exit(0)
+
+
+def _check_lease(queue: DatabaseQueue, lease_s: float) -> None:
+    """Raise ConfigError if the database answers too slowly for leases of this length."""
+    times_s: list[float] = []
+    for _ in range(_ANSWERS):
+        began_s = time.monotonic()
+        queue.database.run(lambda db: db.execute("SELECT 1").fetchone())
+        times_s.append(time.monotonic() - began_s)
+    least_s = statistics.median(times_s) * _ANSWERS_PER_LEASE
+    if lease_s < least_s:
+        raise ConfigError(
+            f"leases of {lease_s:g} s are too short: the team's database takes"
+            f" {statistics.median(times_s):.2f} s to answer",
+            hint=f"whet config set store.lease_s {max(20, round(least_s * 3))}",
+        )
+
+
+def list_aside(home: Home) -> list[aside.AsideTurn]:
+    """Return the team's turns that were set aside."""
+    with closing(open_store(home, SystemClock())) as database:
+        return team_queue(database).database.read_now(aside.list_aside)
+
+
+def release_turns(home: Home, turn_ids: Sequence[str]) -> None:
+    """Return turns that were set aside to the queue, all or none. Raises NotFound."""
+    with closing(open_store(home, SystemClock())) as database:
+
+        def release_all(connection: apsw.Connection) -> None:
+            for turn_id in turn_ids:
+                aside.release_turn(connection, turn_id)
+
+        team_queue(database).database.write_now(release_all)
 
 
 def team_queue(database: StateDatabase) -> DatabaseQueue:
@@ -175,7 +218,8 @@ def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> Ended
                 return ended
             queue.hear(ENDED, _LOOK_S)
     why = queue.database.read_now(lambda db: orders.why_waiting(db, turn_id))
-    explanation = f" ({why})" if why else ""
+    place = queue.database.read_now(lambda db: orders.place_of(db, turn_id))
+    explanation = f" ({why})" if why else f" (place {place} of the queue)" if place else ""
     raise StoreError(
         f"no worker has answered within {timeout_s:g} s{explanation}; the turn stays in the queue",
         hint="whet team status shows what waits; start one: whet worker --turns 8",

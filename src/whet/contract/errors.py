@@ -16,6 +16,7 @@
     │  └─ WireError                 the server said something that we can't read: .excerpt
     ├─ StoreError
     │  ├─ StoreBusy                 wait: another process holds the session or the file
+    │  │  └─ QueueFull              wait: too many turns of this person wait for a worker
     │  ├─ StoreFull                 the user frees disk space
     │  ├─ StoreCorrupt              the user restores a backup; `whet doctor` shows the way
     │  ├─ StoreUnwritable           the user fixes permissions
@@ -144,6 +145,10 @@ class StoreError(WhetError):
 
 class StoreBusy(StoreError):
     """Another process holds the session's turn or the file's write lock for too long."""
+
+
+class QueueFull(StoreBusy):
+    """Too many turns of this person wait for a worker already."""
 
 
 class StoreFull(StoreError):

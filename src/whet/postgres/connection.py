@@ -98,7 +98,8 @@ class PostgresConnection:
 
     def __init__(self, raw: psycopg.Connection, translations: dict[str, bytes]) -> None:
         self.raw = raw
-        self._texts = translations
+        self.texts = translations
+        """Translations by statement, shared by the connections of a process."""
         self._changed = 0
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
@@ -137,9 +138,9 @@ class PostgresConnection:
 
     def translate_sql(self, sql: str) -> bytes:
         """Return the statement in PostgreSQL's dialect."""
-        text = self._texts.get(sql)
+        text = self.texts.get(sql)
         if text is None:
-            text = self._texts[sql] = translate(sql, self._list_columns).encode()
+            text = self.texts[sql] = translate(sql, self._list_columns).encode()
         return text
 
     def _list_columns(self, table: str) -> tuple[list[str], list[str]]:

@@ -9,6 +9,7 @@ from psycopg import errors
 
 from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritable
 from whet.postgres.driver import has_password, hide_password, is_ambiguous
+from whet.sqlite.faults import has_no_descriptors, no_descriptors_error
 
 FENCE_LOST = "WF001"
 # If connecting fails, the server's message is the only information.
@@ -54,6 +55,8 @@ def translate_error(error: psycopg.Error, url: str) -> StoreError:
     store_error = _by_class(error, where)
     if store_error is not None:
         return store_error
+    if not error.sqlstate and has_no_descriptors():
+        return no_descriptors_error(where)
     if is_lost(error) or isinstance(error, psycopg.OperationalError):
         return StoreUnwritable(
             f"can't reach the team's database {where}: {_first_line(error)}",

@@ -28,7 +28,7 @@ from whet.postgres.rows import RowSender
 from whet.sqlite.lane import GroupLane, Outcome, RowStatement, Work
 
 WRITE_LOCK = 0x57524954
-_LOCK = f"SELECT pg_advisory_xact_lock({WRITE_LOCK})".encode()
+_BEGIN = "BEGIN; SELECT pg_advisory_xact_lock({lock}), whet_commit('{lane}', {number})"
 _MAX_RUNS = 8
 _PAUSE_S = 0.2
 _LOG_AT_RUN = 3
@@ -38,9 +38,11 @@ _logger = logging.getLogger("whet.team")
 class Round:
     """Hooks around the functions of a batch, which must be the only writer meanwhile."""
 
-    def begin(self, connection: PostgresConnection) -> None:
-        """Wait until no other process writes."""
-        connection.raw.execute(_LOCK)
+    def begin(self, connection: PostgresConnection, row: tuple[str, int]) -> None:
+        """Begin a transaction, wait until no other process writes, and write the attempt's row, in one
+        message."""
+        lane, number = row
+        connection.raw.execute(_BEGIN.format(lock=WRITE_LOCK, lane=lane, number=number).encode())
 
     def end(self, connection: PostgresConnection) -> None:
         """Do the work that belongs into the same transaction, at its end."""
@@ -145,9 +147,7 @@ class TeamLane(GroupLane):
                 connection, [row for work in works if not callable(work) for row in work], attempt
             )
             return
-        connection.raw.execute("BEGIN")
-        self._around.begin(connection)
-        connection.execute(COMMIT.sql, attempt.row)
+        self._around.begin(connection, attempt.row)
         outcomes: list[Outcome] = []
         for work in works:
             if callable(work):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -22,7 +22,11 @@ _OPTIONS = f"-c idle_in_transaction_session_timeout={_IDLE_S}s -c lock_timeout=3
 
 class ConnectionPool:
     """Opens connections and keeps idle ones. Safe to use from any thread. The server ends transactions in
-    which this process stops. A read waits up to `patience_s` if the database is away."""
+    which this process stops. A read waits up to `patience_s` if the database is away.
+
+    Most reads are one statement, which sees one state without a transaction. A work that turns out to run
+    another begins again in a transaction, as it does from then on.
+    """
 
     def __init__(self, url: str, options: str, patience_s: float = 0.0) -> None:
         self.url: str = url
@@ -31,6 +35,7 @@ class ConnectionPool:
         self.texts: dict[str, bytes] = {}
         self._idle: list[PostgresConnection] = []
         self._lock = threading.Lock()
+        self._long_reads: set[object] = set()
         self._closed = False
 
     def open_raw(self) -> psycopg.Connection:
@@ -59,7 +64,7 @@ class ConnectionPool:
         until_s, was_tried = time.monotonic() + self._patience_s, False
         while True:
             try:
-                return self._use_connection(lambda reader: _read_with(reader, work))
+                return self._use_connection(lambda reader: self._read_with(reader, work))
             except psycopg.Error as error:
                 is_over = was_tried and time.monotonic() > until_s
                 if is_over or not is_lost(error):
@@ -67,6 +72,20 @@ class ConnectionPool:
             if was_tried:  # otherwise it was an idle connection that was lost, and a new one may work
                 time.sleep(_PAUSE_S)
             was_tried = True
+
+    def _read_with(self, reader: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
+        code = getattr(work, "__code__", None)
+        if code is not None and code not in self._long_reads:
+            try:
+                return work(_FirstStatement(reader))
+            except _SecondStatementError:
+                self._long_reads.add(code)
+        reader.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            return work(reader)
+        finally:
+            if not reader.raw.closed and reader.in_transaction:
+                reader.raw.execute("ROLLBACK")
 
     def run(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run one statement in a transaction of its own. Raises StoreError."""
@@ -118,10 +137,20 @@ def _refuse_pooler(raw: psycopg.Connection, url: str) -> None:
         raise pooler_error(url)
 
 
-def _read_with(reader: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
-    reader.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    try:
-        return work(reader)
-    finally:
-        if not reader.raw.closed and reader.in_transaction:
-            reader.raw.execute("ROLLBACK")
+class _SecondStatementError(BaseException):
+    """A read runs a second statement; no handler of a work may keep it."""
+
+
+class _FirstStatement(PostgresConnection):
+    """Runs one statement and refuses another."""
+
+    def __init__(self, reader: PostgresConnection) -> None:
+        super().__init__(reader.raw, reader.texts)
+        self._has_run = False
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+        """Run the first statement. Raises _SecondStatementError for another."""
+        if self._has_run:
+            raise _SecondStatementError
+        self._has_run = True
+        return super().execute(sql, values)

@@ -209,6 +209,40 @@ BEGIN
 END $$;
 """
 
+# `person`: whose session it is. `is_next`: no earlier turn of its session is open. `passed`: attempts after
+# which the worker went on. Ending a turn is one statement, because the team's write lock is held meanwhile;
+# its unread messages become turns of their own, unless it was cancelled.
+_FAIRNESS = """
+ALTER TABLE team_turns ADD COLUMN person TEXT COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE team_turns ADD COLUMN is_interactive BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE team_turns ADD COLUMN is_next BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE team_turns ADD COLUMN passed BIGINT NOT NULL DEFAULT 0;
+CREATE INDEX team_turns_next ON team_turns (person, number) WHERE state = 'waiting' AND is_next = 1;
+CREATE INDEX team_turns_unmarked ON team_turns (session, number) WHERE state = 'waiting' AND is_next = 0;
+CREATE INDEX team_turns_waiting ON team_turns (person, number) WHERE state = 'waiting';
+CREATE INDEX team_turns_running ON team_turns (session) WHERE state = 'running';
+CREATE INDEX team_turns_aside ON team_turns (number) WHERE state = 'aside';
+
+CREATE FUNCTION whet_close_turn(
+  which text, new_state text, why text, message text, ended_channel text
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF why <> 'cancelled' THEN
+    INSERT INTO team_turns (id, session, body, options, person, is_interactive)
+    SELECT s.turn || '.' || s.id, s.session, s.body, t.options, t.person, t.is_interactive
+    FROM team_said s JOIN team_turns t ON t.id = s.turn WHERE s.turn = which ORDER BY s.id;
+  END IF;
+  DELETE FROM team_said WHERE turn = which;
+  DELETE FROM team_questions WHERE turn = which;
+  UPDATE team_turns SET state = new_state, ended = now(), reason = why, error = message
+  WHERE id = which AND state = 'running';
+  UPDATE team_turns SET is_next = 1 WHERE id = (
+    SELECT n.id FROM team_turns t JOIN team_turns n ON n.session = t.session AND n.state = 'waiting'
+    WHERE t.id = which ORDER BY n.number LIMIT 1);
+  PERFORM pg_notify(ended_channel, which);
+END $$;
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
@@ -219,6 +253,7 @@ TEAM_STEPS: dict[str, str] = {
     "team_short_titles": _SHORT_TITLES,
     "team_newest": _NEWEST,
     "team_commits": commits.SCHEMA + _STARTS,
+    "team_fairness": _FAIRNESS,
 }
 
 

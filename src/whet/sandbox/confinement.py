@@ -2,8 +2,8 @@
 approved.
 
 There is one Confinement per program. Openings apply to one call or to one session; permanent ones come
-from the settings or the gate. The sandboxes of a session share its private folders. Idle ones are closed
-when there are too many.
+from the settings or the gate. The sandboxes of a session share its private folders. Idle sandboxes are
+closed when there are too many, and so are the folders of sessions that are no longer in memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from whet.sandbox import engine_cache
 from whet.sandbox.backend import ConfinementSettings, SandboxMode
 from whet.sandbox.path_rules import PathRules
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, is_temporary
-from whet.sandbox.scratch import Scratch, remove_abandoned
+from whet.sandbox.scratch import Scratch, SessionFolders, remove_abandoned
 from whet.sandbox.status import Engine, EngineStatus
 from whet.sandbox.system_folders import default_policy
 
@@ -46,7 +46,8 @@ class Confinement:
         self._lock = threading.Lock()
         self._is_kept = False
         self._jails: dict[tuple[str, SandboxPolicy], Jail] = {}
-        self._scratches: dict[str, Scratch] = {}
+        self.folders: SessionFolders = SessionFolders()
+        """The private folders of the sessions; whoever drops a session from memory releases its folders."""
         self._opened: dict[str, tuple[Opening, ...]] = {}
         self._denials: dict[str, Denial] = {}
         self._known: dict[tuple[Path, bool, bool], tuple[float, SandboxPolicy]] = {}
@@ -105,10 +106,11 @@ class Confinement:
         return status
 
     def _scratch(self, session_id: str) -> Scratch:
-        scratch = self._scratches.get(session_id)
-        if scratch is None:
-            scratch = self._scratches[session_id] = Scratch()
-        return scratch
+        busy_ids = {owner_id for (owner_id, _), jail in self._jails.items() if jail.is_busy}
+        for expired_id in self.folders.remove_expired(busy_ids | {session_id}):
+            for key in [key for key in self._jails if key[0] == expired_id]:
+                self._jails.pop(key).close()
+        return self.folders.get(session_id)
 
     @property
     def known_status(self) -> EngineStatus | None:
@@ -147,7 +149,7 @@ class Confinement:
     def private_folders(self, session_id: str) -> tuple[Path, ...]:
         """Return the session's own temporary folders, by the paths that its commands use."""
         with self._lock:
-            scratch = self._scratches.get(session_id)
+            scratch = self.folders.find(session_id)
         folders = (scratch.root,) if scratch is not None else ()
         return (*TEMPORARY, *folders) if self.command_status().engine.own_temporary else folders
 
@@ -254,13 +256,10 @@ class Confinement:
     def close(self) -> None:
         """Close every sandbox and remove the private folders, including those that killed programs left."""
         with self._lock:
-            had_folders = bool(self._scratches)
             for jail in self._jails.values():
                 jail.close()
-            for scratch in self._scratches.values():
-                scratch.close()
             self._jails.clear()
-            self._scratches.clear()
+            had_folders = self.folders.close()
         if had_folders:
             remove_abandoned()
 

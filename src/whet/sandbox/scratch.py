@@ -10,11 +10,12 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 _PREFIX = "whet-jail-"
 _LOCK_GRACE_S = 60.0
+_MAX_RELEASED = 16
 
 
 class Scratch:
@@ -57,6 +58,55 @@ class Scratch:
         if self._held is not None:
             os.close(self._held)
             self._held = None
+
+
+class SessionFolders:
+    """The private folders of the sessions of one program.
+
+    A released session keeps its folders for its next command, but of all released sessions only the newest
+    16 do: each holds a descriptor, and a server has many sessions. Not thread-safe, except for `release`.
+    """
+
+    def __init__(self) -> None:
+        self._scratches: dict[str, Scratch] = {}
+        self._released: dict[str, None] = {}
+
+    def find(self, session_id: str) -> Scratch | None:
+        """Return a session's folders, or None if it has none."""
+        return self._scratches.get(session_id)
+
+    def get(self, session_id: str) -> Scratch:
+        """Return a session's folders, creating them if necessary; the session is in use from now on."""
+        self._released.pop(session_id, None)
+        if session_id not in self._scratches:
+            self._scratches[session_id] = Scratch()
+        return self._scratches[session_id]
+
+    def release(self, session_id: str) -> None:
+        """Note that a session is no longer in memory."""
+        self._released.pop(session_id, None)
+        self._released[session_id] = None
+
+    def remove_expired(self, busy_ids: Collection[str]) -> list[str]:
+        """Remove the folders of the sessions that were released longest ago, except busy ones, and return
+        these sessions."""
+        released_ids = [session_id for session_id in [*self._released] if session_id in self._scratches]
+        expired_ids = [name for name in released_ids[:-_MAX_RELEASED] if name not in busy_ids]
+        for session_id in [*self._released]:
+            if session_id in expired_ids or session_id not in self._scratches:
+                del self._released[session_id]
+        for session_id in expired_ids:
+            self._scratches.pop(session_id).close()
+        return expired_ids
+
+    def close(self) -> bool:
+        """Remove all folders. Return False if there were none."""
+        had_folders = bool(self._scratches)
+        for scratch in self._scratches.values():
+            scratch.close()
+        self._scratches.clear()
+        self._released.clear()
+        return had_folders
 
 
 def remove_abandoned() -> None:

@@ -201,7 +201,8 @@ class TeamTurns(Turns):
     async def _report_waiting(self, turn: _FollowedTurn, emit: Emit) -> None:
         why = await self._database.read(lambda db: orders.why_waiting(db, turn.id))
         if why is not None:
-            reason = why or "no worker has room for this turn yet"
+            place = await self._database.read(lambda db: orders.place_of(db, turn.id))
+            reason = why or f"no worker has room for this turn yet (place {place} of the queue)"
             emit(Notice(f"{reason}; start one that can: whet worker --turns 8"))
 
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreError, WhetError
+from whet.contract.errors import ConfigError, NotFound, QueueFull, StoreBusy, StoreError, WhetError
 from whet.contract.texts import from_json
 from whet.log import mask
 from whet.web.bodies import BodyTooLarge, CallerGone, read_with_limit
@@ -130,6 +130,8 @@ def as_api_error(error: WhetError) -> ApiError:
     text = f"{error.message} ({error.hint})" if error.hint else error.message
     if isinstance(error, NotFound):
         return ApiError(404, text, code="not_found")
+    if isinstance(error, QueueFull):
+        return ApiError(429, text, code="queue_full", again=True)
     if isinstance(error, StoreBusy):
         return ApiError(409, text, code="session_busy", again=True)
     if isinstance(error, StoreError):

@@ -6,6 +6,7 @@ The message is one line for a person; the hint says what to do. Nothing here kno
 from __future__ import annotations
 
 import errno
+import os
 
 import apsw
 
@@ -43,6 +44,8 @@ def translate_error(error: Exception, path: str, system_errno: int = 0) -> Store
             f"{path} is damaged or not a database",
             hint="move it away or restore a backup; `whet doctor` shows the way",
         )
+    if isinstance(error, apsw.CantOpenError) and has_no_descriptors():
+        return no_descriptors_error(path)
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError) or (
         isinstance(error, apsw.IOError) and system_errno in _UNWRITABLE
     ):
@@ -51,3 +54,23 @@ def translate_error(error: Exception, path: str, system_errno: int = 0) -> Store
             hint="check who owns the folder and its permissions, or set WHET_HOME to another one",
         )
     return StoreError(f"the database {path} failed: {error}", hint="run `whet doctor`")
+
+
+def has_no_descriptors() -> bool:
+    """Return whether this process or this machine can open no more files."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
+
+
+def no_descriptors_error(path: str) -> StoreError:
+    """Return the error for a process that can open no more files."""
+    import resource  # noqa: PLC0415 - loads a library, and is needed for this error only
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return StoreUnwritable(
+        f"can't open {path}: this process has all the files open that it may ({most})",
+        hint="raise its limit (ulimit -n, LimitNOFILE of the service), or give it less to do at once",
+    )

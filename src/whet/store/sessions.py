@@ -127,9 +127,8 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
             int(private),
             now,
             now,
-            _freeze_text(connection, new.system_prompt),
-            _freeze_text(connection, new.tools_json),
-            _freeze_text(connection, prime) if prime else None,
+            *_freeze_texts(connection, new.system_prompt, new.tools_json),
+            _freeze_texts(connection, prime, prime)[0] if prime else None,
             profile,
         ),
     )
@@ -420,7 +419,7 @@ def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, 
     """Put examples into a session's prefix before its first turn. Raises StoreError afterwards."""
     connection.execute(
         "UPDATE sessions SET system_text = ?, prime_text = ? WHERE id = ? AND turns = 0",
-        (_freeze_text(connection, system_prompt), _freeze_text(connection, prime_json), session_id),
+        (*_freeze_texts(connection, system_prompt, prime_json), session_id),
     )
     if not connection.changes():
         raise StoreError("a session's prefix can't change once something was said", hint="start a new one")
@@ -430,16 +429,19 @@ def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, too
     """Set the lasting prefix of a session that was stored without one. Raises NotFound."""
     connection.execute(
         "UPDATE sessions SET system_text = ?, tools_text = ? WHERE id = ?",
-        (_freeze_text(connection, prompt), _freeze_text(connection, tools_json), session_id),
+        (*_freeze_texts(connection, prompt, tools_json), session_id),
     )
     _require_change(connection, session_id)
 
 
-def _freeze_text(connection: apsw.Connection, text: str) -> int:
-    """Store a text unless it is stored, and return its id."""
-    digest = hashlib.sha256(text.encode()).digest()
-    row = connection.execute("SELECT id FROM frozen_texts WHERE hash = ?", (digest,)).fetchone()
-    if row is not None:
-        return row[0]
-    connection.execute("INSERT INTO frozen_texts (hash, text) VALUES (?, ?)", (digest, text))
-    return connection.last_insert_rowid()
+def _freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple[int, int]:
+    """Store two texts unless they are stored, and return their ids."""
+    digests = [hashlib.sha256(text.encode()).digest() for text in (first, second)]
+    ids: dict[bytes, int] = dict(
+        connection.execute("SELECT hash, id FROM frozen_texts WHERE hash IN (?, ?)", digests).fetchall()
+    )
+    for digest, text in zip(digests, (first, second), strict=True):
+        if digest not in ids:
+            connection.execute("INSERT INTO frozen_texts (hash, text) VALUES (?, ?)", (digest, text))
+            ids[digest] = connection.last_insert_rowid()
+    return ids[digests[0]], ids[digests[1]]

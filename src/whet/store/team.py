@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, TypeVar
 
-from whet.postgres import schema
+from whet.postgres import roles, schema
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.lane import TeamLane
 from whet.postgres.pool import ConnectionPool
@@ -95,6 +95,17 @@ class TeamDatabase(StateDatabase):
         self.keeper.close()
         self._wait_for_readers()
         self._connections.close()
+
+
+def grant_agent_role(url: str, *, create: bool) -> list[str]:
+    """Give the role of workers, servers and gateways its rights, and return the statements: none if the role
+    does not exist and `create` is not set. Raises StoreError."""
+    statements: list[str] = []
+    with closing(ConnectionPool(url, "")) as pool:
+        pool.check_database(
+            lambda raw: statements.extend(roles.grant_rights(raw, "agent", roles.AGENT_GRANTS, create=create))
+        )
+    return statements
 
 
 def init(url: str) -> list[str]:

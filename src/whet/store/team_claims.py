@@ -8,7 +8,9 @@ thread of the holder renews the leases; it stops when the process does.
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -35,7 +37,14 @@ _ENTER = (
 )
 _STAY = f"UPDATE team_processes SET lease_until = {_UNTIL} WHERE id = $1"
 _FORGET = "DELETE FROM team_processes WHERE lease_until < now() - interval '1 day'"
-_KEEP = f"UPDATE claims SET lease_until = {_UNTIL} WHERE token = ANY ($1)"
+# A claim that a transaction is writing under is renewed the next time: its lock would keep others waiting.
+# Whoever wants to take the session over waits for that lock, too.
+_KEEP = (
+    f"UPDATE claims SET lease_until = {_UNTIL} WHERE session = ANY (ARRAY("
+    "SELECT session FROM claims WHERE token = ANY ($1) FOR UPDATE SKIP LOCKED))"
+)
+_RENEWALS = 6
+_logger = logging.getLogger("whet.team")
 
 
 class ClaimHolder(Protocol):
@@ -128,12 +137,14 @@ def delete_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
 
 
 class Keeper:
-    """Renews the leases of this process and of its holders three times per lease, on a thread that begins
-    with the first claim."""
+    """Renews the leases of this process and of its holders six times per lease, on a thread that begins with
+    the first claim. It waits for no other work of the process, and for no lock of the database."""
 
     def __init__(self, connect: Callable[[], PostgresConnection], lease_s: float) -> None:
         self._connect = connect
-        self._every_s = lease_s / 3
+        self._every_s = lease_s / _RENEWALS
+        self.renewals: list[Callable[[PostgresConnection], None]] = []
+        """Further leases to renew with these; called on the thread of the keeper."""
         self._ended = threading.Event()
         self._start = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -156,17 +167,33 @@ class Keeper:
 
     def _run(self, process: ClaimingProcess) -> None:
         connection: PostgresConnection | None = None
+        renewed_s = time.monotonic()
         while not self._ended.wait(self._every_s):
             try:
                 connection = connection or self._connect()
                 connection.raw.execute(_STAY, (process.nonce,))
                 if tokens := list(process.tokens()):
                     connection.raw.execute(_KEEP, (tokens,))
+                for renew in self.renewals:
+                    renew(connection)
             except (
                 psycopg.Error
             ):  # tried again at the next beat; a lease that ran out is noticed by its writes
                 if connection is not None:
                     connection.raw.close()
                 connection = None
+            else:
+                renewed_s, before_s = time.monotonic(), renewed_s
+                self._warn_if_late(renewed_s - before_s)
         if connection is not None:
             connection.raw.close()
+
+    def _warn_if_late(self, apart_s: float) -> None:
+        if apart_s > self._every_s * _RENEWALS / 2:
+            _logger.warning(
+                "leases were renewed after %.1f s and would run out after %.1f s; set a longer one:"
+                " whet config set store.lease_s %d",
+                apart_s,
+                self._every_s * _RENEWALS,
+                round(apart_s * 3) + 1,
+            )

@@ -25,6 +25,7 @@ class TeamStatus(msgspec.Struct, frozen=True):
     run_out: int
     waiting: int
     running: int
+    aside: int
     oldest_s: float
     clock_off_s: float
 
@@ -36,6 +37,7 @@ SELECT (SELECT setting FROM pg_settings WHERE name = 'server_version'),
   (SELECT count(*) FROM claims WHERE lease_until < now()),
   (SELECT count(*) FROM team_turns WHERE state = 'waiting'),
   (SELECT count(*) FROM team_turns WHERE state = 'running'),
+  (SELECT count(*) FROM team_turns WHERE state = 'aside'),
   (SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8
    FROM team_turns WHERE state = 'waiting'),
   extract(epoch FROM clock_timestamp())::float8

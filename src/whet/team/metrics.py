@@ -9,6 +9,7 @@ import apsw
 _ASKED = """
 SELECT (SELECT count(*) FROM team_turns WHERE state = 'waiting'),
   (SELECT count(*) FROM team_turns WHERE state = 'running'),
+  (SELECT count(*) FROM team_turns WHERE state = 'aside'),
   (SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8
    FROM team_turns WHERE state = 'waiting'),
   (SELECT count(*) FROM claims WHERE lease_until >= now()),
@@ -20,6 +21,7 @@ SELECT (SELECT count(*) FROM team_turns WHERE state = 'waiting'),
 _NAMES = (
     ("whet_queue_waiting", "turns that wait for a worker"),
     ("whet_queue_running", "turns that a worker has"),
+    ("whet_queue_aside", "turns that were set aside, because workers stopped while they ran them"),
     ("whet_queue_oldest_seconds", "how long the oldest of them has waited"),
     ("whet_leases_held", "sessions whose lease runs"),
     ("whet_leases_run_out", "sessions whose lease ran out and that nobody has taken over"),

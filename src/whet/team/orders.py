@@ -15,6 +15,7 @@ from whet.contract.events import TurnEnd
 from whet.contract.messages import Usage
 from whet.team.events import TurnMark, write_end
 from whet.team.notices import ENDED, ORDERS
+from whet.team.taking import PLACE
 
 _OPEN = (
     "SELECT id, state FROM team_turns WHERE session = ? AND state IN ('waiting', 'running') ORDER BY number"
@@ -45,6 +46,12 @@ def why_waiting(connection: apsw.Connection, turn_id: str) -> str | None:
         "SELECT error FROM team_turns WHERE id = ? AND state = 'waiting'", (turn_id,)
     ).fetchone()
     return None if row is None else row[0]
+
+
+def place_of(connection: apsw.Connection, turn_id: str) -> int:
+    """Return the place of a waiting turn if people are served in turn, or 0 if it does not wait."""
+    row = connection.execute(PLACE, (turn_id,)).fetchone()
+    return 0 if row is None or row[0] is None else row[0]
 
 
 def send_message(connection: apsw.Connection, session_id: str, text: str) -> bool:

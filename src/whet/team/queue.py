@@ -1,8 +1,9 @@
 """The queue of turns in the team's database: asking for, taking and ending turns.
 
 A turn is queued in the caller's own transaction, and ended in the one that stores the turn's end. The
-oldest turn of a session is taken first, and no other while it is open. A worker that is silent for the
-length of a lease loses its turns. All times are the database's.
+oldest turn of a session is taken first, and no other while it is open; people are served in turn
+(`taking.py`). A worker that is silent for the length of a lease loses its turns. All times are the
+database's.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ import apsw
 import msgspec
 import psycopg
 
-from whet.contract.errors import StoreBusy
-from whet.contract.messages import ImagePart
+from whet.contract.errors import QueueFull, StoreBusy
+from whet.contract.events import TurnEnd
+from whet.contract.messages import ImagePart, Usage
 from whet.contract.texts import from_json
 from whet.postgres.connection import PostgresConnection
 from whet.store.team import TeamDatabase
-from whet.team.events import TurnMark
+from whet.team.events import TurnMark, write_end, write_lost_ends
 from whet.team.notices import ENDED, WAITING
+from whet.team.taking import IS_OWNED, KEEP, LOST, MARK_MISSED, MAX_LOST, TAKE
 
-_UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
+MAX_WAITING = 1000
+"""How many turns of one person may wait."""
 
 
 class TurnOptions(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,20 +93,28 @@ class TurnQueue(Protocol):
     database: TeamDatabase
 
     def ask(self, connection: apsw.Connection, new_turn: AskedTurn) -> None:
-        """Queue a turn in the caller's transaction."""
+        """Queue a turn in the caller's transaction. Raises QueueFull."""
         ...
 
-    def take(self, owner: str, most: int, missing: Sequence[str] = ()) -> list[TakenTurn]:
-        """Take turns that wait or whose worker is silent, the oldest first. Turns with a workspace in
-        `missing` are skipped."""
+    def take(self, owner: str, most: int, missing: Sequence[str] = (), reserved: int = 0) -> list[TakenTurn]:
+        """Take turns that wait or whose worker was lost, people in turn. Turns with a workspace in `missing`
+        are skipped. The last `reserved` are turns that a person waits for."""
         ...
 
     def give_back(self, connection: apsw.Connection, taken_turn: TakenTurn, why: str) -> None:
         """Return a turn that has not begun here to the queue, for the reason `why`."""
         ...
 
-    def keep(self, taken_turns: Sequence[TakenTurn]) -> None:
-        """Renew the leases of these turns."""
+    def keep(self, connection: PostgresConnection, taken_turns: Sequence[TakenTurn]) -> None:
+        """Renew the leases of these turns, on the thread that renews leases."""
+        ...
+
+    def leave(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
+        """Record that a worker leaves a turn to others, so that it does not count as lost with it."""
+        ...
+
+    def tidy(self, connection: apsw.Connection) -> None:
+        """Set turns aside with which too many workers were lost. Called regularly."""
         ...
 
     def begin(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
@@ -114,21 +126,27 @@ class TurnQueue(Protocol):
         ...
 
 
-_TAKE = f"""
-UPDATE team_turns SET state = 'running', owner = ?1, attempts = attempts + 1, lease_until = {_UNTIL}
-WHERE id IN (
-  SELECT t.id FROM team_turns t JOIN sessions s ON s.id = t.session
-  WHERE s.workspace NOT IN (SELECT value FROM json_each(?3))
-  AND (state = 'waiting' OR (state = 'running' AND lease_until < now()))
-  AND NOT EXISTS (SELECT 1 FROM team_turns o WHERE o.session = t.session AND o.number < t.number
-                  AND o.told = 0 AND (o.state <> 'done' OR o.lease_until > now()))
-  ORDER BY t.number LIMIT ?2 FOR UPDATE OF t SKIP LOCKED)
-RETURNING id, session, body, turn, attempts, cancelled, options
+_PERSON = "coalesce((SELECT profile FROM sessions WHERE id = {}), '')"
+_ASK = f"""
+WITH put AS (
+  INSERT INTO team_turns (id, session, body, options, is_interactive, person, is_next)
+  SELECT ?1, ?2, ?3, ?4, ?5, p.person,
+    CASE WHEN EXISTS (SELECT 1 FROM team_turns WHERE session = ?2 AND state IN ('waiting', 'running'))
+    THEN 0 ELSE 1 END
+  FROM (SELECT {_PERSON.format("?2")} AS person) p
+  WHERE (SELECT count(*) FROM (SELECT 1 FROM team_turns t
+    WHERE t.state = 'waiting' AND t.person = p.person LIMIT ?6) w) < ?6 RETURNING id)
+SELECT pg_notify(?7, '') FROM put
 """
-_UNREAD = """
-INSERT INTO team_turns (id, session, body, options)
-SELECT s.turn || '.' || s.id, s.session, s.body, t.options
-FROM team_said s JOIN team_turns t ON t.id = s.turn WHERE s.turn = ? ORDER BY s.id
+_OLDEST_OF = f"""
+SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8 FROM team_turns
+WHERE state = 'waiting' AND person = {_PERSON.format("?")}
+"""
+_CLOSE = "SELECT whet_close_turn(?, ?, ?, ?, ?)"
+_LOST_TURNS = f"""
+SELECT t.id, t.session, t.attempts - t.passed FROM team_turns t
+WHERE t.state = 'running' AND t.lease_until < now() AND {LOST} >= {MAX_LOST} AND NOT {IS_OWNED}
+FOR UPDATE OF t SKIP LOCKED
 """
 _encode = msgspec.json.Encoder().encode
 
@@ -141,18 +159,26 @@ class DatabaseQueue:
         self._listening: PostgresConnection | None = None
 
     def ask(self, connection: apsw.Connection, new_turn: AskedTurn) -> None:
-        """Queue a turn in the caller's transaction."""
-        connection.execute(
-            "INSERT INTO team_turns (id, session, body, options) VALUES (?, ?, ?, ?)",
-            (new_turn.id, new_turn.session_id, new_turn.text, _encode(new_turn.options).decode()),
-        )
-        connection.execute("SELECT pg_notify(?, '')", (WAITING,))
+        """Queue a turn in the caller's transaction. Raises QueueFull."""
+        options, is_interactive = _encode(new_turn.options).decode(), int(new_turn.options.may_clarify)
+        values = new_turn.id, new_turn.session_id, new_turn.text, options, is_interactive
+        if connection.execute(_ASK, (*values, MAX_WAITING, WAITING)).fetchone() is None:
+            row = connection.execute(_OLDEST_OF, (new_turn.session_id,)).fetchone()
+            raise QueueFull(
+                f"{MAX_WAITING} turns of yours wait already, the oldest for {row[0] if row else 0:.0f} s",
+                hint="ask again when some of them have ended",
+            )
 
-    def take(self, owner: str, most: int, missing: Sequence[str] = ()) -> list[TakenTurn]:
-        """Take turns that wait or whose worker is silent, the oldest first. Turns with a workspace in
-        `missing` are skipped."""
-        values = owner, most, json.dumps(missing)
-        return self.database.run(lambda db: [_read_row(row) for row in db.execute(_TAKE, values).fetchall()])
+    def take(self, owner: str, most: int, missing: Sequence[str] = (), reserved: int = 0) -> list[TakenTurn]:
+        """Take turns that wait or whose worker was lost, people in turn. Turns with a workspace in `missing`
+        are skipped. The last `reserved` are turns that a person waits for."""
+        taken_turns: list[TakenTurn] = []
+        for room, is_interactive in ((most - reserved, False), (reserved, True)):
+            if room > 0 and (not is_interactive or len(taken_turns) == most - reserved):  # others may wait
+                values = owner, room, json.dumps(missing), is_interactive
+                rows = self.database.run(lambda db, values=values: db.execute(TAKE, values).fetchall())
+                taken_turns += [_read_row(row) for row in rows]
+        return taken_turns
 
     def give_back(self, connection: apsw.Connection, taken_turn: TakenTurn, why: str) -> None:
         """Return a turn that has not begun here to the queue, for the reason `why`."""
@@ -163,14 +189,31 @@ class DatabaseQueue:
         )
         connection.execute("SELECT pg_notify(?, '')", (WAITING,))
 
-    def keep(self, taken_turns: Sequence[TakenTurn]) -> None:
-        """Renew the leases of these turns."""
-        values = json.dumps([f"{taken_turn.id} {taken_turn.attempts}" for taken_turn in taken_turns])
-        statement = (
-            f"UPDATE team_turns SET lease_until = {_UNTIL} WHERE state = 'running'"
-            " AND id || ' ' || attempts IN (SELECT value FROM json_each(?))"
+    def keep(self, connection: PostgresConnection, taken_turns: Sequence[TakenTurn]) -> None:
+        """Renew the leases of these turns. A turn that a transaction is writing is renewed the next time:
+        its lock would keep the others waiting."""
+        ids, attempts = [turn.id for turn in taken_turns], [turn.attempts for turn in taken_turns]
+        connection.raw.execute(KEEP, (ids, attempts))
+
+    def leave(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
+        """Record that a worker leaves a turn to others, so that it does not count as lost with it."""
+        connection.execute(
+            "UPDATE team_turns SET passed = passed + 1 WHERE id = ? AND attempts = ? AND state = 'running'",
+            (taken_turn.id, taken_turn.attempts),
         )
-        self.database.run(lambda db: db.execute(statement, (values,)))
+
+    def tidy(self, connection: apsw.Connection) -> None:
+        """Set turns aside with which too many workers were lost, and write the ends of those that ended
+        without a listener."""
+        for turn_id, session_id, lost_count in connection.execute(_LOST_TURNS).fetchall():
+            error = f"set aside, because {lost_count} workers stopped while they ran this turn"
+            connection.execute(_CLOSE, (turn_id, "aside", "failed", error, ENDED))
+            connection.execute("UPDATE team_turns SET told = 1 WHERE id = ?", (turn_id,))
+            hint = f"whoever runs the team may release it: whet team release {turn_id}"
+            end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error=error, hint=hint)
+            write_end(connection, turn_id, end)
+        connection.execute(MARK_MISSED)
+        write_lost_ends(connection)
 
     def begin(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
         """Record that the message is stored. Raises StoreBusy if another worker has taken the turn."""
@@ -190,16 +233,7 @@ class DatabaseQueue:
         still owns the session until another worker takes it. Unread messages become turns of their own,
         unless the turn was cancelled.
         """
-        if reason != "cancelled":
-            connection.execute(_UNREAD, (taken_turn.id,))
-        connection.execute("DELETE FROM team_said WHERE turn = ?", (taken_turn.id,))
-        connection.execute("DELETE FROM team_questions WHERE turn = ?", (taken_turn.id,))
-        connection.execute(
-            "UPDATE team_turns SET state = 'done', ended = now(), reason = ?, error = ?"
-            " WHERE id = ? AND state = 'running'",
-            (reason, error, taken_turn.id),
-        )
-        connection.execute("SELECT pg_notify(?, ?)", (ENDED, taken_turn.id))
+        connection.execute(_CLOSE, (taken_turn.id, "done", reason, error, ENDED))
 
     def hear(self, channel: str, timeout_s: float) -> str | None:
         """Wait for a notification and return its payload.

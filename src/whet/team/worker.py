@@ -20,10 +20,10 @@ from whet.contract.errors import NotFound, StoreBusy, StoreError, StoreFull, Sto
 from whet.contract.events import EndReason, Event, TurnEnd
 from whet.contract.messages import Usage
 from whet.contract.protocols import Person
-from whet.store import sessions, turns
+from whet.postgres.connection import PostgresConnection
+from whet.store import claims, sessions, turns
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.turns import TurnRecord
-from whet.team import events
 from whet.team.events import EventWriter
 from whet.team.metrics import WorkerCounts
 from whet.team.notices import ORDERS, WAITING, Notices
@@ -31,6 +31,7 @@ from whet.team.queue import EndedTurn, TakenTurn, TurnQueue, outcome
 from whet.team.running_turn import RunningTurn, deliver_orders, restore_messages
 
 _LOOK_S = 2.0
+_PER_RESERVED = 4  # of so many turns at once, one is a turn that a person waits for
 _AGAIN_S = 0.5
 _logger = logging.getLogger("whet.team")
 
@@ -80,7 +81,12 @@ class TurnWorker:
 
     async def serve(self, lease_s: float) -> None:
         """Take turns and run them until `stop`. If the database is unavailable, wait for it."""
-        notices = Notices(self._database, {WAITING: self._wake, ORDERS: self._order})
+        self._database.keeper.renewals.append(self._renew)
+        self._database.keep_claims()
+        await self._database.append(claims.register_process)
+        notices = Notices(
+            self._database, {WAITING: lambda _: self._news.set(), ORDERS: lambda _: self._ordered.set()}
+        )
         notices.start()
         chores = [asyncio.create_task(self._beat(lease_s / 3)), asyncio.create_task(self._obey())]
         try:
@@ -91,10 +97,11 @@ class TurnWorker:
                 for taken_turn in taken_turns:
                     self._begin(taken_turn)
                 if not taken_turns:
-                    await self._pause()
+                    await _wait_briefly(self._news)
             while self._running:
                 await asyncio.wait([taken_turn.task for taken_turn in self._running.values()])
         finally:
+            self._database.keeper.renewals.remove(self._renew)
             for chore in chores:
                 chore.cancel()
             await asyncio.wait(chores)
@@ -111,13 +118,8 @@ class TurnWorker:
     def _take(self, room: int) -> list[TakenTurn]:
         """Take turns, except those whose workspace was missing before and is still missing."""
         self._missing = {folder for folder in self._missing if not Path(folder).is_dir()}
-        return self._queue.take(self._owner, room, [*self._missing])
-
-    def _wake(self, payload: str) -> None:
-        self._news.set()
-
-    def _order(self, payload: str) -> None:
-        self._ordered.set()
+        reserved = min(room, self._most // _PER_RESERVED)
+        return self._queue.take(self._owner, room, [*self._missing], reserved)
 
     def _begin(self, taken_turn: TakenTurn) -> None:
         running = RunningTurn(taken_turn)
@@ -134,22 +136,17 @@ class TurnWorker:
             del self._running[running.taken_turn.id]
         self._news.set()
 
-    async def _pause(self) -> None:
-        """Wait for a notification, a turn's end, or the next regular check."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_S):
-                await self._news.wait()
-
     async def _beat(self, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
-            taken_turns = [running.taken_turn for running in self._running.values()]
-            # retried at the next beat; if the leases are lost by then, writes to the store fail
-            with suppress(StoreError):
-                if taken_turns:
-                    await asyncio.to_thread(self._queue.keep, taken_turns)
-                await self._database.append(events.write_lost_ends)
+            with suppress(StoreError):  # retried at the next beat
+                await self._database.append(self._queue.tidy)
             self._ordered.set()
+
+    def _renew(self, connection: PostgresConnection) -> None:
+        """Renew the leases of the running turns, on the keeper's thread. If they are lost, writes fail."""
+        if taken_turns := [running.taken_turn for running in [*self._running.values()]]:
+            self._queue.keep(connection, taken_turns)
 
     async def _obey(self) -> None:
         """Pass messages from other processes to the turns, and cancel turns that were called off."""
@@ -178,15 +175,16 @@ class TurnWorker:
             await self._turn(running)
         except StoreBusy as error:  # another worker has or had it; it returns to the queue after its lease
             self.counts.fenced += 1
-            self._tell(_leave(taken_turn, error.message))
+            await self._leave(taken_turn)
+            self._tell(_left_end(taken_turn, error.message))
             await asyncio.sleep(_AGAIN_S)
             return
         except (StoreFull, StoreUnwritable):
             raise
         except WhetError as error:
             line = f"{error.message}; {error.hint}" if error.hint else error.message
-            await self._end(running, "failed", line)
-        ended = await self._outcome(taken_turn)
+            await _end(self._queue, running.taken_turn, "failed", line)
+        ended = await asyncio.to_thread(outcome, self._database, taken_turn.id)
         if ended is None or not ended.reason or ended.attempts != taken_turn.attempts:
             return
         if not running.is_told:
@@ -196,6 +194,15 @@ class TurnWorker:
         self.counts.ended[ended.reason] += 1
         self._tell(ended)
 
+    async def leave_all(self) -> None:
+        """Leave the running turns to other workers, because this process ends."""
+        for running in [*self._running.values()]:
+            await self._leave(running.taken_turn)
+
+    async def _leave(self, taken_turn: TakenTurn) -> None:
+        with suppress(StoreError):
+            await self._database.append(lambda db: self._queue.leave(db, taken_turn))
+
     async def _is_elsewhere(self, taken_turn: TakenTurn) -> bool:
         """Whether the session's workspace is missing here. If so, its turn is left to other workers."""
         row = await self._database.read(lambda db: sessions.get(db, taken_turn.session_id))
@@ -204,19 +211,8 @@ class TurnWorker:
         self._missing.add(row.workspace)
         line = f"the workspace {row.workspace} is not on worker {self._owner.split(' ')[0]}"
         await self._database.append(lambda db: self._queue.give_back(db, taken_turn, line))
-        self._tell(_leave(taken_turn, line))
+        self._tell(_left_end(taken_turn, line))
         return True
-
-    async def _end(self, running: RunningTurn, reason: str, error: str) -> None:
-        """Record the result of a turn if its own last transaction did not."""
-        taken_turn = running.taken_turn
-        now = await self._outcome(taken_turn)
-        if now is None or now.reason or now.attempts != taken_turn.attempts:
-            return
-        await self._database.append(lambda db: self._queue.end(db, taken_turn, reason, error))
-
-    async def _outcome(self, taken_turn: TakenTurn) -> EndedTurn | None:
-        return await asyncio.to_thread(outcome, self._database, taken_turn.id)
 
     async def _turn(self, running: RunningTurn) -> None:
         taken_turn, session_id = running.taken_turn, running.taken_turn.session_id
@@ -242,7 +238,9 @@ class TurnWorker:
                 person=person,
                 receipt=receipt,
             )
-            await self._end(running, end.reason if end else "cancelled", end.error if end else "")
+            await _end(
+                self._queue, running.taken_turn, end.reason if end else "cancelled", end.error if end else ""
+            )
             return
         reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
         while not reason:
@@ -254,7 +252,7 @@ class TurnWorker:
                 reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
             else:
                 reason, error = (end.reason, end.error) if end else ("cancelled", "")
-        await self._end(running, reason, error)
+        await _end(self._queue, running.taken_turn, reason, error)
 
     def _record_start(self, running: RunningTurn, connection: apsw.Connection) -> Sequence[QueuedJob]:
         self._queue.begin(connection, running.taken_turn)
@@ -276,7 +274,21 @@ class TurnWorker:
         return work
 
 
-def _leave(turn: TakenTurn, reason: str) -> EndedTurn:
+async def _end(queue: TurnQueue, taken_turn: TakenTurn, reason: str, error: str) -> None:
+    """Record the result of a turn if its own last transaction did not."""
+    now = await asyncio.to_thread(outcome, queue.database, taken_turn.id)
+    if now is not None and not now.reason and now.attempts == taken_turn.attempts:
+        await queue.database.append(lambda db: queue.end(db, taken_turn, reason, error))
+
+
+async def _wait_briefly(event: asyncio.Event) -> None:
+    """Wait for a notification, a turn's end, or the next regular check."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LOOK_S):
+            await event.wait()
+
+
+def _left_end(turn: TakenTurn, reason: str) -> EndedTurn:
     """Return the end of a turn that this worker leaves to others."""
     return EndedTurn(turn.id, turn.session_id, turn.turn, "left", reason, turn.attempts, "")
 

@@ -177,9 +177,11 @@ class SessionOpener:
         await services.contexts.release(session.context)
         if services.plugins is not None:
             await services.plugins.sessions.leave(session.id)
-        gate = services.gate.created
+        gate, confinement = services.gate.created, services.confinement.created
         for session_id in (session.id, *(gate.forget_children(session.id) if gate is not None else ())):
             services.learning.release(session_id)
+            if confinement is not None:
+                confinement.folders.release(session_id)
         await services.models.release(session.id)
         session.log.close()
 

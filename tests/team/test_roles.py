@@ -1,0 +1,97 @@
+"""Database roles with the least rights: each process works with its own, and reaches nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.confirm.running import ToolUse
+from tests.confirm.test_races import race
+from tests.late import Late
+from tests.support import wait_until
+from tests.team.processes import environment, worker
+from tests.team.test_confirm import opened as opened_service
+from tests.team.test_confirm import verified
+from tests.team.test_workers import ask, has_ended, opened, run_whet
+from whet.config.paths import Home
+from whet.team.queue import outcome
+from whet_confirm.open import service_paths
+from whet_lab.practice.script import ScriptedReply, terminal_reply
+from whet_lab.practice.server import PracticeServer
+
+if TYPE_CHECKING:
+    import psycopg
+else:
+    psycopg = Late("psycopg")
+
+
+@pytest.fixture
+def granted(url: str, tmp_path) -> Iterator[tuple[str, list[str]]]:
+    """A database with roles, and what `whet team init` printed."""
+    with PracticeServer() as server:
+        given = environment(url, tmp_path / "init", server, "practice")
+        printed = run_whet(given, tmp_path, "team", "init", url, "--roles").splitlines()
+    yield url, printed
+    with psycopg.connect(url, autocommit=True) as admin:
+        for suffix in ("agent", "confirm"):
+            admin.execute(f"DROP OWNED BY {admin.info.dbname}_{suffix}".encode())
+            admin.execute(f"DROP ROLE {admin.info.dbname}_{suffix}".encode())
+
+
+def as_role(url: str, suffix: str) -> str:
+    return url.replace("://whet@", f"://{url.rpartition('/')[2]}_{suffix}@")
+
+
+def refused(url: str, *statements: str) -> None:
+    for statement in statements:
+        with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(statement.encode())
+
+
+@pytest.mark.slow
+def test_a_worker_runs_turns_with_a_role_of_its_own(granted, tmp_path):
+    url, printed = granted
+    agent_url = as_role(url, "agent")
+    name = agent_url.partition("://")[2].partition("@")[0]
+    assert f'CREATE ROLE "{name}" LOGIN;' in printed
+    script = [terminal_reply("echo hi"), ScriptedReply("done")]
+    with PracticeServer(script=script) as server, opened(agent_url) as (db, queue):
+        given = environment(agent_url, tmp_path / "home", server, "practice")
+        with worker(given, tmp_path):
+            turn_id, _ = ask(db, queue, "do it")
+            wait_until(lambda: has_ended(queue, turn_id), 60)
+            ended = outcome(db, turn_id)
+        status = run_whet(given, tmp_path, "team", "status")
+        queue.close()
+    assert ended is not None and (ended.reason, ended.error) == ("answered", "")
+    assert "0 turns wait" in status
+    refused(
+        agent_url,
+        "SELECT * FROM whet_confirm.events",
+        "UPDATE whet_confirm_noted.tail SET number = 0",
+        "DELETE FROM migrations",
+        "CREATE TABLE mine (x int)",
+        "ALTER TABLE messages DISABLE TRIGGER ALL",
+        "TRUNCATE messages",
+    )
+
+
+@pytest.mark.slow
+def test_the_confirmation_service_decides_with_a_role_of_its_own(granted, tmp_path):
+    confirm_url = as_role(granted[0], "confirm")
+    where = service_paths(Home(tmp_path / "home"), confirm_url)
+    hands = ToolUse()
+    with opened_service(where, hands) as service:
+        assert asyncio.run(race(service, hands, random.Random(1))).total() == 50
+        assert verified(service, where) == ()
+    refused(
+        confirm_url,
+        "SELECT * FROM messages",
+        "UPDATE team_turns SET body = ''",
+        "UPDATE whet_confirm_noted.events SET is_new = false",
+        "DROP TRIGGER noted ON whet_confirm.events",
+    )
