@@ -251,11 +251,10 @@ class ConfirmNotifier:
         redacted = service.policy_file.policy.redact
         return build_notice(
             request,
-            service.votes(request.id),
+            sight.assess(service, request),
             link=link,
             redacted=redacted,
             kind=kind,
-            reading=sight.assess_risk(service, request),
         )
 
     async def _record_failure(
@@ -299,7 +298,9 @@ def _is_news(
 ) -> bool:
     if delivery.kind in deliveries.NEWS:
         return request.is_pending
-    # An outcome goes to the channels that announced the request.
+    if delivery.kind in deliveries.PROGRESS and not request.is_pending:
+        return False  # the outcome says more
+    # Votes and outcomes go to the channels that announced the request.
     return channel.can_update and bool(refs)
 
 
