@@ -179,6 +179,18 @@ def test_the_hook_allows_what_was_approved_and_denies_the_rest(server, token, ur
     assert hooked(event(tool="Read"), url, patterns=("Bash",)) == {}
 
 
+def test_the_hook_asks_about_the_eleventh_call_of_an_hour_too(tmp_path, monkeypatch):
+    with Running(tmp_path) as server:
+        agent, url = server.client("submit", "agent"), f"http://127.0.0.1:{server.port}"
+        monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("submit", "agent"))
+        with Person(server, "deny", reason="no"):
+            answers = [hooked(event(), url) for _ in range(12)]
+        reasons = {a["hookSpecificOutput"]["permissionDecisionReason"] for a in answers}
+        assert reasons == {"not confirmed: denied by alice: no"}
+        body = {"action": "deploy", "description": "d"}  # a caller that only submits keeps its limit
+        assert [agent.post("/confirm", json=body).status_code for _ in range(11)] == [202] * 10 + [429]
+
+
 @pytest.mark.parametrize("text", ["", "junk", "[]", "{}", '{"hook_event_name":"Stop","tool_name":"x"}'])
 def test_the_hook_denies_what_it_can_not_read(text, url):
     assert hooked(text, url)["hookSpecificOutput"]["permissionDecision"] == "deny"
