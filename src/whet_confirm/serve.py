@@ -56,6 +56,8 @@ class ListenSettings(msgspec.Struct, frozen=True):
     exports: tuple[str, ...] = ()
     socket: Path | None = None
     peers: Peers = {}
+    report: Callable[[str], None] | None = None
+    """Shows the operator a line at the terminal, e.g. that a channel's chat does not exist."""
 
     @property
     def is_separate(self) -> bool:
@@ -143,7 +145,7 @@ def make_notifier(
     channels = read_channels(
         settings.channels or paths.folder / "channels.toml", settings.channels is not None
     )
-    return ConfirmNotifier(service, channels, settings.secrets, page_url(settings, port))
+    return ConfirmNotifier(service, channels, settings.secrets, page_url(settings, port), settings.report)
 
 
 def page_url(settings: ListenSettings, port: int) -> str:

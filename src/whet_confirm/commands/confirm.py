@@ -28,6 +28,7 @@ from whet.terminal.wording import cut
 from whet.visible import escape_characters
 from whet_confirm.client import BlockingClient, ConfirmClient
 from whet_confirm.commands.audit import audit, prune
+from whet_confirm.commands.channels import try_channels
 from whet_confirm.commands.files import db_option
 from whet_confirm.commands.install import install
 from whet_confirm.commands.people import away, people
@@ -60,7 +61,7 @@ def confirm() -> None:
     """
 
 
-for _command in (token, policy, audit, prune, install, away, people):
+for _command in (token, policy, audit, prune, install, away, people, try_channels):
     confirm.add_command(_command)
 
 
@@ -145,6 +146,7 @@ def serve(home: Home, **options: Any) -> None:
         witnesses=witnesses,
         peers=find_peers(options["approvers"], options["submitters"]),
         secrets=load_secrets(home, os.environ),
+        report=lambda line: click.echo(escape_characters(line), err=True),
         oidc=read_oidc(
             options["oidc"] or service_paths(home).folder / "oidc.toml", options["oidc"] is not None
         ),

@@ -42,7 +42,11 @@ _POLL_S = 1.0  # finds events of other processes, and events after a lost wake-u
 _GATHER_S = 0.05  # events that arrive together are queued together
 _UNHURRIED_S = 0.5  # if only the log receives them
 _MAX_TRIES = 8  # for outcomes; a pending request is retried as long as it is pending
-_MAX_LOGGED = 2  # whole notices at once in the log; of the others only the ids
+_LOG_EVERY_S = 60.0  # a whole notice in the log; others are only counted
+
+
+Report = Callable[[str], None]
+"""Shows the operator one line about a channel."""
 
 
 class ChannelState(msgspec.Struct, frozen=True):
@@ -62,12 +66,21 @@ class ConfirmNotifier:
     """All channels of one service. Run `run` next to the server."""
 
     def __init__(
-        self, service: ConfirmService, channels: ChannelsText, secrets: Mapping[str, str], page_url: str
+        self,
+        service: ConfirmService,
+        channels: ChannelsText,
+        secrets: Mapping[str, str],
+        page_url: str,
+        report: Report | None = None,
     ) -> None:
         # A signature is as secret as its key and deterministic, so it yields a separate key for the buttons.
         key = hashlib.sha256(service.key.sign(b"whet-buttons/1")).digest()
         self._service = service
         self._page_url = page_url.rstrip("/")
+        self._report = report
+        self._reported: dict[str, str] = {}
+        self._unlogged = 0
+        self._next_log_s = 0.0
         self._seats = open_channels(channels, secrets, key)
         people = People(channels.people)
         self._presses = Presses(service, people, self._seats)
@@ -151,13 +164,21 @@ class ConfirmNotifier:
         return result.up_to < newest
 
     async def _log_unserved(self, request_ids: Sequence[str]) -> None:
-        """Log the requests that no channel serves."""
-        for request_id in request_ids[:_MAX_LOGGED]:
-            content = await self._read_notice(request_id, "submitted", lambda _: True)
-            if content is not None:
-                await self._log.send(content[1])
-        if others := request_ids[_MAX_LOGGED:]:
-            _LOG.warning("no channel reached a person: %d more wait: %s", len(others), " ".join(others))
+        """Log the requests that no channel serves: at most one of them a minute in full, and how many others
+        there were."""
+        if not request_ids:
+            return
+        self._unlogged += len(request_ids)
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._next_log_s:
+            return
+        self._next_log_s = now_s + _LOG_EVERY_S
+        content = await self._read_notice(request_ids[0], "submitted", lambda request: request.is_pending)
+        if content is not None:
+            await self._log.send(content[1])
+        if self._unlogged > 1:
+            _LOG.warning("no channel reached a person about %d requests: whet confirm list", self._unlogged)
+        self._unlogged = 0
 
     def _channels_of(self, kind: str, plan: ApprovalPlan, was_escalated: bool) -> Sequence[str]:
         groups = groups_in(plan.quorum)
@@ -226,6 +247,7 @@ class ConfirmNotifier:
             await self._record_failure(channel, delivery, failure, request)
             return
         breaker.record_success()
+        self._report_state(channel.name, "")
         await service.change(lambda tx: _record_sent(tx, delivery, request, ref))
 
     async def _read_notice(
@@ -261,6 +283,7 @@ class ConfirmNotifier:
         self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
     ) -> None:
         _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
+        self._report_state(channel.name, failure.reason)
         may_end = delivery.kind not in deliveries.NEWS
         gives_up = failure.is_final or (may_end and delivery.attempts >= _MAX_TRIES)
         wait_s = failure.retry_after_s or retry_delay_s(delivery.attempts, random.random())
@@ -282,6 +305,20 @@ class ConfirmNotifier:
         await self._service.change(record)
         self._wakes[deliveries.LOG].set()
 
+    def _report_state(self, name: str, problem: str) -> None:
+        """Report a channel's problem once, and that it works again."""
+        if problem == self._reported.get(name, ""):
+            return
+        self._reported[name] = problem
+        if problem:
+            self._show(f"channel {name} can't deliver: {problem}. Try it: whet confirm try-channels")
+        else:
+            self._show(f"channel {name} works again")
+
+    def _show(self, line: str) -> None:
+        if self._report is not None:
+            self._report(line)
+
     # --- from people back
 
     async def _listen(self, channel: NoticeChannel) -> None:
@@ -291,6 +328,7 @@ class ConfirmNotifier:
             # The other channels continue; the page shows the error.
             self._deaf[channel.name] = error.reason
             _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
+            self._show(f"channel {channel.name} receives no button presses: {error.reason}")
 
 
 def _is_news(

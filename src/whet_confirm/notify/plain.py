@@ -17,6 +17,8 @@ def _risk_text(notice: RequestNotice) -> str:
 
 def format_body(notice: RequestNotice) -> str:
     """Return the service's lines first, then the agent's below a mark, each prefixed with a bar."""
+    if notice.is_trial:
+        return f"{notice.outcome}\n{notice.requester}: {notice.description}"
     lines = [
         f"Request: {notice.request_id}",
         f"Risk: {_risk_text(notice)}",

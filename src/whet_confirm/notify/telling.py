@@ -20,6 +20,7 @@ _HEADLINES: dict[State, str] = {
     "denied": "Denied",
     "expired": "Expired: denied by silence",
     "cancelled": "Cancelled by the requester",
+    "trial": "Trial message: there is nothing to decide",
 }
 
 
@@ -62,6 +63,27 @@ def build_notice(
         is_hidden=is_hidden,
         risk=one_line(reading.line, RISK_LIMIT)[0] if reading else "",
         warning=unclear_warning(request) if state == "pending" else "",
+    )
+
+
+def build_trial(trial_id: str, sender: str, at_s: float) -> RequestNotice:
+    """Build a notice that only shows that a channel works. `sender` is the person who tries it."""
+    return RequestNotice(
+        request_id=trial_id,
+        digest="",
+        state="trial",
+        headline=_HEADLINES["trial"],
+        action="whet confirm try-channels",
+        requester=one_line(sender, REQUESTER_LIMIT)[0],
+        principal="",
+        description="If you can read this, approvals reach you here.",
+        details="",
+        is_high_risk=False,
+        expires_s=at_s,
+        deadline=clock_time(at_s),
+        link="",
+        may_approve=False,
+        outcome=f"Sent at {clock_time(at_s)}.",
     )
 
 
