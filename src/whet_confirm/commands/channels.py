@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LIMIT_S = 45.0
 
 
-class Trial(msgspec.Struct, frozen=True):
+class ChannelTrial(msgspec.Struct, frozen=True):
     """One channel and what became of its trial message. `message` is the platform's own reference, if any."""
 
     channel: str
@@ -68,7 +68,7 @@ def try_channels(home: Home, path: Path | None, as_json: bool) -> None:
     # A button of this command would never be pressed, so its key may be any.
     notifiers = open_channels(text, load_secrets(home, os.environ), secrets.token_bytes(32))
 
-    async def try_all() -> list[Trial]:
+    async def try_all() -> list[ChannelTrial]:
         try:
             return [*await asyncio.gather(*map(_try, notifiers))]
         finally:
@@ -76,7 +76,7 @@ def try_channels(home: Home, path: Path | None, as_json: bool) -> None:
                 await notifier.channel.aclose()
 
     trials = run_on_loop(try_all())
-    shape: list[Column[Trial]] = [
+    shape: list[Column[ChannelTrial]] = [
         Column("channel", lambda trial: trial.channel),
         Column("kind", lambda trial: trial.kind, rank=1),
         Column("trial message", lambda trial: escape_characters(trial.text), grows=True),
@@ -87,7 +87,7 @@ def try_channels(home: Home, path: Path | None, as_json: bool) -> None:
         sys.exit(1)
 
 
-async def _try(notifier: ConfiguredNotifier) -> Trial:
+async def _try(notifier: ConfiguredNotifier) -> ChannelTrial:
     from whet_confirm.notify.telling import build_trial  # noqa: PLC0415 - see above
 
     channel = notifier.channel
@@ -97,5 +97,5 @@ async def _try(notifier: ConfiguredNotifier) -> Trial:
             message = await channel.send(notice)
     except (SendFailed, TimeoutError) as error:
         reason = error.reason if isinstance(error, SendFailed) else "it did not answer in time"
-        return Trial(channel.name, notifier.kind, sent=False, problem=reason)
-    return Trial(channel.name, notifier.kind, sent=True, message=message)
+        return ChannelTrial(channel.name, notifier.kind, sent=False, problem=reason)
+    return ChannelTrial(channel.name, notifier.kind, sent=True, message=message)

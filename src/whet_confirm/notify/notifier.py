@@ -25,10 +25,11 @@ from whet_confirm.ledger import Tx
 from whet_confirm.notify import deliveries
 from whet_confirm.notify.breaker import Breaker, retry_delay_s
 from whet_confirm.notify.deliveries import NotifyDelivery
+from whet_confirm.notify.faults import ChannelFaults, Report, UnservedCount
 from whet_confirm.notify.notice import NoticeChannel, RequestNotice
 from whet_confirm.notify.one_way import Log
 from whet_confirm.notify.presses import Presses
-from whet_confirm.notify.settings import ChannelsText, People, open_channels
+from whet_confirm.notify.settings import ChannelsText, ConfiguredNotifier, People, open_channels
 from whet_confirm.notify.telling import build_notice
 from whet_confirm.notify.user_groups import UserGroups
 from whet_confirm.quorum import groups_in
@@ -42,11 +43,6 @@ _POLL_S = 1.0  # finds events of other processes, and events after a lost wake-u
 _GATHER_S = 0.05  # events that arrive together are queued together
 _UNHURRIED_S = 0.5  # if only the log receives them
 _MAX_TRIES = 8  # for outcomes; a pending request is retried as long as it is pending
-_LOG_EVERY_S = 60.0  # a whole notice in the log; others are only counted
-
-
-Report = Callable[[str], None]
-"""Shows the operator one line about a channel."""
 
 
 class ChannelState(msgspec.Struct, frozen=True):
@@ -77,10 +73,8 @@ class ConfirmNotifier:
         key = hashlib.sha256(service.key.sign(b"whet-buttons/1")).digest()
         self._service = service
         self._page_url = page_url.rstrip("/")
-        self._report = report
-        self._reported: dict[str, str] = {}
-        self._unlogged = 0
-        self._next_log_s = 0.0
+        self._faults = ChannelFaults(report)
+        self._unserved = UnservedCount()
         self._seats = open_channels(channels, secrets, key)
         people = People(channels.people)
         self._presses = Presses(service, people, self._seats)
@@ -114,20 +108,12 @@ class ConfirmNotifier:
     def states(self) -> list[ChannelState]:
         """Return the state of each channel."""
         now_s = asyncio.get_running_loop().time()
-        result: list[ChannelState] = []
-        for notifier in self._seats:
-            name = notifier.channel.name
-            breaker = self._breakers[name]
-            result.append(
-                ChannelState(
-                    name,
-                    breaker.is_open,
-                    breaker.reason,
-                    breaker.wait_s(now_s),
-                    self._deaf.get(notifier.heard_by, ""),
-                )
-            )
-        return result
+        return [self._state(notifier, now_s) for notifier in self._seats]
+
+    def _state(self, notifier: ConfiguredNotifier, now_s: float) -> ChannelState:
+        name = notifier.channel.name
+        breaker, deaf = self._breakers[name], self._deaf.get(notifier.heard_by, "")
+        return ChannelState(name, breaker.is_open, breaker.reason, breaker.wait_s(now_s), deaf)
 
     # --- from the audit log to deliveries
 
@@ -166,19 +152,14 @@ class ConfirmNotifier:
     async def _log_unserved(self, request_ids: Sequence[str]) -> None:
         """Log the requests that no channel serves: at most one of them a minute in full, and how many others
         there were."""
-        if not request_ids:
+        count = self._unserved.add(len(request_ids), asyncio.get_running_loop().time())
+        if not count:
             return
-        self._unlogged += len(request_ids)
-        now_s = asyncio.get_running_loop().time()
-        if now_s < self._next_log_s:
-            return
-        self._next_log_s = now_s + _LOG_EVERY_S
         content = await self._read_notice(request_ids[0], "submitted", lambda request: request.is_pending)
         if content is not None:
             await self._log.send(content[1])
-        if self._unlogged > 1:
-            _LOG.warning("no channel reached a person about %d requests: whet confirm list", self._unlogged)
-        self._unlogged = 0
+        if count > 1:
+            _LOG.warning("no channel reached a person about %d requests: whet confirm list", count)
 
     def _channels_of(self, kind: str, plan: ApprovalPlan, was_escalated: bool) -> Sequence[str]:
         groups = groups_in(plan.quorum)
@@ -247,7 +228,7 @@ class ConfirmNotifier:
             await self._record_failure(channel, delivery, failure, request)
             return
         breaker.record_success()
-        self._report_state(channel.name, "")
+        self._faults.end(channel.name)
         await service.change(lambda tx: _record_sent(tx, delivery, request, ref))
 
     async def _read_notice(
@@ -271,19 +252,14 @@ class ConfirmNotifier:
         service = self._service
         link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
         redacted = service.policy_file.policy.redact
-        return build_notice(
-            request,
-            sight.assess(service, request),
-            link=link,
-            redacted=redacted,
-            kind=kind,
-        )
+        assessment = sight.assess(service, request)
+        return build_notice(request, assessment, link=link, redacted=redacted, kind=kind)
 
     async def _record_failure(
         self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
     ) -> None:
         _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
-        self._report_state(channel.name, failure.reason)
+        self._faults.begin(channel.name, failure.reason)
         may_end = delivery.kind not in deliveries.NEWS
         gives_up = failure.is_final or (may_end and delivery.attempts >= _MAX_TRIES)
         wait_s = failure.retry_after_s or retry_delay_s(delivery.attempts, random.random())
@@ -305,20 +281,6 @@ class ConfirmNotifier:
         await self._service.change(record)
         self._wakes[deliveries.LOG].set()
 
-    def _report_state(self, name: str, problem: str) -> None:
-        """Report a channel's problem once, and that it works again."""
-        if problem == self._reported.get(name, ""):
-            return
-        self._reported[name] = problem
-        if problem:
-            self._show(f"channel {name} can't deliver: {problem}. Try it: whet confirm try-channels")
-        else:
-            self._show(f"channel {name} works again")
-
-    def _show(self, line: str) -> None:
-        if self._report is not None:
-            self._report(line)
-
     # --- from people back
 
     async def _listen(self, channel: NoticeChannel) -> None:
@@ -328,7 +290,7 @@ class ConfirmNotifier:
             # The other channels continue; the page shows the error.
             self._deaf[channel.name] = error.reason
             _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
-            self._show(f"channel {channel.name} receives no button presses: {error.reason}")
+            self._faults.begin(f"{channel.name} (button presses)", error.reason)
 
 
 def _is_news(

@@ -86,5 +86,5 @@ def test_the_terminal_names_a_wrong_chat_once(
         telegram.wait(lambda: len([c for c in telegram.calls if c[0] == "sendMessage"]) == 3, "three sends")
         assert served.terminate() == 0
         lines = served.process.stdout.read().decode().splitlines()
-    lines = [line for line in lines if "channel chat0 can't deliver: " in line and "chat not found" in line]
+    lines = [line for line in lines if "channel chat0 fails: " in line and "chat not found" in line]
     assert len(lines) == 1 and "whet confirm try-channels" in lines[0]
