@@ -31,7 +31,6 @@ from whet_confirm.web.app import PageTerms, make_page
 from whet_confirm.witnesses import Witnesses
 
 DRAIN_S = 10.0
-_PORTS = "--port and --web-port"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -90,10 +89,10 @@ async def serve(
     `make_background_works`.
     """
     check(settings)
-    sockets = [listen(settings.host, settings.port, _PORTS)]
+    sockets = [listen(settings.host, settings.port, "another --port")]
     if settings.web_port >= 0:
         try:
-            sockets.append(listen(settings.host, settings.web_port, _PORTS))
+            sockets.append(listen(settings.host, settings.web_port, "another --web-port"))
         except ConfigError:
             sockets[0].close()
             raise
