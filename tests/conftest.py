@@ -107,11 +107,11 @@ def pytest_runtest_teardown() -> None:
     """Forget what a test had masked, or the next one's texts lose words; and where a command that ran in this
     process began to log, or the next one's records go to that file and `caplog` sees none."""
     log.forget_secrets()
-    logger = logging.getLogger("whet")
-    for handler in [*logger.handlers]:
-        logger.removeHandler(handler)
-        handler.close()
-    logger.propagate = True
+    for logger in map(logging.getLogger, log.PACKAGES):
+        for handler in [*logger.handlers]:
+            logger.removeHandler(handler)
+            handler.close()
+        logger.propagate = True
 
 
 @pytest.hookimpl(trylast=True)  # after the order was shuffled

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from logging.handlers import RotatingFileHandler
 
 MASK = "[REDACTED]"
+PACKAGES = ("whet", "whet_confirm", "whet_lab")
+"""The packages whose loggers share the log file."""
 SHAPES = (
     r"sk-(?:ant-|proj-|or-)?[A-Za-z0-9_-]{16,}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
@@ -99,29 +101,37 @@ class _LogFile(logging.Handler):
                 self._path, maxBytes=5_000_000, backupCount=2, encoding="utf-8", delay=True
             )
             self._file.setFormatter(_JsonLines())
+            self._file.handleError = self.handleError
         self._file.emit(record)
 
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drop a record that can't be written, e.g. on a full disk: a log must not fill the terminal."""
+
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        try:
+            if self._file is not None:
+                self._file.close()
+        except OSError:
+            self._file = None  # the disk is full: the last records are lost
         super().close()
 
 
 def start_logging(folder: Path, *, level: int = logging.INFO) -> None:
-    """Write records of the `whet` loggers to `folder`/whet.log, at most 3 files of 5 MB.
+    """Write records of our packages' loggers to `folder`/whet.log, at most 3 files of 5 MB.
 
     If the folder can't be written, logging stays off: a log must not stop the work. Does nothing if
     logging was started before.
     """
-    logger = logging.getLogger("whet")
-    if logger.handlers:
+    loggers = [logging.getLogger(name) for name in PACKAGES]
+    if loggers[0].handlers:
         return
-    logger.setLevel(level)
-    logger.propagate = False
+    handler: logging.Handler = _LogFile(folder / "whet.log")
     try:
         for directory in (folder.parent, folder):  # `parents` would make the home readable by all
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError:
-        logger.addHandler(logging.NullHandler())
-        return
-    logger.addHandler(_LogFile(folder / "whet.log"))
+        handler = logging.NullHandler()
+    for logger in loggers:
+        logger.setLevel(level)
+        logger.propagate = False
+        logger.addHandler(handler)

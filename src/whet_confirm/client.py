@@ -38,6 +38,7 @@ from whet_confirm.tickets import Unreachable as Unreachable
 P = ParamSpec("P")
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:6000"
+_NAME_IT = "name the address that `whet confirm serve` printed with --url or WHET_CONFIRM_URL"
 _WAIT_S = 60.0
 _TIMEOUT_S = 15.0
 _RETRY_S = 2.0
@@ -133,6 +134,8 @@ class ConfirmClient:
             body["callback_url"] = ask.callback_url
         headers = {"idempotency-key": ask.idempotency_key} if ask.idempotency_key else {}
         answer = await self.call("POST", "/confirm", body, headers=headers)
+        if not {"id", "status", "digest"} <= answer.keys():
+            raise self._not_the_service()
         ticket = Ticket(
             answer["id"], answer["status"], answer["digest"], page_url=str(answer.get("page_url", ""))
         )
@@ -211,8 +214,15 @@ class ConfirmClient:
 
     async def list(self, status: str = "pending", limit: int = 50) -> list[dict[str, Any]]:
         """Return requests, newest first."""
-        answer = await self.call("GET", f"/confirm?status={status}&limit={limit}")
-        return cast("list[dict[str, Any]]", answer["requests"])
+        try:
+            answer = await self.call("GET", f"/confirm?status={status}&limit={limit}")
+        except Failed as error:
+            if error.status in (404, 405):  # the service always answers this call
+                raise self._not_the_service() from error
+            raise
+        if not isinstance(requests := answer.get("requests"), list):
+            raise self._not_the_service()
+        return cast("list[dict[str, Any]]", requests)
 
     async def events(self, after_id: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """Yield events as they arrive, after `after_id` or from now on. A lost connection is resumed without
@@ -252,7 +262,7 @@ class ConfirmClient:
         except (httpx2.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except msgspec.DecodeError as error:
-            raise Unreachable(f"{self.url} is not a confirmation service") from error
+            raise self._not_the_service() from error
         except (ValueError, RecursionError) as error:  # NaN, a lone surrogate, thousands of nesting levels
             raise Failed(f"this can't be asked: {error}", status=400, body={}) from error
         content = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
@@ -270,8 +280,11 @@ class ConfirmClient:
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(
             f"the confirmation service at {self.url} can't be reached ({type(error).__name__})",
-            hint="start it with: whet confirm serve",
+            hint=f"start it with: whet confirm serve; if it runs elsewhere, {_NAME_IT}",
         )
+
+    def _not_the_service(self) -> Unreachable:
+        return Unreachable(f"{self.url} is another program, not a confirmation service", hint=_NAME_IT)
 
     async def _consume_approval(self, ticket: Ticket, record: dict[str, Any]) -> Ticket:
         status = str(record["status"])

@@ -8,6 +8,7 @@ whether or not the sweeper runs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,11 +17,11 @@ from whet_confirm import factors, passkeys, requests
 from whet_confirm.audit_records import request_problem
 from whet_confirm.canonical import stored_digest
 from whet_confirm.ledger import Tx
-from whet_confirm.names import action_key, is_same_person, person_key
+from whet_confirm.names import action_key, is_same_person
 from whet_confirm.passkeys import PasskeyProof
 from whet_confirm.people import is_still_valid
 from whet_confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
-from whet_confirm.quorum import counts_for, describe, is_met
+from whet_confirm.quorum import counts_for, describe
 from whet_confirm.records import (
     BY_TIMEOUT,
     Caller,
@@ -31,6 +32,7 @@ from whet_confirm.records import (
     Vote,
 )
 from whet_confirm.stand_ins import apply_stand_ins, find_givers
+from whet_confirm.tally import count_votes, is_repeated
 
 _CLOCK_SLACK_S = 60.0
 
@@ -78,8 +80,12 @@ def decide(tx: Tx, ballot: DecisionInput, caller: Caller, policy: ConfirmPolicy)
     more: dict[str, object] = {} if proof is None else {"proof": proof}
     if policy.away and (sits_for := find_givers(tx.connection, caller.name, tx.now_s)):
         more["for"] = sits_for
+    earlier = requests.list_votes(tx.connection, request.id)
+    if is_repeated(earlier, caller.name, ballot.verdict, ballot.reason):
+        # counted again, because a group may have other members now
+        return _count_vote(tx, request, ballot, caller, (earlier, policy), "already counted")
     votes = requests.cast_vote(tx, request, caller, (ballot.verdict, ballot.reason), more)
-    return _count_vote(tx, request, ballot, caller, (votes, policy))
+    return _count_vote(tx, request, ballot, caller, (votes, policy), "counted")
 
 
 def _count_vote(
@@ -87,33 +93,19 @@ def _count_vote(
     request: ConfirmRequest,
     ballot: DecisionInput,
     caller: Caller,
-    count: tuple[list[Vote], ConfirmPolicy],
+    count: tuple[Sequence[Vote], ConfirmPolicy],
+    note: str,
 ) -> RequestOutcome:
     votes, policy = count
-    plan = request.plan
-    yes, no = _voters(votes, "approve"), _voters(votes, "deny")
-    if len(no) >= plan.deny_threshold:
-        status, names = "denied", no
-    elif is_met(plan.quorum, yes, policy.groups):
-        if not caller.is_open and all(is_same_person(name, request.edited_by) for name in yes):
-            message = "counted; you changed it yourself, so somebody else must approve it, too"
-            return RequestOutcome("voted", message, request, len(yes), len(no))
-        status, names = "approved", yes
-    else:
-        message = f"counted; it takes {describe(plan.quorum)}"
-        return RequestOutcome("voted", message, request, len(yes), len(no))
+    tally = count_votes(request, votes, policy.groups, may_approve_own_edit=caller.is_open)
+    numbers = len(tally.approved_by), len(tally.denied_by)
+    if tally.status == "pending":
+        message = f"{note}; it takes {describe(request.plan.quorum)}; missing: {tally.missing}"
+        return RequestOutcome("voted", message, request, *numbers)
+    names = tally.approved_by if tally.status == "approved" else tally.denied_by
     by = caller.name if len(names) == 1 else ", ".join(names)
-    settled = requests.settle(tx, request, status, by, ballot.reason)
-    return RequestOutcome("decided", status, settled, len(yes), len(no))
-
-
-def _voters(votes: list[Vote], verdict: Verdict) -> list[str]:
-    """Return the people with that verdict, each once however the name is spelled.
-
-    A person who changed the details counts like everyone else.
-    """
-    names = [vote.principal for vote in votes if vote.verdict == verdict]
-    return [*{person_key(name): name for name in names}.values()] if len(names) > 1 else names
+    settled = requests.settle(tx, request, tally.status, by, ballot.reason)
+    return RequestOutcome("decided", tally.status, settled, *numbers)
 
 
 def _check_permission(

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from whet.contract.errors import WhetError
 from whet_confirm.client import BlockingClient
+from whet_confirm.names import GATE_PREFIX
 from whet_confirm.tickets import ConfirmationRefused, ConfirmOptions
 
 _PERMISSION = "PermissionRequest"
@@ -53,7 +54,8 @@ def _ask(event: dict[str, Any], tool: str, url: str, timeout_s: int) -> str:
     )
     folder = str(event.get("cwd", ""))
     with BlockingClient(url) as client:
-        ticket = client.confirm(f"tool:{tool}", f"Claude Code wants to use {tool} in {folder}", details, ask)
+        action, text = f"{GATE_PREFIX}{tool}", f"Claude Code wants to use {tool} in {folder}"
+        ticket = client.confirm(action, text, details, ask)
     return f"approved by {ticket.resolved_by}"
 
 

@@ -7,6 +7,7 @@ and 1 of security` always takes two people, even if one person is in both groups
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from whet_confirm.records import ANYBODY, ApprovalNeed
@@ -46,9 +47,17 @@ def groups_in(quorum: Sequence[Sequence[ApprovalNeed]]) -> set[str]:
 
 def is_met(quorum: Sequence[Sequence[ApprovalNeed]], people: Sequence[str], groups: Groups) -> bool:
     """Return whether the approvals of `people` (distinct names) meet one of the alternatives."""
+    return not find_missing(quorum, people, groups)
+
+
+def find_missing(
+    quorum: Sequence[Sequence[ApprovalNeed]], people: Sequence[str], groups: Groups
+) -> tuple[tuple[ApprovalNeed, ...], ...]:
+    """Return the approvals that each alternative still needs, or nothing if one of them is met."""
     if quorum is ANYBODY:
-        return bool(people)
-    return any(_can_assign(needs, people, groups) for needs in quorum)
+        return () if people else ANYBODY
+    missing = tuple(_missing_needs(needs, people, groups) for needs in quorum)
+    return missing if all(missing) else ()
 
 
 def counts_for(quorum: Sequence[Sequence[ApprovalNeed]], person: str, groups: Groups) -> bool:
@@ -62,11 +71,15 @@ def _is_member(person: str, group: str, groups: Groups) -> bool:
     return not group or person in groups.get(group, ())
 
 
-def _can_assign(needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Groups) -> bool:
-    """Return whether each needed approval can be assigned to a different person (bipartite matching)."""
+def _missing_needs(
+    needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Groups
+) -> tuple[ApprovalNeed, ...]:
+    """Return what is left of the needs once each approval is assigned to a different person, for as many
+    approvals as possible (bipartite matching)."""
     slots = [need.group for need in needs for _ in range(need.count)]
-    if len(slots) > len(people) or not any(slots):
-        return len(slots) <= len(people)  # no need names a group
+    if not any(slots):  # no need names a group
+        left = len(slots) - len(people)
+        return (ApprovalNeed(left),) if left > 0 else ()
     assignments: dict[str, int] = {}
 
     def assign(index: int, tried: set[str]) -> bool:
@@ -79,4 +92,6 @@ def _can_assign(needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Gr
                 return True
         return False
 
-    return all(assign(index, set()) for index in range(len(slots)))
+    # an approval that can't be assigned now can't be assigned later either
+    open_slots = Counter(slots[index] for index in range(len(slots)) if not assign(index, set()))
+    return tuple(ApprovalNeed(count, group) for group, count in open_slots.items())

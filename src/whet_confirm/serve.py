@@ -31,7 +31,6 @@ from whet_confirm.web.app import PageTerms, make_page
 from whet_confirm.witnesses import Witnesses
 
 DRAIN_S = 10.0
-_PORTS = "--port and --web-port"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -56,6 +55,8 @@ class ListenSettings(msgspec.Struct, frozen=True):
     exports: tuple[str, ...] = ()
     socket: Path | None = None
     peers: Peers = {}
+    report: Callable[[str], None] | None = None
+    """Shows the operator a line at the terminal, e.g. that a channel's chat does not exist."""
 
     @property
     def is_separate(self) -> bool:
@@ -88,10 +89,10 @@ async def serve(
     `make_background_works`.
     """
     check(settings)
-    sockets = [listen(settings.host, settings.port, _PORTS)]
+    sockets = [listen(settings.host, settings.port, "another --port")]
     if settings.web_port >= 0:
         try:
-            sockets.append(listen(settings.host, settings.web_port, _PORTS))
+            sockets.append(listen(settings.host, settings.web_port, "another --web-port"))
         except ConfigError:
             sockets[0].close()
             raise
@@ -143,7 +144,7 @@ def make_notifier(
     channels = read_channels(
         settings.channels or paths.folder / "channels.toml", settings.channels is not None
     )
-    return ConfirmNotifier(service, channels, settings.secrets, page_url(settings, port))
+    return ConfirmNotifier(service, channels, settings.secrets, page_url(settings, port), settings.report)
 
 
 def page_url(settings: ListenSettings, port: int) -> str:

@@ -29,7 +29,7 @@ from whet_confirm.people import is_still_valid
 from whet_confirm.policy_file import PolicyFile
 from whet_confirm.records import AuditEvent, Caller, ConfirmRequest, RequestOutcome, Vote
 from whet_confirm.requests import RequestFilter
-from whet_confirm.risk import RiskReader
+from whet_confirm.risk import RiskReadings
 from whet_confirm.sealer import HINT
 from whet_confirm.submit import Submission, SubmissionResult
 from whet_confirm.timeline import Timeline
@@ -91,7 +91,7 @@ class ConfirmService:
         self.log: EventLog = EventLog(database)
         self.hub: Hub = self.log.hub
         self.public_keys: Mapping[str, PublicKey] = {key.id: key.public}
-        self.read_risk: RiskReader | None = None
+        self.risks: RiskReadings = RiskReadings()
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
         self._known: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
         self._callers: dict[bytes, Caller] = {}
@@ -188,7 +188,18 @@ class ConfirmService:
 
     async def decide(self, ballot: DecisionInput, who: Caller) -> RequestOutcome:
         """Approve or deny. The caller must have the role approve, which whoever calls this has checked."""
+        if ballot.is_one_of_many and (refusal := self._refuse_joint_decision(ballot.request_id)):
+            return refusal
         return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
+
+    def _refuse_joint_decision(self, request_id: str) -> RequestOutcome | None:
+        """Refuse a dangerous command among others. Its digest keeps another version from being decided."""
+        request = self.get(request_id)
+        reading = self.risks.read(request) if request is not None and request.is_pending else None
+        if reading is None or not reading.is_alarming:
+            return None
+        message = f"this one is decided by itself, not together with others: {reading.line}"
+        return RequestOutcome("not_allowed", message, request)
 
     async def amend(
         self, target: tuple[str, str], caller: Caller, details: dict[str, Any], reason: str = ""

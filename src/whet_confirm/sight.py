@@ -1,11 +1,19 @@
-"""Record which parts of a request a person revealed, and assess the risk of its commands."""
+"""Assess a request for the people who see it, and record which of its parts a person revealed."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
 from whet_confirm import decide, requests
-from whet_confirm.records import Caller, ConfirmRequest
+from whet_confirm.quorum import describe
+from whet_confirm.records import ANYBODY, Caller, ConfirmRequest, Vote
 from whet_confirm.risk import RiskReading
-from whet_confirm.service import LARGE_BYTES, ConfirmService
+from whet_confirm.service import ConfirmService
+from whet_confirm.stand_ins import apply_stand_ins
+from whet_confirm.tally import count_votes
 
 
 async def reveal(service: ConfirmService, request_id: str, caller: Caller) -> None:
@@ -18,9 +26,42 @@ def last_revealed_digest(service: ConfirmService, request_id: str, caller: Calle
     return service.database.read_now(lambda db: requests.revealed_digest(db, request_id, caller.name))
 
 
-def assess_risk(service: ConfirmService, request: ConfirmRequest) -> RiskReading | None:
-    """Return the risk reading of a request's commands, or None if the service has no reader or there are no
-    commands."""
-    if service.read_risk is None or len(request.details_json) > LARGE_BYTES:
-        return None
-    return service.read_risk(requests.decode_details(request.details_json))
+class Assessment(msgspec.Struct, frozen=True):
+    """What every face shows of a request besides its own fields: the votes so far, the approvals that are
+    missing as text (empty once it has ended), and the risk reading of its commands."""
+
+    votes: tuple[Vote, ...] = ()
+    missing: str = ""
+    risk: RiskReading | None = None
+
+
+UNASSESSED = Assessment()
+
+
+def assess(service: ConfirmService, request: ConfirmRequest) -> Assessment:
+    """Return the votes, what is missing, and the risk reading, computed in the same way for all."""
+    return Assessment(*_count(service, request), service.risks.read(request))
+
+
+async def assess_all(service: ConfirmService, pending: Sequence[ConfirmRequest]) -> list[Assessment]:
+    """Assess several requests; other work goes on between those whose commands were not read before."""
+    assessments: list[Assessment] = []
+    for request in pending:
+        if not service.risks.knows(request):
+            await asyncio.sleep(0)
+        assessments.append(assess(service, request))
+    return assessments
+
+
+def _count(service: ConfirmService, request: ConfirmRequest) -> tuple[tuple[Vote, ...], str]:
+    plan = request.plan
+    if not request.edited_by and plan.deny_threshold == 1 and plan.quorum == ANYBODY:
+        return (), describe(ANYBODY) if request.is_pending else ""  # the first vote ends it
+    votes = tuple(service.votes(request.id))
+    if not request.is_pending:
+        return votes, ""
+    policy, now_s = service.policy_file.policy, service.timeline.now_s()
+    groups = service.database.read_now(
+        lambda db: apply_stand_ins(db, policy, now_s, request.principal).groups
+    )
+    return votes, count_votes(request, votes, groups).missing

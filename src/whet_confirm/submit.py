@@ -13,11 +13,12 @@ import msgspec
 from whet_confirm import rates, requests
 from whet_confirm.canonical import canonical, stored_digest
 from whet_confirm.ledger import Tx
-from whet_confirm.names import action_key, is_high_risk, new_request_id
+from whet_confirm.names import GATE_PREFIX, action_key, is_high_risk, new_request_id
 from whet_confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
 from whet_confirm.records import ApprovalPlan, Caller, ConfirmRequest
 
 WINDOW_S = 3600
+_GATE_FACTOR = 100
 DEFAULT_TIMEOUT_S = 300
 _DEFAULT_PLAN = ApprovalPlan()
 SHORTEST_S, CONTRACT_LONGEST_S = 30, 3600
@@ -133,6 +134,7 @@ def store(tx: Tx, draft: SubmissionDraft, rate_limit: int, room: int) -> Submiss
     request = _apply_rules(tx, draft)
     number = None
     if request.status != "auto_approved":
+        rate_limit *= _GATE_FACTOR if draft.key.startswith(GATE_PREFIX) else 1
         number, earlier_at = rates.next_rate(tx, request.principal, draft.key, rate_limit, WINDOW_S)
         if refusal := _find_excess(request, rate_limit, tx.now_s - earlier_at, room):
             return refusal

@@ -8,6 +8,7 @@ import pytest
 
 from tests.browser.chromium import Page
 from tests.browser.conftest import Daemon, sign_in
+from tests.browser.test_axe import AXE
 
 pytestmark = pytest.mark.slow
 
@@ -183,3 +184,45 @@ def test_what_comes_under_a_press_that_is_on_its_way_is_not_approved_by_it(
     with page.loading():
         page.click("#approve")
     assert "counted" in page.text().lower() or daemon.status(request_id)["status"] == "pending"
+
+
+PAGES = ("/", "/several", "/history", "/passkeys", "/log")
+RUN = (
+    "axe.run(document, {runOnly: ['color-contrast']}).then(found =>"
+    " found.violations.map(one => [one.id, one.nodes.map(node => node.html.slice(0, 200))]))"
+)
+CUT = (
+    "[...document.querySelectorAll('.top nav a')].filter(link => { const box = link.getBoundingClientRect();"
+    " return box.right > innerWidth || box.left < 0 || !link.checkVisibility(); })"
+    ".map(link => link.textContent)"
+)
+NOTE = "document.querySelector('.same-user').getBoundingClientRect().bottom < innerHeight / 3"
+
+
+def test_a_phone_shows_the_whole_menu_and_every_page_begins_with_the_note(page: Page, daemon: Daemon) -> None:
+    daemon.submit(action="tool:Bash", details={"command": "rm -rf /srv"})
+    sign_in(page, daemon)
+    for path in PAGES:
+        page.open(daemon.url + path)
+        for width, height in ((320, 640), (390, 844), (1280, 800)):
+            page.shape(width, height, is_phone=width < 600)
+            assert page.eval(CUT) == [], (path, width)
+            assert page.eval(NOTE), (path, width)
+            assert page.eval("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+    page.open(daemon.url + "/")
+    assert page.eval("document.documentElement.scrollHeight <= innerHeight")  # the panes scroll, not the page
+
+
+@pytest.mark.soak
+def test_texts_of_the_page_have_enough_contrast(page: Page, daemon: Daemon) -> None:
+    daemon.submit(action="tool:Bash", details={"command": "rm -rf /srv"})
+    sign_in(page, daemon)
+    found: dict[str, object] = {}
+    for path in PAGES:
+        page.open(daemon.url + path)
+        page.eval(f"{AXE};1")
+        for is_dark in (False, True):
+            page.shape(1280, 900, is_dark=is_dark)
+            if problems := page.eval(RUN, 120.0):
+                found[f"{path} {'dark' if is_dark else 'light'}"] = problems
+    assert found == {}

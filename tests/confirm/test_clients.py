@@ -10,9 +10,13 @@ import threading
 import time
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from tests import forked
 from tests.confirm.running import Running
+from tests.confirm.vendors.host import Host
 from tests.mcp.rig import text_of
 from tests.support import ended
 from whet.rpc import BadCall, RpcCall
@@ -179,6 +183,18 @@ def test_the_hook_allows_what_was_approved_and_denies_the_rest(server, token, ur
     assert hooked(event(tool="Read"), url, patterns=("Bash",)) == {}
 
 
+def test_the_hook_asks_about_the_eleventh_call_of_an_hour_too(tmp_path, monkeypatch):
+    with Running(tmp_path) as server:
+        agent, url = server.client("submit", "agent"), f"http://127.0.0.1:{server.port}"
+        monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("submit", "agent"))
+        with Person(server, "deny", reason="no"):
+            answers = [hooked(event(), url) for _ in range(12)]
+        reasons = {a["hookSpecificOutput"]["permissionDecisionReason"] for a in answers}
+        assert reasons == {"not confirmed: denied by alice: no"}
+        body = {"action": "deploy", "description": "d"}  # a caller that only submits keeps its limit
+        assert [agent.post("/confirm", json=body).status_code for _ in range(11)] == [202] * 10 + [429]
+
+
 @pytest.mark.parametrize("text", ["", "junk", "[]", "{}", '{"hook_event_name":"Stop","tool_name":"x"}'])
 def test_the_hook_denies_what_it_can_not_read(text, url):
     assert hooked(text, url)["hookSpecificOutput"]["permissionDecision"] == "deny"
@@ -309,6 +325,41 @@ def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     assert [json.loads(line)["id"] for line in exported][:3] == [1, 2, 3]
     nobody = whet(folder, "list", WHET_CONFIRM_URL="http://127.0.0.1:9")
     assert nobody.code == 1 and "whet confirm serve" in nobody.err
+
+
+class Other(Host):
+    """Another program on the port: it answers with JSON, as many do."""
+
+    def app(self):
+        async def take(request):
+            return JSONResponse({"ok": True}, 404 if "confirm" not in request.url.path else 200)
+
+        return Starlette(routes=[Route("/{path:path}", take, methods=["GET", "POST"])])
+
+
+def test_a_wrong_address_is_named_and_how_to_name_the_right_one(tmp_path):
+    with Other() as other:
+        done = whet(tmp_path, "list", WHET_CONFIRM_URL=other.url)
+        done.assert_error("is another program, not a confirmation service")
+        assert "--url or WHET_CONFIRM_URL" in done.err
+        done = whet(tmp_path, "list", WHET_CONFIRM_URL=f"{other.url}/elsewhere")
+        done.assert_error("is another program, not a confirmation service")
+        with pytest.raises(ConfirmationRefused, match="another program"), BlockingClient(other.url) as client:
+            client.confirm("deploy", "Deploy")
+    nobody = whet(tmp_path, "list", WHET_CONFIRM_URL="http://127.0.0.1:9")
+    nobody.assert_error("can't be reached")
+    assert "whet confirm serve" in nobody.err and "--url or WHET_CONFIRM_URL" in nobody.err
+
+
+@pytest.mark.parametrize("option", ["--port", "--web-port"])
+def test_a_taken_port_names_its_own_option(tmp_path, option):
+    with Other() as other:
+        taken = other.url.rpartition(":")[2]
+        ports = {"--port": "0", "--web-port": "0", option: taken}
+        arguments = [text for pair in ports.items() for text in pair]
+        done = whet(tmp_path, "serve", *arguments)
+        done.assert_error(f"port {taken} on 127.0.0.1 is taken")
+        assert f"or choose another {option}\n" in done.err
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def test_the_harm_is_seen_before_a_yes_wherever_it_stands(server: Running, way: 
         assert HARM in seen(page) or 'id="approve"' not in page
     record = server.client("approve", "carol").get(f"/confirm/{request_id}").json()
     assert HARM in "\n".join(describe_request(record))
-    notice = build_notice(server.stored(request_id), [], link="")
+    notice = build_notice(server.stored(request_id), link="")
     assert HARM in format_body(notice) or not notice.may_approve
 
 

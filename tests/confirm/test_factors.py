@@ -137,7 +137,7 @@ def test_the_page_asks_for_the_code_and_a_chat_has_no_button(guarded):
     assert browser.post(path, data=form | {"sure": "yes", "code": guarded.code()}).status_code == 303
     request = server.service.get(made["id"])
     assert request is not None and request.status == "approved"
-    assert not build_notice(request, [], link="").may_approve
+    assert not build_notice(request, link="").may_approve
 
 
 def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(tmp_path):

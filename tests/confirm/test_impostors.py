@@ -293,7 +293,7 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
         presses, mine, other = _desk(server, who)
 
         def data(buttons: Buttons, request_id: str, label: str = "Approve") -> str:
-            notice = build_notice(server.stored(request_id), [], link="")
+            notice = build_notice(server.stored(request_id), link="")
             return next(one.data for one in buttons.make_buttons(notice) if label in one.label)
 
         def press(text: str, user: str = "7") -> str:

@@ -117,10 +117,11 @@ def test_rules_say_who_counts_how_many_and_where(tmp_path: Path) -> None:
         others = "rule 'two' lets others decide this: 2 of ops"
         assert await people.vote(two, people.cat) == ("not_allowed", others)
         assert people.noted(two, "refused") == [{"why": "not_allowed"}]
-        assert await people.vote(two, people.ann) == ("voted", "counted; it takes 2 of ops")
-        assert await people.vote(two, people.ann) == ("voted", "counted; it takes 2 of ops")
-        assert await people.vote(two, people.ann, "deny") == ("voted", "counted; it takes 2 of ops")
-        assert await people.vote(two, people.ben) == ("voted", "counted; it takes 2 of ops")
+        first, second = (f"it takes 2 of ops; missing: {count} of ops to approve" for count in (1, 2))
+        assert await people.vote(two, people.ann) == ("voted", f"counted; {first}, 2 to deny")
+        assert await people.vote(two, people.ann) == ("voted", f"already counted; {first}, 2 to deny")
+        assert await people.vote(two, people.ann, "deny") == ("voted", f"counted; {second}, 1 to deny")
+        assert await people.vote(two, people.ben) == ("voted", f"counted; {first}, 1 to deny")
         assert await people.vote(two, people.ann) == ("decided", "approved")
         stored = people.service.get(two.id)
         assert stored is not None and {*stored.resolved_by.split(", ")} == {"ann", "ben"}
@@ -149,7 +150,8 @@ def test_a_new_policy_holds_for_what_is_pending(tmp_path: Path) -> None:
             assert people.service.policy_file.reload()
 
         two = await people.submit("two")
-        assert await people.vote(two, people.ann) == ("voted", "counted; it takes 2 of ops")
+        counted = "counted; it takes 2 of {0}; missing: 1 of {0} to approve, 2 to deny"
+        assert await people.vote(two, people.ann) == ("voted", counted.format("ops"))
         write('name = "named"', 'name = "renamed"')  # another rule: the votes stay
         assert await people.vote(two, people.ben) == ("decided", "approved")
         assert people.noted(two, "replanned") == []
@@ -157,7 +159,7 @@ def test_a_new_policy_holds_for_what_is_pending(tmp_path: Path) -> None:
         other = await people.submit("two")
         await people.vote(other, people.ann)
         write('quorum = "2 of ops"', "quorum = 2")
-        assert await people.vote(other, people.cat) == ("voted", "counted; it takes 2 of anyone")
+        assert await people.vote(other, people.cat) == ("voted", counted.format("anyone"))
         version = people.service.policy_file.policy.version
         assert [one["policy_version"] for one in people.noted(other, "replanned")] == [version]
         write('name = "two"\naction = "two"\neffect = "ask"', 'name = "two"\naction = "two"\neffect = "deny"')

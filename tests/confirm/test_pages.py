@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("confirm*.md"))
 # What goes on until it is stopped (`serve` is tried below), what changes or needs this machine.
 ELSEWHERE = re.compile(
-    r"whet confirm (?:watch|serve|hook|mcp)\b|^sudo |^docker |^pip |install(?!.*--dry-run)"
+    r"whet confirm (?:watch|serve|hook|mcp|try-channels|gateway)\b"
+    r"|^sudo |^docker |^pip |install(?!.*--dry-run)"
 )
 ASK = {"action": "deploy_shop", "description": "Deploy 1.4.2", "details": {"env": "production"}}
 

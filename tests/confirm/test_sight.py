@@ -88,7 +88,7 @@ def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(tm
 def test_a_chat_has_no_approve_button_while_a_part_is_hidden(tmp_path: Path, details: dict) -> None:
     with Running(tmp_path) as server:
         request = server.stored(ask(server, details))
-        notice = build_notice(request, [], link="")
+        notice = build_notice(request, link="")
         assert not notice.may_approve and (notice.is_hidden or notice.was_cut)
 
 
@@ -119,13 +119,13 @@ def test_the_risk_line_is_whets_own_reading(tmp_path: Path, details: dict, level
     reading = read_risk(details)
     assert reading is not None and reading.level == level
     with Running(tmp_path) as server:
-        server.service.read_risk = read_risk
+        server.service.risks.reader = read_risk
         request_id = ask(server, details)
         with page_of(server) as browser:
             page = browser.get(f"/r/{request_id}").text
         assert "Normal risk" not in page and ("Dangerous, as Whet reads" in page) == (level == "dangerous")
         request = server.stored(request_id)
-        notice = build_notice(request, [], link="", reading=sight.assess_risk(server.service, request))
+        notice = build_notice(request, sight.assess(server.service, request), link="")
         assert notice.risk.startswith("Dangerous") == (level == "dangerous")
 
 
@@ -143,7 +143,7 @@ def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_
         alice = server.client("approve", "alice")
         record = alice.get(f"/confirm/{request_id}").json()
         assert record["details"] == details and set(names) < set(record["unclear"])
-        plain = format_body(build_notice(server.stored(request_id), [], link=""))
+        plain = format_body(build_notice(server.stored(request_id), link=""))
         for text in (plain, "\n".join(describe_request(record))):
             assert path in text and blanks in text and names[0] in text
         with page_of(server) as browser:
@@ -154,4 +154,4 @@ def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_
             assert offered is not None and json.loads(offered[1]) == details
         plain_id = ask(server, {"command": "Запусти deploy на сервере"})
         assert "unclear" not in alice.get(f"/confirm/{plain_id}").json()
-        assert "Look closely" not in format_body(build_notice(server.stored(plain_id), [], link=""))
+        assert "Look closely" not in format_body(build_notice(server.stored(plain_id), link=""))

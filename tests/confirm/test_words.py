@@ -26,6 +26,7 @@ from whet_confirm.records import (
     Vote,
 )
 from whet_confirm.risk import RiskReading
+from whet_confirm.sight import UNASSESSED, Assessment
 from whet_confirm.web.view import (
     Viewer,
     barrier,
@@ -88,6 +89,8 @@ def test_a_request_stands_in_a_list_with_its_times() -> None:
         "status_word": "Pending",
         "is_pending": True,
         "is_high_risk": False,
+        "risk_word": "",
+        "missing": "",
         "created_s": AT,
         "expires_s": AT + 600,
         "timeout_s": 600.0,
@@ -144,7 +147,7 @@ def page(request: ConfirmRequest, who: Viewer, votes: list[Vote] | None = None) 
         NotifyDelivery(2, 1, "submitted", "r1", LOG, "sent", 1, AT, "", "", AT),
         NotifyDelivery(3, 1, "submitted", "r1", "mail", "odd", 1, AT, "", "", AT),
     ]
-    return request_detail(request, who, votes or [], told, [])
+    return request_detail(request, who, Assessment(tuple(votes or ())), told, [])
 
 
 def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
@@ -267,12 +270,12 @@ def test_an_event_is_a_line_with_what_it_says() -> None:
 # Messages.
 
 
-def notice(request: ConfirmRequest, votes: list[Vote] | None = None, **more: Any) -> RequestNotice:
-    return build_notice(request, votes or [], link="https://x.example/r1", **more)
+def notice(request: ConfirmRequest, assessment: Assessment = UNASSESSED, **more: Any) -> RequestNotice:
+    return build_notice(request, assessment, link="https://x.example/r1", **more)
 
 
 def test_a_request_that_waits_is_told_whole_and_may_be_approved_there() -> None:
-    assert notice(asked(), reading=RiskReading("dangerous", ("it deletes",))) == RequestNotice(
+    assert notice(asked(), Assessment(risk=RiskReading("dangerous", ("it deletes",)))) == RequestNotice(
         request_id="r1",
         digest="d1",
         state="pending",
@@ -354,10 +357,11 @@ def test_a_message_ends_with_who_decided(request_: ConfirmRequest, outcome: str)
 
 
 def test_a_message_says_who_has_voted_while_more_are_needed() -> None:
-    votes = [Vote("r1", "ann", "approve", AT), Vote("r1", "ben", "deny", AT)]
-    assert notice(asked(plan=TWO), votes).progress == "Takes 2 of ops. So far: ann approved, ben denied."
+    votes = Vote("r1", "ann", "approve", AT), Vote("r1", "ben", "deny", AT)
+    text = "Takes 2 of ops. So far: ann approved, ben denied. Missing: 1 of ops."
+    assert notice(asked(plan=TWO), Assessment(votes, "1 of ops")).progress == text
     assert notice(asked(plan=TWO)).progress == "Takes 2 of ops. So far: nobody."
-    assert notice(asked(), votes).progress == "" == notice(ended(plan=TWO), votes).progress
+    assert notice(asked()).progress == "" == notice(ended(plan=TWO), Assessment(votes)).progress
     hiding = notice(asked(action="de\u0440loy"))
     assert hiding.warning.startswith("Look closely: ") and notice(ended(action="de\u0440loy")).warning == ""
 
@@ -374,7 +378,7 @@ def test_a_message_says_who_has_voted_while_more_are_needed() -> None:
     ],
 )
 def test_a_link_that_works_elsewhere_is_public(link: str, public: bool) -> None:
-    assert build_notice(asked(), [], link=link).has_public_link is public
+    assert build_notice(asked(), link=link).has_public_link is public
     assert agent_lines("a\nb") == "| a\n| b" and agent_lines("a", "> ") == "> a"
 
 
@@ -394,7 +398,7 @@ def test_a_link_that_works_elsewhere_is_public(link: str, public: bool) -> None:
             RequestOutcome("already_decided", "m", ended("auto_approved")),
             "Too late. deploy was auto approved by ann at 08:01:00 UTC on 26 Nov.",
         ),
-        (RequestOutcome("voted", "one more is needed", asked()), "Your vote counts. One more is needed."),
+        (RequestOutcome("voted", "one more is needed", asked()), "Your vote was one more is needed."),
         (RequestOutcome("own_request", "you asked"), "Not decided: you asked."),
         (RequestOutcome("decided", "it is gone"), "Not decided: it is gone."),
         (RequestOutcome("late", "it is gone"), "Not decided: it is gone."),
@@ -408,7 +412,7 @@ def test_a_press_is_answered_with_what_came_of_it(outcome: RequestOutcome, said:
 
 def test_a_message_is_a_card_in_parts() -> None:
     dangerous = RiskReading("dangerous", ("it deletes",))
-    told = notice(asked(digest="0123456789abcdef"), reading=dangerous)
+    told = notice(asked(digest="0123456789abcdef"), Assessment(risk=dangerous))
     card = build_card(told)
     assert card == MessageCard(
         title="Approval needed",
@@ -424,10 +428,10 @@ def test_a_message_is_a_card_in_parts() -> None:
         quoted=("bot: to production", '{\n  "path": "a"\n}'),
     )
     assert build_card(told, has_buttons=False).address == "Page: https://x.example/r1"
-    here = build_notice(asked(principal="", is_high_risk=True), [], link="http://127.0.0.1:6080/r/r1")
+    here = build_notice(asked(principal="", is_high_risk=True), link="http://127.0.0.1:6080/r/r1")
     assert build_card(here).address == "Page (on that machine): http://127.0.0.1:6080/r/r1"
     assert (build_card(here).alarm, build_card(here).lines) == ("HIGH RISK", ("Token: none (open mode)",))
-    assert build_card(build_notice(asked(), [], link=""), has_buttons=False).address == ""
+    assert build_card(build_notice(asked(), link=""), has_buttons=False).address == ""
     cut = msgspec.structs.replace(told, was_cut=True, is_hidden=True)
     assert build_card(cut).warning == "Too long for a message: read it whole on the page to approve it."
     assert build_card(msgspec.structs.replace(told, is_hidden=True)).warning == HIDDEN

@@ -42,6 +42,9 @@ def test_a_template_fits_by_two_words_or_one_of_its_name_description_or_tags() -
     assert fitting("the garden") == fitting("a rose or roses") == fitting("watering") == ["garden"]
     assert fitting("garden invoices march") == ["t1", "garden"]
     assert fitting("") == [] == fitting("nothing of the kind")
+    undescribed = msgspec.structs.replace(hinted, description=hinted.default_description)
+    assert hinted.default_description == "1 example from 0 sessions"
+    assert fitting("an example of my sessions", undescribed) == []
 
 
 def test_a_template_of_this_folder_comes_first_and_equals_by_name() -> None:

@@ -281,6 +281,13 @@ def test_rule_7_the_budget_holds_and_of_results_only_the_outline(
 # Rule 8: frozen, same bytes, marked as past examples.
 
 
+@pytest.mark.parametrize("result", ["", "  \n"])
+def test_rule_8_an_empty_result_is_said_in_words(result: str) -> None:
+    example = Example(tool_name="shell", arguments={"command": "true"}, result_summary=result)
+    texts = [message.text for message in make_prime("abc123", [example]).messages if message.role == "tool"]
+    assert texts == ["[It gave nothing.]"]
+
+
 def test_rule_8_the_same_template_gives_the_same_marked_messages() -> None:
     example = Example(
         tool_name="read_file", arguments={"path": "a"}, result_summary="x", context_hint="do it"

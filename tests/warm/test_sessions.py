@@ -347,6 +347,7 @@ def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
         assert (await act(action="build", name="odd", min_messages=10_000, **fields))["success"] is False
         few = await act(action="build", name="few", min_messages=1, **fields)
         assert few["success"] and few["tags"] == ["depot"], few
+        assert few["description"].startswith(f"{few['examples']} example"), few
         assert (await act(action="delete", name="few"))["success"]
         built = await act(action="build", name="mine", description="depot records")
         assert built["success"] and built["examples"] >= 3, built
@@ -355,7 +356,9 @@ def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
         assert [row["name"] for row in listed["templates"]] == ["mine"]
         assert listed["count"] == 1 and listed["templates"][0]["example_count"] >= 3
         loaded = await act(action="load", name="mine", apply=True)
-        assert loaded["message_count"] == len(loaded["messages"]) and loaded["conversation_preview"]
+        assert loaded["message_count"] == len(loaded["messages"])
+        preview = loaded["conversation_preview"]
+        assert [set(row) for row in preview] == [{"role", "content_preview"}] * len(preview) and preview
         assert all(said["message"] for said in (built, listed, loaded))
         assert [row["role"] for row in loaded["messages"][:4]] == ["user", "assistant", "tool", "assistant"]
         following = await app.new_session()

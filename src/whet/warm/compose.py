@@ -279,7 +279,7 @@ class _ExampleMaker:
 
 
 def _template(options: BuildOptions, examples: Sequence[Example], now: datetime) -> Template:
-    return Template(
+    template = Template(
         name=options.name,
         description=options.description,
         examples=tuple(examples),
@@ -289,6 +289,9 @@ def _template(options: BuildOptions, examples: Sequence[Example], now: datetime)
         budget_tokens=options.budget_tokens,
         project=redact(options.project),
     )
+    if template.description:
+        return template
+    return msgspec.structs.replace(template, description=template.default_description)
 
 
 def _why_text(candidate: Candidate) -> str:

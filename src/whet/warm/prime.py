@@ -18,6 +18,7 @@ from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, StreamItem
 from whet.contract.texts import from_json
 from whet.warm.template import Example
 
+_NO_RESULT = "[It gave nothing.]"  # some providers refuse an empty result, and a model takes it for a failure
 _PREAMBLE = (
     "The first messages of this conversation are past examples: tool calls that worked in earlier sessions. "
     "They are not this session's state: nothing of them has happened here, files may have changed, their "
@@ -47,13 +48,14 @@ def _exchange(example: Example, call_id: str, number: int, count: int) -> tuple[
     hint = f": {example.context_hint}" if example.context_hint else ""
     arguments = msgspec.json.encode(example.arguments).decode()
     why = f" {example.why}" if example.why else ""
+    result = example.result_summary if example.result_summary.strip() else _NO_RESULT
     return (
         Message(
             "user",
             f"[Past example {number} of {count}, from an earlier session, not this session's state{hint}]",
         ),
         Message("assistant", "", (ToolCall(call_id, example.tool_name, arguments),)),
-        Message("tool", example.result_summary, tool_call_id=call_id, tool_name=example.tool_name),
+        Message("tool", result, tool_call_id=call_id, tool_name=example.tool_name),
         Message("assistant", f"That worked.{why} (End of past example {number}.)"),
     )
 

@@ -114,7 +114,7 @@ def rank_templates(templates: Sequence[Template], situation: Situation) -> list[
     ranked: list[tuple[Template, float]] = []
     for template, bag in zip(templates, bags, strict=True):
         score = sum(_weight(bag[word], word_counts[word], len(bags)) for word in task_words if bag[word])
-        strong = set(split_words(f"{template.name} {template.description} {' '.join(template.tags)}"))
+        strong = set(split_words(f"{template.name} {template.subject} {' '.join(template.tags)}"))
         matched = {word for word in task_words if bag[word]}
         if len(matched) < 2 and not matched & strong:
             continue
@@ -191,7 +191,7 @@ def _is_here(template: Template, workspace: str) -> bool:
 
 def _template_text(template: Template) -> str:
     examples = " ".join(map(_example_text, template.examples))
-    return f"{template.name} {template.description} {' '.join(template.tags)} {examples}"
+    return f"{template.name} {template.subject} {' '.join(template.tags)} {examples}"
 
 
 def _example_text(example: Example) -> str:

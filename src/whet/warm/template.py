@@ -22,7 +22,7 @@ from whet.config import paths
 from whet.config.paths import Home
 from whet.context.rows import text_tokens
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.texts import NOT_JSON, from_json, from_values
+from whet.contract.texts import NOT_JSON, from_json, from_values, plural
 from whet.contract.tools import ToolSpec
 
 VERSION = 1
@@ -79,6 +79,17 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     project: str = ""
     imported_at: str = ""
     extra: dict[str, Any] = {}
+
+    @property
+    def default_description(self) -> str:
+        """The description of a template that was built without one. It says nothing about a task."""
+        sessions = plural(len(self.source_session_ids), "session")
+        return f"{plural(len(self.examples), 'example')} from {sessions}"
+
+    @property
+    def subject(self) -> str:
+        """What a person said it is for, or an empty string."""
+        return "" if self.description == self.default_description else self.description
 
     @property
     def hash(self) -> str:

@@ -95,7 +95,7 @@ def _load(warm_templates: WarmTemplates, ctx: ToolContext, request: WarmRequest)
         "messages": messages,
         "message_count": len(messages),
         "conversation_preview": [
-            {"role": row["role"], "content": str(row.get("content") or "")[:_PREVIEW_CHARS]}
+            {"role": row["role"], "content_preview": str(row.get("content") or "")[:_PREVIEW_CHARS]}
             for row in messages[:_PREVIEW_MESSAGES]
         ],
         "message": f"{template.name} holds {plural(len(template.examples), 'example')}. {next_step}",

@@ -28,6 +28,7 @@ from whet.terminal.wording import cut
 from whet.visible import escape_characters
 from whet_confirm.client import BlockingClient, ConfirmClient
 from whet_confirm.commands.audit import audit, prune
+from whet_confirm.commands.channels import try_channels
 from whet_confirm.commands.files import db_option
 from whet_confirm.commands.install import install
 from whet_confirm.commands.people import away, people
@@ -60,7 +61,7 @@ def confirm() -> None:
     """
 
 
-for _command in (token, policy, audit, prune, install, away, people):
+for _command in (token, policy, audit, prune, install, away, people, try_channels):
     confirm.add_command(_command)
 
 
@@ -145,6 +146,7 @@ def serve(home: Home, **options: Any) -> None:
         witnesses=witnesses,
         peers=find_peers(options["approvers"], options["submitters"]),
         secrets=load_secrets(home, os.environ),
+        report=lambda line: click.echo(escape_characters(line), err=True),
         oidc=read_oidc(
             options["oidc"] or service_paths(home).folder / "oidc.toml", options["oidc"] is not None
         ),
@@ -161,7 +163,7 @@ def serve(home: Home, **options: Any) -> None:
         new_key=options["new_key"],
         terms=StartTerms(options["why"], witnesses.files),
     )
-    service.read_risk = read_risk
+    service.risks.reader = read_risk
     try:
         first_tokens = (
             [] if settings.is_open or options["no_first_tokens"] else make_first_tokens(service, where)
@@ -203,6 +205,7 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
         Column("action", lambda record: _on_one_line(record["action"]), grows=True),
         Column("from", lambda record: _on_one_line(record["requester"]), rank=3),
         Column("status", lambda record: _status_text(record, now_s), rank=1),
+        Column("risk", _risk_word, rank=1),
         Column("what", _description_line, grows=True, rank=2),
     ]
     none = f"Nothing is {status}." if status != "all" else "Nothing was ever asked."
@@ -298,7 +301,8 @@ def _decide(request_id: str, verdict: str, options: dict[str, str], url_and_form
     if as_json:
         return emit_json(answer)
     if answer["status"] == "pending":
-        return click.echo(f"Counted. {answer.get('message', '')}")
+        message = _on_one_line(str(answer.get("message", "counted")))
+        return click.echo(f"{message[:1].upper()}{message[1:]}.")
     click.echo(f"{answer['status'].capitalize()}: {_on_one_line(answer['action'])} ({answer['id']})")
 
 
@@ -355,7 +359,14 @@ def _status_text(record: dict[str, Any], now_s: float) -> str:
     if record["status"] != "pending":
         return str(record["status"])
     left_s = max(0, int(record["expires_at"] - now_s))
-    return f"{left_s // 60}:{left_s % 60:02d} left"
+    missing = f", missing {record['missing']}" if record.get("votes") else ""
+    return f"{left_s // 60}:{left_s % 60:02d} left{_on_one_line(missing)}"
+
+
+def _risk_word(record: dict[str, Any]) -> str:
+    if record.get("high_risk"):
+        return "HIGH RISK"
+    return {"dangerous": "DANGEROUS", "unread": "not read"}.get(record.get("risk", {}).get("level", ""), "")
 
 
 def _description_line(record: dict[str, Any]) -> str:
@@ -378,10 +389,16 @@ def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in escape_characters(text).split("\n")]
 
 
+def _vote_text(vote: dict[str, Any]) -> str:
+    word = "approved" if vote["verdict"] == "approve" else "denied"
+    reason = f": {vote['reason']}" if vote.get("reason") else ""
+    return _on_one_line(f"{vote['by']} {word} {_format_time(vote['at'], time.time())}{reason}")
+
+
 def describe_request(record: dict[str, Any]) -> list[str]:
     lines = [
         style_text(escape_characters(record["action"]), "bold")
-        + ("  HIGH RISK" if record.get("high_risk") else ""),
+        + (f"  {_risk_word(record)}" if _risk_word(record) else ""),
         f"status       {record['status']}"
         + (
             f" by {record['resolved_by']}"
@@ -396,8 +413,13 @@ def describe_request(record: dict[str, Any]) -> list[str]:
         lines.append(f"session      {_on_one_line(record['session_key'])}")
     if record["resolved_at"]:
         lines.insert(4, f"ended        {_format_time(record['resolved_at'], time.time())}")
+    if record.get("risk"):
+        lines.append(f"risk         {_on_one_line(record['risk']['text'])}")
     if record.get("quorum"):
-        lines.append(f"it takes     {record['quorum']}")
+        lines.append(f"it takes     {_on_one_line(record['quorum'])}")
+    lines += [f"vote         {_vote_text(vote)}" for vote in record.get("votes", [])]
+    if "votes" in record and record.get("missing"):
+        lines.append(f"missing      {_on_one_line(record['missing'])}")
     if record.get("reason"):
         lines.append(f"reason       {escape_characters(record['reason'])}")
     if record.get("unclear"):

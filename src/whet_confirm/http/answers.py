@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from whet_confirm.http.shapes import AuditEntry, EventRecord, RequestRecord
+from whet_confirm.http.shapes import AuditEntry, EventRecord, RequestRecord, RiskRecord, VoteRecord
 from whet_confirm.quorum import describe
-from whet_confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest
+from whet_confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Vote
 from whet_confirm.requests import check_details
+from whet_confirm.risk import RiskReading
 from whet_confirm.shown import describe_unclear
+from whet_confirm.sight import Assessment
 
 _ONE_PERSON = ApprovalPlan().quorum
 A = TypeVar("A", bound=msgspec.Struct)
@@ -41,7 +43,7 @@ def build_answer(shape: type[A], source: msgspec.Struct, **more: object) -> A:
     return shape(**(dict(zip(names, values_of(source), strict=True)) | more))
 
 
-def record(request: ConfirmRequest) -> RequestRecord:
+def record(request: ConfirmRequest, assessment: Assessment) -> RequestRecord:
     """Return the whole record. Raises StoreCorrupt if its details would make the answer invalid JSON."""
     check_details(request)
     plan = request.plan
@@ -64,7 +66,18 @@ def record(request: ConfirmRequest) -> RequestRecord:
         execution=request.execution if was_executed else UNSET,
         execution_note=request.execution_note if was_executed else UNSET,
         unclear=describe_unclear(request) or UNSET,
+        votes=[_vote_record(vote) for vote in assessment.votes] if is_quorum or assessment.votes else UNSET,
+        missing=assessment.missing or UNSET,
+        risk=_risk_record(assessment.risk),
     )
+
+
+def _vote_record(vote: Vote) -> VoteRecord:
+    return VoteRecord(vote.principal, vote.verdict, vote.at, vote.reason or UNSET)
+
+
+def _risk_record(reading: RiskReading | None) -> RiskRecord | UnsetType:
+    return UNSET if reading is None else RiskRecord(reading.level, [*reading.reasons], reading.line)
 
 
 def audit_entry(request: ConfirmRequest) -> AuditEntry:

@@ -15,6 +15,7 @@ from whet_confirm.names import REQUEST_ID
 from whet_confirm.notify import deliveries
 from whet_confirm.records import Caller, ConfirmRequest
 from whet_confirm.service import ConfirmService
+from whet_confirm.sight import Assessment
 
 Answer = tuple[int, Any] | tuple[int, Any, Headers]
 NO_CALLER = Caller("", "submit")
@@ -63,20 +64,20 @@ class Backend:
         self.metrics: Metrics = Metrics()
         self.held: HeldCalls = HeldCalls()
         self.pulse: StreamHeartbeats = StreamHeartbeats(guard)
-        self._encoded: dict[str, tuple[ConfirmRequest, bytes]] = {}
+        self._encoded: dict[str, tuple[ConfirmRequest, Assessment, bytes]] = {}
         self._encoded_bytes = 0
 
-    def record(self, request: ConfirmRequest) -> bytes:
+    def record(self, request: ConfirmRequest, assessment: Assessment) -> bytes:
         """Return a record as JSON, encoded once for all readers until it changes."""
         cached = self._encoded.get(request.id)
-        if cached is not None and cached[0] is request:
-            return cached[1]
-        body = encode(record(request))
+        if cached is not None and cached[0] is request and cached[1] == assessment:
+            return cached[2]
+        body = encode(record(request, assessment))
         self._encoded_bytes += len(body)
         if self._encoded_bytes > _MAX_ENCODED_BYTES:
             self._encoded.clear()
             self._encoded_bytes: int = len(body)
-        self._encoded[request.id] = (request, body)
+        self._encoded[request.id] = (request, assessment, body)
         return body
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whet.contract.texts import parse_typed_number
 from whet.web.line import connection_of
+from whet_confirm import sight
 from whet_confirm.http import answers, shapes
 from whet_confirm.http.decisions import build_grant
 from whet_confirm.http.exchange import Answer, Exchange
@@ -29,7 +30,8 @@ async def status(call: Exchange) -> Answer:
         request = latest
     if call.who.role == "approve" and request.is_pending:
         await call.service.mark_viewed(request, call.who)
-    return 200, await run_off_loop(request.length, call.backend.record, request)
+    assessment = sight.assess(call.service, request)
+    return 200, await run_off_loop(request.length, call.backend.record, request, assessment)
 
 
 async def grant(call: Exchange) -> Answer:
@@ -50,7 +52,8 @@ async def listing(call: Exchange) -> Answer:
     owner = call.who.name if call.who.role == "submit" else ""
     requests = call.service.list(RequestFilter(status_filter, owner, read_before(query), limit))
     length = sum(request.length for request in requests)
-    records = await run_off_loop(length, lambda: [answers.record(request) for request in requests])
+    assessments = await sight.assess_all(call.service, requests)
+    records = await run_off_loop(length, lambda: [*map(answers.record, requests, assessments)])
     return 200, shapes.RequestList(len(requests), records, answers.next_page(requests, limit))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from whet_confirm.records import Status
+from whet_confirm.records import Status, Verdict
 from whet_confirm.stand_ins import Delegation
 from whet_confirm.submit import DEFAULT_TIMEOUT_S
 from whet_confirm.whitelist import AllowedEntry
@@ -261,6 +261,23 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
     digest: Digest
 
 
+class VoteRecord(msgspec.Struct, frozen=True):
+    """One person's vote."""
+
+    by: str
+    verdict: Verdict
+    at: float
+    reason: str | UnsetType = UNSET
+
+
+class RiskRecord(msgspec.Struct, frozen=True):
+    """How dangerous the request's commands are; `text` says it in one line."""
+
+    level: Literal["safe", "normal", "dangerous", "unread"]
+    reasons: list[str]
+    text: str
+
+
 class RequestRecord(_Summary, frozen=True, kw_only=True):
     """A request in its current state. Fields that don't apply yet are left out."""
 
@@ -281,6 +298,11 @@ class RequestRecord(_Summary, frozen=True, kw_only=True):
     execution_note: str | UnsetType = UNSET
     unclear: list[str] | UnsetType = UNSET
     """Names of the request's characters that are invisible or look like others."""
+    votes: list[VoteRecord] | UnsetType = UNSET
+    """The votes, oldest first, if it takes more than one."""
+    missing: str | UnsetType = UNSET
+    """The approvals that a pending request still needs, e.g. `1 of security`."""
+    risk: RiskRecord | UnsetType = UNSET
 
 
 class RequestList(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from whet.contract.channels import (
     Verb,
 )
 from whet_confirm.notify.buttons import Buttons
-from whet_confirm.notify.notice import AGENT_MARK, HIDDEN, OnPress, RequestNotice
+from whet_confirm.notify.notice import AGENT_MARK, HIDDEN, TRIAL_MARK, OnPress, RequestNotice
 
 _LOG = logging.getLogger(__name__)
 _WANTS: frozenset[Verb] = frozenset(("press",))
@@ -113,7 +113,7 @@ def build_card(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCar
     """Build a card from a notice. The link is in the text if no button opens it."""
     texts = (f"{notice.requester}: {notice.description}", notice.details)
     is_dangerous = notice.risk.startswith("Dangerous")
-    token = f"Token: {notice.principal or 'none (open mode)'}"
+    token = "" if notice.is_trial else f"Token: {notice.principal or 'none (open mode)'}"
     lines = (notice.risk, notice.warning, notice.progress, notice.outcome, token)
     address = ""
     if notice.link and not (notice.has_public_link and has_buttons):
@@ -127,12 +127,16 @@ def build_card(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCar
         at=notice.deadline,
         at_s=notice.expires_s,
         lines=tuple(filter(None, lines)),
-        ids=(("request", notice.request_id), ("digest", notice.digest[:12])),
+        ids=(("trial", notice.request_id),) if notice.is_trial else _ids(notice),
         warning=_warning(notice) if notice.is_open else "",
         address=address,
-        mark=AGENT_MARK,
+        mark=TRIAL_MARK if notice.is_trial else AGENT_MARK,
         quoted=tuple(filter(None, texts)),
     )
+
+
+def _ids(notice: RequestNotice) -> tuple[tuple[str, str], ...]:
+    return ("request", notice.request_id), ("digest", notice.digest[:12])
 
 
 def _warning(notice: RequestNotice) -> str:

@@ -21,7 +21,10 @@ LOG = "log"
 NEWS = ("submitted", "escalated")
 _COLUMNS = "id, event_id, kind, request_id, channel, status, attempts, run_after, error, ref, updated_at"
 _OPEN = "status IN ('queued', 'failed')"
-_IS_NEWS = "kind IN ('submitted', 'escalated', 'amended', 'decided', 'expired', 'cancelled')"
+PROGRESS = ("vote", "replanned")
+_IS_NEWS = (
+    "kind IN ('submitted', 'escalated', 'amended', 'vote', 'replanned', 'decided', 'expired', 'cancelled')"
+)
 _NEWS_CELLS = "e.id, e.kind, e.request_id, r.status, r.plan, r.escalated_at"
 _NEWS_FROM = ("events e JOIN requests r ON r.id = e.request_id", "e.id")
 _NEXT = f"e.id > ? AND e.{_IS_NEWS} ORDER BY e.id LIMIT ?"
@@ -91,6 +94,8 @@ def queue_deliveries(db: apsw.Connection, now_s: float, limit: int, channels_of:
             log_unreadable(f"of event {event_id}", "a text of it can't be read")
             continue
         kind, request_id, status, plan, escalated_at = news
+        if kind in PROGRESS and status != "pending":
+            continue  # the outcome says more
         if kind not in NEWS:
             channels = _notified_channels(db, request_id)
         elif status == "pending":

@@ -15,8 +15,9 @@ import msgspec
 
 from whet.contract.channels import Incoming
 
-State = Literal["pending", "approved", "denied", "expired", "cancelled"]
+State = Literal["pending", "approved", "denied", "expired", "cancelled", "trial"]
 AGENT_MARK = "Written by the agent, not checked:"
+TRIAL_MARK = "Written by this service:"
 HIDDEN = "A part is hidden here: see it on the page to approve it."
 NO_PAGE_HOSTS = ("localhost", "127.", "[::1]")
 OnPress = Callable[[Incoming], Awaitable[str]]
@@ -51,6 +52,11 @@ class RequestNotice(msgspec.Struct, frozen=True):
     def is_open(self) -> bool:
         """Whether the request can still be decided."""
         return self.state == "pending"
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether it is about no request and only shows that the channel works."""
+        return self.state == "trial"
 
     @property
     def has_public_link(self) -> bool:

@@ -25,10 +25,11 @@ from whet_confirm.ledger import Tx
 from whet_confirm.notify import deliveries
 from whet_confirm.notify.breaker import Breaker, retry_delay_s
 from whet_confirm.notify.deliveries import NotifyDelivery
+from whet_confirm.notify.faults import ChannelFaults, Report, UnservedCount
 from whet_confirm.notify.notice import NoticeChannel, RequestNotice
 from whet_confirm.notify.one_way import Log
 from whet_confirm.notify.presses import Presses
-from whet_confirm.notify.settings import ChannelsText, People, open_channels
+from whet_confirm.notify.settings import ChannelsText, ConfiguredNotifier, People, open_channels
 from whet_confirm.notify.telling import build_notice
 from whet_confirm.notify.user_groups import UserGroups
 from whet_confirm.quorum import groups_in
@@ -42,7 +43,6 @@ _POLL_S = 1.0  # finds events of other processes, and events after a lost wake-u
 _GATHER_S = 0.05  # events that arrive together are queued together
 _UNHURRIED_S = 0.5  # if only the log receives them
 _MAX_TRIES = 8  # for outcomes; a pending request is retried as long as it is pending
-_MAX_LOGGED = 2  # whole notices at once in the log; of the others only the ids
 
 
 class ChannelState(msgspec.Struct, frozen=True):
@@ -62,12 +62,19 @@ class ConfirmNotifier:
     """All channels of one service. Run `run` next to the server."""
 
     def __init__(
-        self, service: ConfirmService, channels: ChannelsText, secrets: Mapping[str, str], page_url: str
+        self,
+        service: ConfirmService,
+        channels: ChannelsText,
+        secrets: Mapping[str, str],
+        page_url: str,
+        report: Report | None = None,
     ) -> None:
         # A signature is as secret as its key and deterministic, so it yields a separate key for the buttons.
         key = hashlib.sha256(service.key.sign(b"whet-buttons/1")).digest()
         self._service = service
         self._page_url = page_url.rstrip("/")
+        self._faults = ChannelFaults(report)
+        self._unserved = UnservedCount()
         self._seats = open_channels(channels, secrets, key)
         people = People(channels.people)
         self._presses = Presses(service, people, self._seats)
@@ -101,20 +108,12 @@ class ConfirmNotifier:
     def states(self) -> list[ChannelState]:
         """Return the state of each channel."""
         now_s = asyncio.get_running_loop().time()
-        result: list[ChannelState] = []
-        for notifier in self._seats:
-            name = notifier.channel.name
-            breaker = self._breakers[name]
-            result.append(
-                ChannelState(
-                    name,
-                    breaker.is_open,
-                    breaker.reason,
-                    breaker.wait_s(now_s),
-                    self._deaf.get(notifier.heard_by, ""),
-                )
-            )
-        return result
+        return [self._state(notifier, now_s) for notifier in self._seats]
+
+    def _state(self, notifier: ConfiguredNotifier, now_s: float) -> ChannelState:
+        name = notifier.channel.name
+        breaker, deaf = self._breakers[name], self._deaf.get(notifier.heard_by, "")
+        return ChannelState(name, breaker.is_open, breaker.reason, breaker.wait_s(now_s), deaf)
 
     # --- from the audit log to deliveries
 
@@ -151,13 +150,16 @@ class ConfirmNotifier:
         return result.up_to < newest
 
     async def _log_unserved(self, request_ids: Sequence[str]) -> None:
-        """Log the requests that no channel serves."""
-        for request_id in request_ids[:_MAX_LOGGED]:
-            content = await self._read_notice(request_id, "submitted", lambda _: True)
-            if content is not None:
-                await self._log.send(content[1])
-        if others := request_ids[_MAX_LOGGED:]:
-            _LOG.warning("no channel reached a person: %d more wait: %s", len(others), " ".join(others))
+        """Log the requests that no channel serves: at most one of them a minute in full, and how many others
+        there were."""
+        count = self._unserved.add(len(request_ids), asyncio.get_running_loop().time())
+        if not count:
+            return
+        content = await self._read_notice(request_ids[0], "submitted", lambda request: request.is_pending)
+        if content is not None:
+            await self._log.send(content[1])
+        if count > 1:
+            _LOG.warning("no channel reached a person about %d requests: whet confirm list", count)
 
     def _channels_of(self, kind: str, plan: ApprovalPlan, was_escalated: bool) -> Sequence[str]:
         groups = groups_in(plan.quorum)
@@ -226,6 +228,7 @@ class ConfirmNotifier:
             await self._record_failure(channel, delivery, failure, request)
             return
         breaker.record_success()
+        self._faults.end(channel.name)
         await service.change(lambda tx: _record_sent(tx, delivery, request, ref))
 
     async def _read_notice(
@@ -249,19 +252,14 @@ class ConfirmNotifier:
         service = self._service
         link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
         redacted = service.policy_file.policy.redact
-        return build_notice(
-            request,
-            service.votes(request.id),
-            link=link,
-            redacted=redacted,
-            kind=kind,
-            reading=sight.assess_risk(service, request),
-        )
+        assessment = sight.assess(service, request)
+        return build_notice(request, assessment, link=link, redacted=redacted, kind=kind)
 
     async def _record_failure(
         self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
     ) -> None:
         _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
+        self._faults.begin(channel.name, failure.reason)
         may_end = delivery.kind not in deliveries.NEWS
         gives_up = failure.is_final or (may_end and delivery.attempts >= _MAX_TRIES)
         wait_s = failure.retry_after_s or retry_delay_s(delivery.attempts, random.random())
@@ -292,6 +290,7 @@ class ConfirmNotifier:
             # The other channels continue; the page shows the error.
             self._deaf[channel.name] = error.reason
             _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
+            self._faults.begin(f"{channel.name} (button presses)", error.reason)
 
 
 def _is_news(
@@ -299,7 +298,9 @@ def _is_news(
 ) -> bool:
     if delivery.kind in deliveries.NEWS:
         return request.is_pending
-    # An outcome goes to the channels that announced the request.
+    if delivery.kind in deliveries.PROGRESS and not request.is_pending:
+        return False  # the outcome says more
+    # Votes and outcomes go to the channels that announced the request.
     return channel.can_update and bool(refs)
 
 

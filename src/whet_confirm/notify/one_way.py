@@ -5,6 +5,7 @@ They carry the link to the page, or everything that a program needs; a person ca
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import logging
 import time
@@ -113,24 +114,27 @@ class WebhookNotifier(OneWay):
 
     async def send(self, notice: RequestNotice) -> str:
         """Post the request. Raises SendFailed unless it is answered with 2xx."""
-        await self._post(notice)
+        await self._post(notice, notice.state, "")
         return notice.request_id
 
     async def update(self, message_ref: str, notice: RequestNotice) -> None:
-        """Post the outcome."""
-        await self._post(notice)
+        """Post a vote or the outcome."""
+        if notice.is_open:
+            await self._post(notice, "voted", f"_{hashlib.sha256(notice.progress.encode()).hexdigest()[:8]}")
+        else:
+            await self._post(notice, notice.state, "")
 
     async def aclose(self) -> None:
         """Close connections."""
         await self._http.aclose()
 
-    async def _post(self, notice: RequestNotice) -> None:
+    async def _post(self, notice: RequestNotice, state: str, version: str) -> None:
         at_s = int(time.time())
         body = msgspec.json.encode(
-            {"type": f"confirmation.{notice.state}", "timestamp": at_s, "data": msgspec.to_builtins(notice)}
+            {"type": f"confirmation.{state}", "timestamp": at_s, "data": msgspec.to_builtins(notice)}
         )
         # The id is the same for the same notice, so that a receiver can drop repetitions.
-        message_id = f"msg_{notice.request_id}_{notice.state}_{notice.digest[:8]}"
+        message_id = f"msg_{notice.request_id}_{state}_{notice.digest[:8]}{version}"
         headers = {"content-type": "application/json", **sign_headers(self._key, message_id, at_s, body)}
         answer = await self._http.raw("POST", "", body, headers, CALL_TIMEOUT_S)
         if not 200 <= answer.status < 300:

@@ -10,11 +10,18 @@ def format_title(notice: RequestNotice) -> str:
     return f"{notice.headline}: {notice.action}"
 
 
+def _risk_text(notice: RequestNotice) -> str:
+    parts = ("HIGH" if notice.is_high_risk else "", notice.risk)
+    return ". ".join(filter(None, parts)) or "not on the high-risk list"
+
+
 def format_body(notice: RequestNotice) -> str:
     """Return the service's lines first, then the agent's below a mark, each prefixed with a bar."""
+    if notice.is_trial:
+        return f"{notice.outcome}\n{notice.requester}: {notice.description}"
     lines = [
         f"Request: {notice.request_id}",
-        f"Risk: {'HIGH' if notice.is_high_risk else notice.risk or 'not on the high-risk list'}",
+        f"Risk: {_risk_text(notice)}",
         f"Asked by token: {notice.principal or 'nobody (open mode)'}",
     ]
     if notice.is_open:

@@ -97,7 +97,7 @@ def format_reply(outcome: RequestOutcome) -> str:
     if outcome.kind == "decided" and request is not None:
         return _describe_end(request)
     if outcome.kind == "voted":
-        return f"Your vote counts. {outcome.message[:1].upper()}{outcome.message[1:]}."
+        return f"Your vote was {outcome.message}."[:190]
     if outcome.kind in ("late", "already_decided") and request is not None:
         return f"Too late. {_describe_end(request)}"
     return f"Not decided: {outcome.message}."

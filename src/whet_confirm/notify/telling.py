@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from whet_confirm.notify.notice import RequestNotice, State
 from whet_confirm.quorum import describe
-from whet_confirm.records import ConfirmRequest, Vote
+from whet_confirm.records import ConfirmRequest
 from whet_confirm.requests import decode_details
-from whet_confirm.risk import RiskReading
 from whet_confirm.shown import fit_text, format_json, hidden_parts, one_line, redact, unclear_warning
+from whet_confirm.sight import UNASSESSED, Assessment
 
 ACTION_LIMIT, REQUESTER_LIMIT, DESCRIPTION_LIMIT, DETAILS_LIMIT, REASON_LIMIT = 150, 80, 700, 1_500, 300
 RISK_LIMIT = 300
@@ -20,19 +20,20 @@ _HEADLINES: dict[State, str] = {
     "denied": "Denied",
     "expired": "Expired: denied by silence",
     "cancelled": "Cancelled by the requester",
+    "trial": "Trial message: there is nothing to decide",
 }
 
 
 def build_notice(
     request: ConfirmRequest,
-    votes: Sequence[Vote],
+    assessment: Assessment = UNASSESSED,
     *,
     link: str,
     redacted: Sequence[str] = (),
     kind: str = "submitted",
-    reading: RiskReading | None = None,
 ) -> RequestNotice:
     """Build the notice about `request` in its current state. `kind` is the event's."""
+    reading = assessment.risk
     body, cut_details, is_hidden = _details(request, redacted)
     action, cut_action = one_line(request.action, ACTION_LIMIT)
     requester, cut_requester = one_line(request.requester, REQUESTER_LIMIT)
@@ -57,11 +58,32 @@ def build_notice(
         link=link,
         was_cut=was_cut,
         outcome=_outcome(request),
-        progress=_progress(request, votes),
+        progress=_progress(request, assessment),
         may_approve=not (was_cut or is_hidden or needs_page),
         is_hidden=is_hidden,
         risk=one_line(reading.line, RISK_LIMIT)[0] if reading else "",
         warning=unclear_warning(request) if state == "pending" else "",
+    )
+
+
+def build_trial(trial_id: str, sender: str, at_s: float) -> RequestNotice:
+    """Build a notice that only shows that a channel works. `sender` is the person who tries it."""
+    return RequestNotice(
+        request_id=trial_id,
+        digest="",
+        state="trial",
+        headline=_HEADLINES["trial"],
+        action="whet confirm try-channels",
+        requester=one_line(sender, REQUESTER_LIMIT)[0],
+        principal="",
+        description="If you can read this, approvals reach you here.",
+        details="",
+        is_high_risk=False,
+        expires_s=at_s,
+        deadline=clock_time(at_s),
+        link="",
+        may_approve=False,
+        outcome=f"Sent at {clock_time(at_s)}.",
     )
 
 
@@ -99,12 +121,13 @@ def _outcome(request: ConfirmRequest) -> str:
     return f"{request.status.replace('_', ' ').capitalize()}{author}{at}{reason}."
 
 
-def _progress(request: ConfirmRequest, votes: Sequence[Vote]) -> str:
-    plan = request.plan
-    if not request.is_pending or describe(plan.quorum) == "1 of anyone":
+def _progress(request: ConfirmRequest, assessment: Assessment) -> str:
+    needs = describe(request.plan.quorum)
+    if not request.is_pending or (needs == "1 of anyone" and not assessment.votes):
         return ""
-    verdicts = [f"{one_line(vote.principal, 40)[0]} {_WORDS[vote.verdict]}" for vote in votes]
-    return f"Takes {describe(plan.quorum)}. So far: {', '.join(verdicts) or 'nobody'}."
+    verdicts = [f"{one_line(vote.principal, 40)[0]} {_WORDS[vote.verdict]}" for vote in assessment.votes]
+    missing = f" Missing: {one_line(assessment.missing, 150)[0]}." if verdicts else ""
+    return f"Takes {needs}. So far: {', '.join(verdicts) or 'nobody'}.{missing}"
 
 
 _WORDS = {"approve": "approved", "deny": "denied"}

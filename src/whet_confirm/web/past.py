@@ -10,7 +10,7 @@ from starlette.responses import Response
 from whet.contract.texts import parse_typed_number
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
-from whet_confirm import requests
+from whet_confirm import requests, sight
 from whet_confirm.records import STATUSES, ConfirmRequest
 from whet_confirm.service import ConfirmService
 from whet_confirm.web import view
@@ -40,11 +40,16 @@ class AuditPages:
         matches = await self._service.database.read_long(
             lambda db: search(db, query, requests.RequestFilter(status, "", before_seq, _PAGE + 1), now_s)
         )
+        shown = matches[:_PAGE]
+        assessments = await sight.assess_all(self._service, shown)
+        cards = [
+            view.request_card(match, now_s, each) for match, each in zip(shown, assessments, strict=True)
+        ]
         return self._pages.answer(
             "history.html",
             visit=visit,
             count=self._service.count_pending(),
-            cards=[view.request_card(match, now_s) for match in matches[:_PAGE]],
+            cards=cards,
             q=query,
             wanted=status,
             statuses=STATUSES,

@@ -166,11 +166,15 @@ class RequestPages:
     ) -> Response:
         now_s = self._service.timeline.now_s()
         pending = self._service.list(RequestFilter("pending", limit=MAX_PENDING))
-        pending.sort(key=lambda found: found.expires_at)
+        pending.sort(key=lambda request: request.expires_at)
+        assessments = await sight.assess_all(self._service, pending)
         is_home = chosen is None
         selected = chosen or (pending[0] if pending else None)
         values: dict[str, object] = {
-            "cards": [view.request_card(found, now_s) for found in pending],
+            "cards": [
+                view.request_card(request, now_s, assessment)
+                for request, assessment in zip(pending, assessments, strict=True)
+            ],
             "count": self._service.count_pending(),
             "detail": await self._build_detail(selected, self._accounts.caller_of(visit))
             if selected
@@ -197,10 +201,9 @@ class RequestPages:
         )
         delivery_rows = service.database.read_now(lambda db: deliveries.list_deliveries(db, request.id))
         events = service.log.history(request_id=request.id)
-        reading = sight.assess_risk(service, request)
-        votes = service.votes(request.id)
+        assessment = sight.assess(service, request)
         return await run_off_loop(
-            request.length, view.request_detail, request, viewer, votes, delivery_rows, events, reading
+            request.length, view.request_detail, request, viewer, assessment, delivery_rows, events
         )
 
     def _page(self, template: str, visit: Visit, values: dict[str, object], status: int) -> Response:

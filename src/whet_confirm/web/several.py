@@ -11,11 +11,13 @@ from starlette.responses import Response
 from whet.contract.errors import StoreCorrupt
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
+from whet_confirm import sight
 from whet_confirm.decide import DecisionInput
 from whet_confirm.names import REQUEST_ID
 from whet_confirm.records import Caller, ConfirmRequest
 from whet_confirm.requests import RequestFilter, viewed_at
 from whet_confirm.service import ConfirmService
+from whet_confirm.sight import Assessment
 from whet_confirm.stand_ins import apply_stand_ins
 from whet_confirm.web import view
 from whet_confirm.web.accounts import TokenAccounts
@@ -35,7 +37,7 @@ class SeveralPages:
 
     async def show(self, request: Http, visit: Visit) -> Response:
         """Show the pending requests, and which of them may be ticked."""
-        return self._answer(visit)
+        return await self._answer(visit)
 
     async def decide(self, request: Http, visit: Visit) -> Response:
         """Decide on each ticked request, and report those that failed."""
@@ -43,9 +45,9 @@ class SeveralPages:
         verdict, reason = form.get("verdict"), form.get("reason", "").strip()
         ticked = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
         if verdict not in ("approve", "deny") or len(reason) > _MAX_REASON or len(ticked) > _MAX:
-            return self._answer(visit, 400, "Nothing was decided: the form is not complete.")
+            return await self._answer(visit, 400, "Nothing was decided: the form is not complete.")
         if not ticked or not caller.may("approve"):
-            return self._answer(
+            return await self._answer(
                 visit, 403 if ticked else 400, "Nothing was decided: tick what you decide on."
             )
         results: list[dict[str, str]] = []
@@ -62,7 +64,7 @@ class SeveralPages:
                     confirmation.id, verdict, reason, digest or "-", via_web=True, is_one_of_many=True
                 ), caller)  # fmt: skip
                 results.append({"id": confirmation.id, "action": action, "message": message})
-        return self._answer(visit, results=results)
+        return await self._answer(visit, results=results)
 
     async def _decide_request(
         self, confirmation: ConfirmRequest, ballot: DecisionInput, caller: Caller
@@ -75,24 +77,31 @@ class SeveralPages:
             return action, outcome.message[:1].upper() + outcome.message[1:] + "."
         return action, f"Not decided: {outcome.message}."
 
-    def _answer(
+    async def _answer(
         self, visit: Visit, status: int = 200, problem: str = "", results: list[dict[str, str]] | None = None
     ) -> Response:
         now_s, caller = self._service.timeline.now_s(), self._accounts.caller_of(visit)
         pending = self._service.list(RequestFilter("pending", limit=200))
-        pending.sort(key=lambda one: one.expires_at)
-        rows = [self._row(one, caller, now_s) for one in pending]
+        pending.sort(key=lambda request: request.expires_at)
+        assessments = await sight.assess_all(self._service, pending)
+        rows = [
+            self._row(request, caller, now_s, assessment)
+            for request, assessment in zip(pending, assessments, strict=True)
+        ]
         values = {"rows": rows, "problem": problem, "said": results or []}
         return self._pages.answer("several.html", status, visit=visit, **values)
 
-    def _row(self, confirmation: ConfirmRequest, caller: Caller, now_s: float) -> dict[str, Any]:
-        service, plan = self._service, confirmation.plan
+    def _row(
+        self, confirmation: ConfirmRequest, caller: Caller, now_s: float, assessment: Assessment
+    ) -> dict[str, Any]:
+        service, plan, risk = self._service, confirmation.plan, assessment.risk
         policy = service.policy_file.policy
         policy = service.database.read_now(
             lambda db: apply_stand_ins(db, policy, now_s, confirmation.principal)
         )
         barrier = view.barrier(confirmation, view.Viewer(caller, policy, now_s))
-        if not barrier and (confirmation.is_high_risk or plan.needs_factor or plan.needs_passkey):
+        is_alarming = confirmation.is_high_risk or (risk is not None and risk.is_alarming)
+        if not barrier and (is_alarming or plan.needs_factor or plan.needs_passkey):
             barrier = "Decide on this one by itself."
         if not barrier and view.has_unseen_parts(self._service, confirmation, caller):
             barrier = "A part of it was not shown to you yet."
@@ -101,4 +110,5 @@ class SeveralPages:
             and service.database.read_now(lambda db: viewed_at(db, confirmation.id, caller.name)) is None
         ):
             barrier = "Look at it first."
-        return view.request_card(confirmation, now_s) | {"barrier": barrier, "digest": confirmation.digest}
+        card = view.request_card(confirmation, now_s, assessment)
+        return card | {"barrier": barrier, "digest": confirmation.digest}

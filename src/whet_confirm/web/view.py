@@ -19,7 +19,7 @@ from whet_confirm.requests import decode_details
 from whet_confirm.risk import RiskReading
 from whet_confirm.service import ConfirmService
 from whet_confirm.shown import MAX_TEXT, format_editable, hidden_parts, one_line, unclear_warning
-from whet_confirm.sight import last_revealed_digest
+from whet_confirm.sight import UNASSESSED, Assessment, last_revealed_digest
 from whet_confirm.web.arguments import ArgumentDiffLine, Disclosure, build_rows, diff_lines, format_document
 
 _STATUS_WORDS = {
@@ -73,7 +73,9 @@ class Viewer(msgspec.Struct, frozen=True):
     """The digest of the version whose hidden parts this person has revealed."""
 
 
-def request_card(request: ConfirmRequest, now_s: float) -> dict[str, Any]:
+def request_card(
+    request: ConfirmRequest, now_s: float, assessment: Assessment = UNASSESSED
+) -> dict[str, Any]:
     """Return a request for a list. Times whose names end in `_s` are Unix seconds."""
     by = request.resolved_by
     return dict(
@@ -86,6 +88,8 @@ def request_card(request: ConfirmRequest, now_s: float) -> dict[str, Any]:
         status_word=_STATUS_WORDS[request.status],
         is_pending=request.is_pending,
         is_high_risk=request.is_high_risk,
+        risk_word=_risk_word(request, assessment.risk),
+        missing=one_line(assessment.missing, 160)[0] if assessment.votes else "",
         created_s=request.created_at,
         expires_s=request.expires_at,
         timeout_s=max(request.expires_at - request.created_at, 1.0),
@@ -99,10 +103,9 @@ def request_card(request: ConfirmRequest, now_s: float) -> dict[str, Any]:
 def request_detail(
     request: ConfirmRequest,
     viewer: Viewer,
-    votes: Sequence[Vote],
+    assessment: Assessment,
     deliveries: Sequence[NotifyDelivery],
     events: Sequence[AuditEvent],
-    reading: RiskReading | None = None,
 ) -> dict[str, Any]:
     """Return everything on a request's own page."""
     details = decode_details(request.details_json)
@@ -117,14 +120,14 @@ def request_detail(
             disclosure,
         )
     return dict(
-        card=request_card(request, viewer.now_s),
+        card=request_card(request, viewer.now_s, assessment),
         description=disclosure.show(request.description, MAX_TEXT),
         rows=build_rows(details, disclosure),
         json_text=format_document(details, disclosure),
         edit_text="" if unseen else format_editable(details),
         warning=unclear_warning(request),
         unseen=unseen,
-        reading=reading,
+        reading=assessment.risk,
         digest=request.digest,
         action=disclosure.show_line(request.action),
         requester=disclosure.show_line(request.requester),
@@ -132,8 +135,8 @@ def request_detail(
         rule=one_line(plan.rule, 80)[0],
         needs=describe(plan.quorum),
         is_quorum=describe(plan.quorum) != "1 of anyone",
-        votes=[format_ballot(vote) for vote in votes],
-        my_vote=next((vote.verdict for vote in votes if vote.principal == viewer.who.name), ""),
+        votes=[format_ballot(vote) for vote in assessment.votes],
+        my_vote=next((vote.verdict for vote in assessment.votes if vote.principal == viewer.who.name), ""),
         barrier=barrier(request, viewer),
         min_review_s=plan.min_review_s,
         review_left_s=max((viewer.seen_at or viewer.now_s) + plan.min_review_s - viewer.now_s, 0.0),
@@ -197,6 +200,14 @@ def format_duration(seconds: float) -> str:
     if total_s < 48 * 3600:
         return f"{total_s // 3600} h {total_s % 3600 // 60:02d} min"
     return f"{total_s // 86400} d"
+
+
+def _risk_word(request: ConfirmRequest, reading: RiskReading | None) -> str:
+    if request.is_high_risk:
+        return "High risk"
+    if reading is None or not reading.is_alarming:
+        return ""
+    return "Dangerous" if reading.level == "dangerous" else "Not read"
 
 
 def format_ballot(vote: Vote) -> dict[str, Any]:

@@ -63,7 +63,7 @@
       if (card.dataset.id === focused) card.focus();
       if (!before.has(card.dataset.id)) {
         card.classList.add("fresh");
-        news.push(card.dataset.action + (card.classList.contains("high") ? ", high risk" : ""));
+        news.push([card.dataset.action, card.querySelector(".risk")?.textContent.toLowerCase()].filter(Boolean).join(", "));
       }
     }
     if (news.length) say(`New request: ${news.join("; ")}`);

@@ -1,0 +1,90 @@
+"""What an operator learns at the terminal about channels: a trial message, and a chat that does not exist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import forked
+from tests.confirm.notify.test_notifier import SECRET, Receiver
+from tests.confirm.process import Served
+from tests.confirm.running import SUBMIT
+from tests.confirm.vendors.telegram import TOKEN, TelegramServer
+
+ENV = {"TELEGRAM_BOT_TOKEN": TOKEN, "CONFIRMATION_WEBHOOK_SECRET": SECRET}
+
+
+@pytest.fixture
+def telegram() -> Iterator[TelegramServer]:
+    with TelegramServer() as server:
+        yield server
+
+
+def write_channels(folder: Path, telegram: TelegramServer, *chats: int, more: str = "") -> None:
+    (folder / "confirm").mkdir(parents=True)
+    entries = [
+        f'[[channel]]\nkind = "telegram"\nname = "chat{number}"\nchat = {chat}\nbase_url = "{telegram.url}"\n'
+        for number, chat in enumerate(chats)
+    ]
+    (folder / "confirm/channels.toml").write_text("".join(entries) + more)
+
+
+def try_channels(folder: Path, *options: str) -> forked.Done:
+    environ = {"WHET_HOME": str(folder), **ENV}
+    return forked.run(("confirm", "try-channels", *options), folder, environ=environ)
+
+
+@pytest.mark.slow
+def test_a_trial_message_arrives_in_every_channel_and_decides_nothing(
+    tmp_path: Path, telegram: TelegramServer
+) -> None:
+    with Receiver() as hook:
+        write_channels(
+            tmp_path, telegram, -1001, more=f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/hook"\n'
+        )
+        done = try_channels(tmp_path)
+        assert done.code == 0 and done.err == ""
+        assert "arrived, message -1001/1" in done.out and "webhook" in done.out
+        body = json.loads(hook.got[0][1])
+        assert body["type"] == "confirmation.trial" and body["data"]["details"] == ""
+    message = telegram.messages[1]
+    assert message["text"].startswith("Trial message: there is nothing to decide")
+    assert "not checked" not in message["text"] and message["reply_markup"] == {"inline_keyboard": []}
+
+
+@pytest.mark.slow
+def test_a_wrong_chat_is_named_and_the_others_are_tried(tmp_path: Path, telegram: TelegramServer) -> None:
+    write_channels(tmp_path, telegram, -1001, -9)
+    done = try_channels(tmp_path, "--json")
+    assert done.code == 1
+    first, second = json.loads(done.out)["channels"]
+    assert (first["channel"], first["sent"], first["problem"]) == ("chat0", True, "")
+    assert (second["sent"], "chat not found" in second["problem"]) == (False, True)
+    assert "failed: " in try_channels(tmp_path).out
+
+
+def test_without_channels_the_command_says_where_they_are_set(tmp_path: Path) -> None:
+    done = try_channels(tmp_path)
+    done.assert_error("no channel in", "confirm/channels.toml")
+
+
+@pytest.mark.slow
+def test_the_terminal_names_a_wrong_chat_once(
+    tmp_path: Path, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
+    write_channels(tmp_path / "home", telegram, -9)
+    with Served(tmp_path) as served:
+        assert served.process is not None and served.process.stdout is not None
+        for number in range(3):
+            body = {**SUBMIT, "action": f"deploy-{number}"}
+            assert served.call("POST", "/confirm", body, role="submit")[0] == 202
+        telegram.wait(lambda: len([c for c in telegram.calls if c[0] == "sendMessage"]) == 3, "three sends")
+        assert served.terminate() == 0
+        lines = served.process.stdout.read().decode().splitlines()
+    lines = [line for line in lines if "channel chat0 fails: " in line and "chat not found" in line]
+    assert len(lines) == 1 and "whet confirm try-channels" in lines[0]
