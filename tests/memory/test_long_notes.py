@@ -1,4 +1,4 @@
-"""Notes files that a person filled beyond their limit: the part that sessions read, and notices about the rest."""
+"""Notes files filled beyond their limit: the part that sessions read, and the notices about the rest."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_one_entry_longer_than_the_limit_leaves_room_for_the_others() -> None:
 
 
 def test_held_out_items_do_not_let_others_in() -> None:
-    limits = {"memory": 3_000}
+    limits: dict[notes.Target, int] = {"memory": 3_000}
     whole = reader.notes_part({"memory": MANY}, (), limits)
     less = reader.notes_part({"memory": MANY}, whole.items[:5], limits)
     assert less.items == whole.items[5:]
