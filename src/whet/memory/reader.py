@@ -264,7 +264,7 @@ def index_part(
 
     `uses` counts how often each skill was loaded.
     """
-    usable = [info for info in skills if not info.problem and _skill(info) not in without]
+    usable = [info for info in skills if not info.problem and not (without and _skill(info) in without)]
     can_load = offered is None or any("loads-skills" in tags_of(name) for name in offered)
     if not usable or not can_load:
         return PromptPart()
