@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +11,18 @@ import msgspec
 import pytest
 
 from tests.agent.rig import calls
+from tests.tools.test_shell import is_running
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, HookSettings, HooksSettings, ModelSettings, Settings
+from whet.config.schema import (
+    ApprovalSettings,
+    HookSettings,
+    HooksSettings,
+    ModelSettings,
+    SandboxSettings,
+    Settings,
+)
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.protocols import NobodyPresent
@@ -129,6 +138,61 @@ def test_a_hook_after_a_call_can_object_and_its_failure_breaks_nothing(work: Pat
     assert "[A hook objects: bad style]" in said[1] and (work / "a.txt").exists()
     end, said, _ = turn(work, {"lint": hook("PostToolUse", "exit 9")}, WRITE)
     assert end.reason == "answered" and "exit 9" in said[1]
+
+
+MEET = "touch {0}.here; while [ ! -e {1}.here ]; do sleep 0.01; done; {2}"
+
+
+@pytest.mark.slow
+def test_hooks_of_one_event_run_at_the_same_time_and_answer_in_order(work: Path):
+    hooks = {
+        "first": hook(
+            "UserPromptSubmit",
+            MEET.format("a", "b", "until [ -e second ]; do sleep 0.01; done; echo 1"),
+            timeout_s=10,
+        ),
+        "second": hook("UserPromptSubmit", MEET.format("b", "a", "touch second; echo 2"), timeout_s=10),
+    }
+    end, said, _ = turn(work, hooks)
+    assert end.reason == "answered" and "1\n2" in said[0]
+
+
+@pytest.mark.slow
+def test_one_block_among_hooks_that_agree_refuses_the_call(work: Path):
+    hooks = {
+        "agrees": hook("PreToolUse", MEET.format("a", "b", "echo fine"), timeout_s=10),
+        "blocks": hook("PreToolUse", MEET.format("b", "a", "echo not today >&2; exit 2"), timeout_s=10),
+        "fails": hook("PreToolUse", "exit 7"),
+        "also agrees": hook("PreToolUse", 'echo \'{"decision": "approve"}\''),
+    }
+    _, said, _ = turn(work, hooks, WRITE)
+    assert not (work / "a.txt").exists() and "nothing was run: not today\nthe hook fails failed" in said[1]
+
+
+@pytest.mark.slow
+def test_a_cancelled_turn_leaves_none_of_its_hooks_running(work: Path):
+    command = "echo $$ > $$.part; mv $$.part $$.pid; sleep 600"
+    hooks = {str(number): hook("UserPromptSubmit", command) for number in range(60)}
+
+    async def main() -> None:
+        settings = Settings(
+            model=ModelSettings(provider="practice", base_url="http://127.0.0.1:9", model="practice"),
+            sandbox=SandboxSettings(mode="off"),
+            hooks=HooksSettings(hooks),
+        )
+        app = await App.start(Home(work.parent / "home"), settings, {}, NobodyPresent(), work)
+        async with contextlib.aclosing(app):
+            session = await app.new_session()
+            running = asyncio.ensure_future(run_turn(session, session.user_message("do it"), lambda _: None))
+            while len(list(work.glob("*.pid"))) < 20:
+                await asyncio.sleep(0)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+    asyncio.run(main())
+    pids = [int(path.stem) for path in work.glob("*.pid")]
+    assert 20 <= len(pids) <= 50 and not [pid for pid in pids if is_running(pid)]
 
 
 def test_secrets_do_not_reach_a_hook(work: Path, monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whet.approval.git_config import parse_git_config
-from whet.approval.repository import find_program_setting
+from whet.approval.repository import find_program_setting, remote_urls
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.tools.shell import command_environment
@@ -257,6 +257,33 @@ def test_a_plain_repository_is_judged_without_git(repository: Path, starts: Path
         find_program_setting(str(repository), verb, reads=False) for verb in ("up", "commit", "fetch")
     ] == [""] * 3
     assert starts.read_text() == ""
+
+
+@pytest.mark.parametrize("kind", ["tree", "submodule"])
+def test_a_linked_tree_and_a_submodule_are_judged_without_git(
+    repository: Path, starts: Path, kind: str
+) -> None:
+    git(repository, "commit", "-q", "--allow-empty", "-m", "x")
+    git(repository, "remote", "add", "origin", "https://example.org/a.git")
+    folder = repository.parent / "linked"
+    if kind == "tree":
+        git(repository, "worktree", "add", "-q", str(folder))
+    else:
+        git(repository.parent, "init", "-q", "linked")
+        git(folder, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "sub")
+        folder = folder / "sub"
+        git(folder, "remote", "set-url", "origin", "https://example.org/a.git")
+    starts.write_text("")
+    assert find_program_setting(str(folder), "commit", reads=False) == ""
+    assert remote_urls(str(folder)) == ["https://example.org/a.git"]
+    assert starts.read_text() == ""
+    git(repository, "config", "extensions.worktreeConfig", "true")
+    git(folder, "config", "--worktree" if kind == "tree" else "--local", "diff.external", "evil")
+    assert "evil" in find_program_setting(str(folder))
+    if kind == "tree":
+        git(folder, "config", "--worktree", "--unset", "diff.external")
+        git(repository, "config", "diff.external", "shared-evil")
+        assert "shared-evil" in find_program_setting(str(folder))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -58,3 +60,21 @@ def test_markdown_can_be_switched_off() -> None:
     assert painter.block(block, 40) == "\n**as it is**\n"
     assert painter.line("x", "dim") == "\x1b[2mx\x1b[0m"
     assert Painter({"TERM": "dumb"}).line("x", "dim") == "x"
+
+
+def test_a_styled_line_has_its_attributes_on_each_row_and_no_colour_where_none_is_wanted() -> None:
+    painter, plain = Painter({"TERM": "xterm"}), Painter({"TERM": "xterm", "NO_COLOR": "1"})
+    assert painter.line("a\n\nb", "dim red") == "\x1b[2;31ma\x1b[0m\n\n\x1b[2;31mb\x1b[0m"
+    assert plain.line("a", "dim red") == "\x1b[2ma\x1b[0m" and plain.line("a", "yellow") == "a"
+    assert painter.line("a", "dim italic") == "\x1b[2;3ma\x1b[0m" and painter.line("a", "unknown") == "a"
+
+
+@pytest.mark.slow
+def test_a_chat_draws_its_first_prompt_before_it_imports_what_only_an_answer_needs() -> None:
+    code = (
+        "import sys; import whet.cli.interactive.repl; from whet.terminal.render import Painter;"
+        "Painter().line('x', 'dim'); print([name for name in sys.argv[1:] if name in sys.modules])"
+    )
+    late = ["rich", "whet.memory.desk", "whet.memory.changes"]
+    done = subprocess.run([sys.executable, "-c", code, *late], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from benchmarks.lessons.world import World
@@ -18,6 +21,7 @@ from whet.store.learned import ContextItem
 from whet.store.ledger import hash_text
 
 HAND = Origin("user")
+T = TypeVar("T")
 
 
 def main(name: str, description: str = "How.", body: str = "Steps.") -> str:
@@ -119,7 +123,7 @@ def test_three_skills_of_a_like_name_are_offered(tmp_path: Path) -> None:
 
 
 def infos(*pairs: tuple[str, str], problem: str = "") -> list[SkillInfo]:
-    return [SkillInfo(name, about, "home", Path(), problem) for name, about in pairs]
+    return [SkillInfo(name, about, "home", "", problem) for name, about in pairs]
 
 
 def test_words_find_the_best_fit_first() -> None:
@@ -217,7 +221,7 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
 
 
 def test_a_homes_skill_stands_before_one_from_elsewhere_in_a_small_budget() -> None:
-    skills = [SkillInfo("a", "x", "built-in", Path()), SkillInfo("b", "x", "home", Path())]
+    skills = [SkillInfo("a", "x", "built-in", ""), SkillInfo("b", "x", "home", "")]
     part = reader.index_part(skills, {}, len("- a: x") + 1)
     assert [item.name for item in part.items] == ["b"]
 
@@ -320,3 +324,76 @@ def test_a_skill_from_elsewhere_is_not_changed(world: World) -> None:
     outcome = asyncio.run(world.desk.hand_in(patch, HAND))
     assert outcome.state == "refused" and "a skill of built-in" in outcome.text
     assert world.database.read_now(lambda db: ledger.select(db)) == []
+
+
+class Opened:
+    """Counts the skills that this process opens while it is on."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.is_on = False
+        sys.addaudithook(self._note)
+
+    def _note(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.is_on and event == "open" and str(arguments[0]).endswith("SKILL.md"):
+            self.paths.append(str(arguments[0]))
+
+    def during(self, work: Callable[[], T]) -> tuple[T, list[str]]:
+        self.paths, self.is_on = [], True
+        try:
+            return work(), self.paths
+        finally:
+            self.is_on = False
+
+
+@pytest.fixture(scope="module")
+def opened() -> Opened:
+    return Opened()
+
+
+def wait_for_a_tick(folder: Path) -> None:
+    """Return once the file system's clock has ticked: files written before are older than a new one."""
+    marker = folder / "marker"
+    marker.touch()
+    first = marker.stat().st_mtime_ns
+    while marker.stat().st_mtime_ns == first:
+        marker.touch()
+
+
+def test_of_many_skills_only_new_and_changed_ones_are_opened(tmp_path: Path, opened: Opened) -> None:
+    skills = tmp_path / "skills"
+    for number in range(60):
+        put(skills if number % 2 else skills / "group", f"skill-{number}")
+    (skills / "linked").symlink_to(put(tmp_path / "elsewhere", "linked"))
+    wait_for_a_tick(tmp_path)
+    first, paths = opened.during(Library(skills).all)
+    assert len(first) == 61 and len({Path(path).parent.name for path in paths} - {"group"}) == 61
+    again, paths = opened.during(Library(skills).all)
+    assert again == first and {Path(path).parent.name for path in paths} == {"linked", "group"}
+    assert {info.name: (info.folder, info.source) for info in again}["skill-2"] == (
+        skills / "group" / "skill-2",
+        "group",
+    )
+    put(skills, "skill-1", main("skill-1", "Why."))
+    put(skills, "skill-61")
+    put(skills, "skill-3", "nothing")
+    (skills / "skill-5" / "SKILL.md").unlink()
+    wait_for_a_tick(tmp_path)
+    changed, paths = opened.during(Library(skills).all)
+    names = {info.name: info for info in changed}
+    assert {Path(path).parent.name for path in paths} >= {"linked", "skill-1", "skill-3", "skill-61"}
+    assert len(set(paths)) <= 6, "skill-5 and the group's own are looked for, the others are not"
+    assert names["skill-1"].description == "Why." and names["skill-3"].problem and "skill-5" not in names
+    assert Library(skills).all() == changed
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b'{"version":0,"skills":{}}'])
+def test_an_index_that_cannot_be_read_is_written_again(tmp_path: Path, broken: bytes) -> None:
+    for number in range(40):
+        put(tmp_path / "skills", f"skill-{number}")
+    whole = Library(tmp_path / "skills").all()
+    (tmp_path / "skills-index.json").write_bytes(broken)
+    assert Library(tmp_path / "skills").all() == whole
+    (tmp_path / "skills-index.json").unlink()
+    (tmp_path / "skills-index.json").mkdir()
+    assert Library(tmp_path / "skills").all() == whole and len(list(tmp_path.iterdir())) == 2

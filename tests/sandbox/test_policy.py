@@ -11,7 +11,8 @@ import pytest
 
 from whet.contract.errors import BadInput, ToolDenied
 from whet.sandbox.policy import Opening, SandboxPolicy, names_host, read_opening
-from whet.sandbox.system_folders import PolicyAdditions, default_policy
+from whet.sandbox.protected_names import PROTECTED
+from whet.sandbox.system_folders import PolicyAdditions, default_policy, starts_programs
 
 
 @pytest.fixture
@@ -214,3 +215,13 @@ def test_a_folder_that_may_not_be_looked_into_is_left_out(tmp_path: Path) -> Non
     done = subprocess.run([sys.executable, "-c", asked, str(closed / "bin")], capture_output=True, text=True)
     closed.chmod(0o700)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", [*PROTECTED, ".git/hooks/pre-commit", ".gitx", "src/.git/hooks", "src/a.py"])
+def test_paths_that_start_programs_are_those_at_and_below_the_protected_names(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    for path in (tmp_path / name, tmp_path / name / "x", Path("/etc") / name):
+        expected = any(path.is_relative_to(tmp_path / each) for each in PROTECTED)
+        assert starts_programs(path, tmp_path) == expected

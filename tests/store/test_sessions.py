@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 
+import apsw
 import pytest
 
 from tests.store.support import ONLY_POSTGRES, ONLY_SQLITE, talk
 from whet.contract.errors import NotFound
-from whet.store import grants, index, session_deletion, sessions, titles
+from whet.store import api, grants, index, session_deletion, sessions, titles
+from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 
 
@@ -254,3 +256,33 @@ def test_a_part_of_a_title_is_found_behind_thousands_of_newer_sessions(db, monke
     db.write_now(lambda c: sessions.rename(c, "abc0000", "Coffee"))
     db.write_now(lambda c: session_deletion.delete_session(c, "abc0050"))
     assert found("tea") == old[:2] and found("coff") == ["abc0000"]
+
+
+def test_a_filter_that_few_sessions_match_lists_as_one_that_many_match(db: StateDatabase) -> None:
+    def fill(it: apsw.Connection) -> None:
+        for number in range(30):
+            place = "/few" if number % 10 == 3 else "/many"
+            at = f"2026-11-{1 + number % 7:02}T00:00:00.000Z"
+            sessions.create(it, NewSession(f"s{number:02}", workspace=place, source="api"), at)
+            api.set_owner(it, f"s{number:02}", "few" if place == "/few" else "many")
+
+    db.write_now(fill)
+    rows = db.read_now(lambda it: sessions.list_sessions(it, 50))
+    few = [row.id for row in rows if row.workspace == "/few"]
+    assert few == ["s13", "s03", "s23"]
+    newest = rows[0].last_active
+    older = [row.id for row in rows if row.id in few and row.last_active < newest]
+    many_filters: list[sessions.SessionFilter] = [
+        {"token": "few"},
+        {"workspace": "/few"},
+        {"workspace": "/few", "source": "api"},
+    ]
+
+    def check(it: apsw.Connection) -> None:
+        for filters in many_filters:
+            assert [row.id for row in sessions.list_sessions(it, 50, **filters)] == few
+            assert [row.id for row in sessions.list_sessions(it, 1, offset=1, **filters)] == few[1:2]
+            assert [row.id for row in sessions.list_sessions(it, 9, before=newest, **filters)] == older
+        assert sessions.list_sessions(it, 50, token="few", workspace="/many") == []
+
+    db.read_now(check)

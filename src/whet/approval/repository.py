@@ -34,6 +34,7 @@ _HARMLESS = late_pattern(
     r"|true|false|git[- ]lfs [\w %./'\"=-]*"
     r"|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
 )
+_POINTER = "gitdir: "
 _MAX_BYTES = 100_000_000
 
 
@@ -53,7 +54,8 @@ def remote_urls(folder: str) -> list[str]:
     """Return the addresses of the remotes of the repository at `folder`, or an empty list if they can't be
     read."""
     try:
-        settings = _read_settings(folder, "") if _repository(folder) else ()
+        settings = _parse_settings(place) if (place := _repository(folder)) else ()
+        settings = _read_settings(folder, "") if settings is None else settings
         return [value for key, value in settings if key.startswith("remote.") and key.endswith("url")]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []
@@ -99,15 +101,27 @@ def _repository(folder: str) -> str:
 
 def _may_run(place: str, verb: str, reads: bool) -> bool:
     """Whether to ask git for the settings: they seem to run a program, or only git can read them."""
+    settings = _parse_settings(place)
+    return settings is None or any(_runs_program(key, value, verb, reads) for key, value in settings)
+
+
+def _parse_settings(place: str) -> list[tuple[str, str]] | None:
+    """Return the repository's settings from its files, also those of a linked working tree or a submodule,
+    whose `.git` is a file. None: only git can tell."""
+    folder = place
     if not os.path.isdir(place):
-        return True  # a `.git` file points elsewhere
-    if os.path.exists(os.path.join(place, "commondir")):
-        return True
-    for name in ("config", "config.worktree"):
-        settings = parse_git_config(_read_bytes(os.path.join(place, name)))
-        if settings is None or any(_runs_program(key, value, verb, reads) for key, value in settings):
-            return True
-    return False
+        text = os.fsdecode(_read_bytes(place))
+        folder = os.path.join(os.path.dirname(place), text.removeprefix(_POINTER).rstrip("\r\n"))
+        if not text.startswith(_POINTER) or not os.path.isdir(folder):
+            return None
+    shared = os.fsdecode(_read_bytes(os.path.join(folder, "commondir"))).rstrip("\r\n")
+    settings: list[tuple[str, str]] = []
+    for path in (os.path.join(folder, shared, "config"), os.path.join(folder, "config.worktree")):
+        parsed = parse_git_config(_read_bytes(path))
+        if parsed is None:
+            return None
+        settings += parsed
+    return settings
 
 
 def _read_bytes(path: str) -> bytes:

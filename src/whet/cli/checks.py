@@ -35,6 +35,7 @@ from whet.contract.texts import NOT_JSON, from_json, plural
 from whet.mcp.kept import read_stored
 from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
+from whet.memory import disk, notes
 from whet.sandbox.engine import probe
 from whet.sandbox.path_rules import read_path_rules
 from whet.terminal.output import has_colour, size
@@ -261,6 +262,19 @@ def check_file_rules(settings: Settings) -> Iterator[DoctorFinding]:
             continue
         text = f"deny {rule.source}: no sandbox here holds programs that open a file without naming it"
         yield DoctorFinding("rule", "warning", text, _SANDBOX_HINT)
+
+
+def check_notes(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
+    """Warn about notes that no session reads, because their file is longer than its limit."""
+    limits_chars = {"memory": settings.memory.memory_chars, "user": settings.memory.user_chars}
+    for target, name in notes.FILES.items():
+        try:
+            text = disk.read_text(home.root / name) or ""
+        except WhetError as error:
+            yield DoctorFinding("notes", "warning", error.message, error.hint)
+            continue
+        if line := notes.describe_left_out(target, text, limits_chars[target]):
+            yield DoctorFinding("notes", "warning", line, f"whet memory edit {target}, or raise the setting")
 
 
 def check_confirmations(home: Home) -> Iterator[DoctorFinding]:

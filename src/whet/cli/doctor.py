@@ -57,6 +57,7 @@ def run_checks(home: Home, *, online: bool, full: bool = False) -> list[DoctorFi
         report += checks.check_servers(home, loaded.settings)
         report += checks.check_sandbox(loaded.settings)
         report += checks.check_file_rules(loaded.settings)
+        report += checks.check_notes(home, loaded.settings)
     report += [*check_database(home, full=full), *checks.check_confirmations(home)]
     report += [*checks.check_commands(), *checks.check_terminal(), *checks.check_folders(home)]
     return report

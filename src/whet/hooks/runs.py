@@ -14,7 +14,9 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -59,27 +61,58 @@ class _Printed(msgspec.Struct, frozen=True):
 
 
 async def run_hook(
-    name: str, hook: HookSettings, facts: Mapping[str, Any], workspace: Path, make_jail: MakeJail
+    name: str,
+    hook: HookSettings,
+    facts: Mapping[str, Any],
+    workspace: Path,
+    make_jail: MakeJail,
+    pool: Executor | None = None,
 ) -> HookVerdict:
-    """Run a hook with `facts` as JSON on its input. Raises only CancelledError, after ending the hook."""
-    running: list[int] = []
+    """Run a hook with `facts` as JSON on its input, on a thread of `pool` (None: the loop's own). Raises only
+    CancelledError, after ending the hook."""
+    running = _Running()
     try:
         stdin = msgspec.json.encode(facts)
     except UnicodeEncodeError:
         return HookVerdict(trouble=f"the hook {name} can't be given half a character")
-    # Use a separate thread: hooks may take minutes, and the tool pool is for tools.
-    work = asyncio.ensure_future(asyncio.to_thread(_run, hook, stdin, workspace, make_jail, running))
+    loop = asyncio.get_running_loop()
+    work = loop.run_in_executor(pool, _run, hook, stdin, workspace, make_jail, running)
     try:
         code, out, err = await asyncio.shield(work)
     except asyncio.CancelledError:
-        for group in running:
-            with contextlib.suppress(OSError):
-                os.killpg(group, signal.SIGKILL)
+        running.cancel()
         await asyncio.wait([work])
         raise
     except (OSError, ToolError, ValueError) as error:
         return HookVerdict(trouble=f"the hook {name} could not be run: {error}")
     return _read_verdict(name, hook, code, out.strip(), err.strip())
+
+
+class _Running:
+    """The process of one hook, which a cancel ends, also if it comes before the process has started."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._group = 0
+        self.cancelled = False
+
+    def started(self, group: int) -> None:
+        """Record the process group, and end it if the hook was cancelled meanwhile."""
+        with self._lock:
+            self._group = group
+            if self.cancelled:
+                self._kill()
+
+    def cancel(self) -> None:
+        """End the process, or keep it from starting."""
+        with self._lock:
+            self.cancelled = True
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._group:
+            with contextlib.suppress(OSError):
+                os.killpg(self._group, signal.SIGKILL)
 
 
 def _read_verdict(name: str, hook: HookSettings, code: int | None, out: str, err: str) -> HookVerdict:
@@ -105,14 +138,16 @@ def _read_verdict(name: str, hook: HookSettings, code: int | None, out: str, err
 
 
 def _run(
-    hook: HookSettings, stdin: bytes, workspace: Path, make_jail: MakeJail, running: list[int]
+    hook: HookSettings, stdin: bytes, workspace: Path, make_jail: MakeJail, running: _Running
 ) -> tuple[int | None, str, str]:
-    """Return the exit code (None after a timeout) and the text of both outputs. Blocks."""
+    """Return the exit code (None after a timeout or a cancel) and the text of both outputs. Blocks."""
+    if running.cancelled:
+        return None, "", ""
     with tempfile.TemporaryFile() as into, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         into.write(stdin)
         into.seek(0)
         started = _start(hook.command, workspace, make_jail(), (into, out, err))
-        running.append(started.pid)
+        running.started(started.pid)
         code: int | None
         try:
             code = started.wait(hook.timeout_s)

@@ -1,14 +1,16 @@
 """Run the owner's shell hooks, and a repository's accepted ones, around a session's calls and turns.
 
 PreToolUse runs before the gate and can only deny: a hook's approval allows nothing. Hooks before an action
-(PreToolUse, UserPromptSubmit) fail closed. This module does not know how a hook is run.
+(PreToolUse, UserPromptSubmit) fail closed. The hooks of one event run at the same time. This module does not
+know how a hook is run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from whet.sandbox.jail import Jail
 
 _RESPONSE_CHARS = 20_000
+_MOST_AT_ONCE = 50
+_GUARDS = ("PreToolUse", "UserPromptSubmit")
 _CHANGED = (
     "this repository's hooks, or files that they run, changed since you accepted them: `whet hooks accept`"
     " shows them and lets them run, `whet hooks refuse` ends them"
@@ -62,23 +66,26 @@ class ShellHooks:
         self._is_accepted = is_accepted
 
     async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
-        """Run the hooks of an event in order until one blocks, and join their outputs. A hook before an
-        action that fails counts as blocking."""
-        outputs: list[str] = []
-        trouble: list[str] = []
+        """Run the hooks of an event at the same time, and join their results in the order of the settings,
+        whichever ends first. One that blocks is enough, and so is one before an action that fails."""
+        hooks = {
+            name: hook
+            for name, hook in self._hooks.items()
+            if hook.event == event and _fits(hook.tools, tool)
+        }
+        if not hooks:
+            return HookVerdict()
         base_facts = {"hook_event_name": event, "session_id": self._session_id, "cwd": str(self._workspace)}
-        for name, hook in self._hooks.items():
-            if hook.event != event or not _fits(hook.tools, tool):
-                continue
-            tool_facts = {"tool_name": tool} if tool else {}
-            verdict = await self._run_hook(name, hook, {**base_facts, **tool_facts, **facts})
-            if verdict.trouble and event in ("PreToolUse", "UserPromptSubmit"):
-                return HookVerdict(blocked=verdict.trouble)
-            if verdict.blocked:
-                return verdict
-            outputs.append(verdict.said)
-            trouble.append(verdict.trouble)
-        return HookVerdict(said="\n".join(filter(None, outputs)), trouble="; ".join(filter(None, trouble)))
+        tool_facts = {"tool_name": tool} if tool else {}
+        verdicts = await self._run_together(hooks, {**base_facts, **tool_facts, **facts})
+        failures = [verdict.trouble for verdict in verdicts if verdict.trouble]
+        reasons = [
+            reason for v in verdicts if (reason := v.blocked or (v.trouble if event in _GUARDS else ""))
+        ]
+        if reasons:
+            return HookVerdict(blocked="\n".join(dict.fromkeys(reasons)))
+        said = "\n".join(verdict.said for verdict in verdicts if verdict.said)
+        return HookVerdict(said=said, trouble="; ".join(dict.fromkeys(failures)))
 
     def has(self, event: HookEvent) -> bool:
         """Return whether there is a hook for an event."""
@@ -112,12 +119,34 @@ class ShellHooks:
         ]
         return "\n".join(filter(None, lines))
 
-    async def _run_hook(self, name: str, hook: HookSettings, facts: Mapping[str, Any]) -> HookVerdict:
+    async def _run_together(
+        self, hooks: Mapping[str, HookSettings], facts: Mapping[str, Any]
+    ) -> list[HookVerdict]:
+        """Run hooks on threads of their own, as a slow one must not hold a thread that others need. After a
+        cancel, no hook runs on."""
+        pool = ThreadPoolExecutor(min(len(hooks), _MOST_AT_ONCE), thread_name_prefix="hook")
+        try:
+            loop = asyncio.get_running_loop()
+            accepted = await loop.run_in_executor(pool, self._prepare, hooks.values())
+            runs = [self._run_hook(name, hook, facts, accepted, pool) for name, hook in hooks.items()]
+            return await asyncio.gather(*runs)
+        finally:
+            pool.shutdown(wait=False)
+
+    def _prepare(self, hooks: Collection[HookSettings]) -> bool:
+        """Create what the hooks share, and return whether the repository's among them may run."""
+        self._confinement.get()
+        return not any(isinstance(hook, RepositoryHook) for hook in hooks) or self._is_accepted()
+
+    async def _run_hook(
+        self, name: str, hook: HookSettings, facts: Mapping[str, Any], accepted: bool, pool: Executor
+    ) -> HookVerdict:
         if not isinstance(hook, RepositoryHook):
-            return await run_hook(name, hook, facts, self._workspace, self._jail)
-        if not await asyncio.to_thread(self._is_accepted):
+            return await run_hook(name, hook, facts, self._workspace, self._jail, pool)
+        if not accepted:
             return HookVerdict(trouble=_CHANGED)
-        return await run_hook(name, hook, facts, self._workspace, partial(self._foreign_jail, hook.writes))
+        jail = partial(self._foreign_jail, hook.writes)
+        return await run_hook(name, hook, facts, self._workspace, jail, pool)
 
     def _jail(self) -> Jail | None:
         return self._confinement.get().jail(self._workspace, self._session_id)

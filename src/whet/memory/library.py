@@ -6,7 +6,11 @@ the learning service.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -15,8 +19,12 @@ from whet.config.paths import list_project_folders
 from whet.contract.errors import WhetError
 from whet.store.ledger import hash_text
 
+if TYPE_CHECKING:
+    from whet.memory.skill_index import SkillFolder, SkillSummary
+
 LARGEST_MAIN_BYTES = 200_000
 _PROJECT_FOLDERS = (".agents/skills", ".claude/skills")
+_INDEXED_FROM = 30
 BUILT_IN = Path(__file__).with_name("builtin_skills")
 # Repeated here so that starting a session reads no file for them; a test compares the two.
 BUILT_IN_DESCRIPTIONS = {
@@ -39,9 +47,14 @@ class SkillInfo(msgspec.Struct, frozen=True):
     name: str
     description: str
     source: str
-    folder: Path
+    location: str = msgspec.field(name="folder")
     problem: str = ""
     hash: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Its folder. Made when it is read: the index of thousands needs none."""
+        return Path(self.location)
 
 
 class Library:
@@ -58,7 +71,7 @@ class Library:
 
     def offer(self, name: str, folder: Path, source: str, description: str = "") -> None:
         """Add a skill from elsewhere. If the name is in use, the earlier skill stays."""
-        self._others.setdefault(name, SkillInfo(name, description, source, folder))
+        self._others.setdefault(name, SkillInfo(name, description, source, str(folder)))
 
     def offer_built_in(self) -> None:
         """Add the skills that come with the program."""
@@ -84,7 +97,7 @@ class Library:
 
         if not NAME.fullmatch(name):
             return None
-        paths = (self.folder / name, *self.folder.glob(f"[!.]*/{name}"))
+        paths = chain((self.folder / name,), self.folder.glob(f"[!.]*/{name}"))
         own = next((info for path in paths if (info := self._read_own(path)) is not None), None)
         info = own or next(iter(self._project(name)), None) or self._others.get(name)
         if info is None or info.problem or (info.folder / "SKILL.md").is_file():
@@ -92,8 +105,33 @@ class Library:
         return replace(info, problem=f"{info.folder} is gone")
 
     def _own(self) -> list[SkillInfo]:
-        paths = (*self.folder.glob("[!.]*/[!.]*"), *self.folder.glob("[!.]*"))
-        return [info for path in paths if (info := self._read_own(path)) is not None]
+        if not self.folder.is_dir():
+            return []
+        from whet.memory.skill_index import list_skill_folders, read_summaries  # noqa: PLC0415 - many homes have none
+
+        folders = list_skill_folders(self.folder)
+        summaries: Mapping[str, SkillSummary] = {}
+        if len(folders) >= _INDEXED_FROM:
+            summaries = read_summaries(self.folder, folders, self._read_summary)
+        infos = [self._describe(folder, summaries.get(folder.path)) for folder in folders]
+        return [info for info in infos if info is not None]
+
+    def _describe(self, folder: SkillFolder, summary: SkillSummary | None) -> SkillInfo | None:
+        """Return the skill in a folder of the home, from its summary if it has one, or None."""
+        if summary is None:
+            return _read(self.folder / folder.path, folder.source)
+        root = self.folder if folder.source == "home" else self._real_folder
+        name = folder.path.rpartition("/")[2]
+        location = f"{root}/{folder.path}"
+        return SkillInfo(name, summary.description, folder.source, location, hash=summary.hash)
+
+    def _read_summary(self, folder: SkillFolder) -> tuple[str, str] | None:
+        info = _read(self.folder / folder.path, folder.source)
+        return None if info is None or info.problem else (info.description, info.hash)
+
+    @cached_property
+    def _real_folder(self) -> Path:
+        return self.folder.resolve()
 
     def _read_own(self, path: Path) -> SkillInfo | None:
         """Return the skill in a folder of the home, or None. A folder inside a skill is none of its own."""
@@ -119,7 +157,7 @@ def _read(folder: Path, source: str) -> SkillInfo | None:
     """Return the skill in a folder, or None if it holds none. Links to the folder itself are followed."""
     from whet.memory import disk, skill_format  # noqa: PLC0415 - few homes and projects have skills
 
-    info = SkillInfo(folder.name, "", source, folder.resolve() if source != "home" else folder)
+    info = SkillInfo(folder.name, "", source, str(folder.resolve() if source != "home" else folder))
     try:
         text = disk.read_text(info.folder / "SKILL.md", LARGEST_MAIN_BYTES)
         if text is None:

@@ -264,6 +264,43 @@ def describe_use(text: str, limit_chars: int) -> str:
     return f"{round(100 * len(text.strip()) / limit_chars)}% used"
 
 
+def choose_entries(text: str, limit_chars: int) -> list[NoteEntry]:
+    """Return the entries that a session reads: all of a file within its limit, otherwise those that fit, in
+    the file's order. Pitfalls get half of the limit, and what they leave is for the others."""
+    entries = parse_entries(text)
+    if len(text.strip()) <= limit_chars:
+        return entries
+    chosen: set[int] = set()
+    chars_left = limit_chars
+    for is_pitfall, reserved_chars in ((True, limit_chars // 2), (False, 0)):
+        for entry in entries:
+            chars = len(entry.text) + len("- \n")
+            if entry.is_pitfall is is_pitfall and chars_left - chars >= reserved_chars:
+                chars_left -= chars
+                chosen.add(entry.first)
+    return [entry for entry in entries if entry.first in chosen]
+
+
+def shorten_notes(target: Target, text: str, limit_chars: int) -> str:
+    """Return a file's text for another program's model: whole, or the entries that fit and how many don't."""
+    if not (left_out := describe_left_out(target, text, limit_chars)):
+        return text
+    lines = [f"- {flat(entry.statement)}" for entry in choose_entries(text, limit_chars)]
+    return "\n".join([*lines, f"({left_out})", ""])
+
+
+def describe_left_out(target: Target, text: str, limit_chars: int) -> str:
+    """Return a line for people and models about entries that sessions don't read; "" if they read all."""
+    total = len(parse_entries(text))
+    read_count = len(choose_entries(text, limit_chars))
+    if read_count == total:
+        return ""
+    return (
+        f"{FILES[target]} has {len(text.strip()):,} characters, more than memory.{target}_chars"
+        f" ({limit_chars:,}): sessions read {read_count:,} of its {total:,} entries"
+    )
+
+
 def find_droppable(text: str, wanted_chars: int) -> list[str]:
     """Return the longest entries, as few as are needed to free `wanted_chars`."""
     longest = sorted((entry.text for entry in parse_entries(text)), key=len, reverse=True)[:4]

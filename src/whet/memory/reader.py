@@ -1,8 +1,9 @@
 """Reads notes and skills for sessions, after bringing them into step with the ledger.
 
-A new session's prompt contains all notes, since they are bounded, with pitfalls last. Of the skills it
-contains names and descriptions until their budget is spent, the most used first; skills_list finds the
-others. This is all that starting a session needs. Changes go through the learning service.
+A new session's prompt contains the notes, pitfalls last; of a file over its limit those that fit, and a line
+about the others. Of the skills it contains names and descriptions until their budget is spent, the most used
+first; skills_list finds the others. This is all that starting a session needs. Changes go through the
+learning service.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ _NOTES_HEAD = "What you remember (as of this session's start; what was said and 
 
 
 class PromptPart(msgspec.Struct, frozen=True):
-    """A text for the system prompt, and the items that it shows."""
+    """A text for the system prompt, the items that it shows, and what a person should know was left out."""
 
     text: str = ""
     items: tuple[ContextItem, ...] = ()
+    left_out: str = ""
 
 
 class NotesState(msgspec.Struct, frozen=True):
-    """A notes file as sessions read it: its text, how full it is, and any problem with it on disk."""
+    """A notes file: its text, how full it is, any problem with it on disk, and how much of it sessions don't
+    read."""
 
     target: Target
     path: str
@@ -53,6 +56,7 @@ class NotesState(msgspec.Struct, frozen=True):
     entries: int
     used: str
     trouble: str = ""
+    left_out: str = ""
 
 
 class KnownFiles:
@@ -137,12 +141,13 @@ class MemoryReader:
         def work() -> PromptPart:
             self.bring_into_step(self.seen.changed_skills())
             texts: dict[Target, str] = {target: self.text(path) for target, path in FILES.items()}
-            notes_section, index = notes_part(texts, without), PromptPart()
+            limits_chars: dict[Target, int] = {target: self.room_chars(target) for target in texts}
+            notes_section, index = notes_part(texts, without, limits_chars), PromptPart()
             if loads_skills:
                 uses = self.database.read_now(lambda db: learned.count_uses(db, self.profile))
                 index = index_part(self.library.all(), uses, self.limits.skill_index_chars, without)
             text = "\n\n".join(filter(None, (notes_section.text, index.text)))
-            return PromptPart(text, (*notes_section.items, *index.items))
+            return PromptPart(text, (*notes_section.items, *index.items), notes_section.left_out)
 
         return await asyncio.to_thread(work)
 
@@ -153,8 +158,12 @@ class MemoryReader:
 
         def state(target: Target, path: str) -> NotesState:
             text, full_path = self.text(path), str(self.folder / path)
-            used, trouble = notes.describe_use(text, self.room_chars(target)), self.troubles.get(path, "")
-            return NotesState(target, full_path, text, len(notes.parse_entries(text)), used, trouble)
+            limit_chars = self.room_chars(target)
+            used, trouble = notes.describe_use(text, limit_chars), self.troubles.get(path, "")
+            left_out = notes.describe_left_out(target, text, limit_chars)
+            return NotesState(
+                target, full_path, text, len(notes.parse_entries(text)), used, trouble, left_out
+            )
 
         await asyncio.to_thread(self.bring_into_step)
         return [await asyncio.to_thread(state, target, path) for target, path in FILES.items()]
@@ -183,6 +192,12 @@ class MemoryReader:
     def text(self, path: str) -> str:
         """Return the text that a notes file should hold, from the ledger."""
         return self.database.read_now(lambda db: read_notes(db, self.profile, path))
+
+    def shorten(self, state: NotesState) -> str:
+        """Return a notes file's text within its limit, with a line about the entries left out."""
+        from whet.memory import notes  # noqa: PLC0415 - a session's start may have none to read
+
+        return notes.shorten_notes(state.target, state.text, self.room_chars(state.target))
 
     def now(self) -> str:
         """Return the current time in the ledger's format."""
@@ -231,26 +246,35 @@ def _hash_file(path: Path) -> str:
     return "" if content is None else hash_text(content)
 
 
-def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = ()) -> PromptPart:
-    """Return the notes as a prompt part, by target, leaving out those in `without`. Empty if there are no
-    notes."""
+def notes_part(
+    texts: Mapping[Target, str],
+    without: Collection[ContextItem] = (),
+    limits_chars: Mapping[Target, int] | None = None,
+) -> PromptPart:
+    """Return the notes as a prompt part, by target, leaving out those in `without` and, of a text over its
+    limit, those that don't fit. Empty if there are no notes."""
     if not any(texts.values()):
         return PromptPart()
     from whet.memory import notes  # noqa: PLC0415 - a new home has none
 
     items: list[ContextItem] = []
     sections: list[str] = []
+    left_out: list[str] = []
     for target, title in _SECTIONS:
-        entries = [
-            note for note in notes.parse_entries(texts.get(target, "")) if _item(target, note) not in without
-        ]
+        text = texts.get(target, "")
+        limit_chars = (limits_chars or {}).get(target, len(text))
+        readable = notes.choose_entries(text, limit_chars)
+        entries = [note for note in readable if _item(target, note) not in without]
         for head, pitfalls in ((title, False), ("Pitfalls", True)):
             chosen = [entry for entry in entries if entry.is_pitfall is pitfalls]
             if chosen:
                 sections.append("\n".join([f"{head}:", *(f"- {flat(entry.text)}" for entry in chosen)]))
                 items += [_item(target, entry) for entry in chosen]
+        if line := notes.describe_left_out(target, text, limit_chars):
+            sections.append(f"({line})")
+            left_out.append(line)
     text = "\n".join([_NOTES_HEAD, *sections]) if sections else ""
-    return PromptPart(text, tuple(items))
+    return PromptPart(text, tuple(items), "; ".join(left_out))
 
 
 def index_part(
@@ -263,7 +287,7 @@ def index_part(
 
     `uses` counts how often each skill was loaded.
     """
-    usable = [info for info in skills if not info.problem and _skill(info) not in without]
+    usable = [info for info in skills if not info.problem and not (without and _skill(info) in without)]
     if not usable:
         return PromptPart()
     ranked = sorted(usable, key=lambda info: (-uses.get(info.name, 0), info.source != "home", info.name))

@@ -22,6 +22,7 @@ COPIED: dict[str, str] = {
     " error_kind, exit_code, facts",
     "compactions": "turn, after_seq, live, engine, tokens_before, tokens_after, at, undone",
 }
+_ASKED_AT_ONCE = 500
 _FROM = re.compile(r" \(from turn \d+\)$")  # the suffix that an earlier fork added to the title
 
 
@@ -83,7 +84,7 @@ def order_as_trees(connection: apsw.Connection, session_rows: Sequence[SessionRo
 
     A tree comes at the position of its first session; forks of one session keep their order.
     """
-    origins = _read_origins(connection)
+    origins = _read_origins(connection, [row.id for row in session_rows])
     by_id = {row.id: row for row in session_rows}
     above = {name: origin for name, (origin, _) in origins.items() if origin in by_id}
     below: dict[str, list[SessionRow]] = {}
@@ -107,21 +108,29 @@ def order_as_trees(connection: apsw.Connection, session_rows: Sequence[SessionRo
 def list_family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
     """Return the whole fork tree of a session, oldest first, without archived sessions."""
     kin = connection.execute(
-        "WITH RECURSIVE kin (id) AS (SELECT id FROM sessions WHERE id = ? UNION SELECT e.b FROM kin JOIN ("
-        " SELECT s.id AS a, f.origin AS b FROM forks f JOIN sessions s ON s.key = f.session UNION ALL"
-        " SELECT f.origin, s.id FROM forks f JOIN sessions s ON s.key = f.session) e ON e.a = kin.id)"
-        " SELECT s.id FROM kin JOIN sessions s ON s.id = kin.id WHERE s.archived = '' OR s.id = ?"
-        " ORDER BY s.key",
+        "WITH RECURSIVE above (id) AS (SELECT id FROM sessions WHERE id = ? UNION SELECT f.origin FROM above"
+        " JOIN sessions s ON s.id = above.id JOIN forks f ON f.session = s.key),"
+        " kin (id) AS (SELECT id FROM above UNION SELECT s.id FROM kin JOIN forks f ON f.origin = kin.id"
+        " JOIN sessions s ON s.key = f.session)"
+        " SELECT s.id FROM kin CROSS JOIN sessions s"  # CROSS: SQLite then does not begin with all sessions
+        " WHERE s.id = kin.id AND (s.archived = '' OR s.id = ?) ORDER BY s.key",
         (session_id, session_id),
     ).fetchall()
     return order_as_trees(connection, [sessions.get(connection, row[0]) for row in kin])
 
 
-def _read_origins(connection: apsw.Connection) -> dict[str, tuple[str, int]]:
-    cursor = connection.execute(
-        "SELECT s.id, f.origin, f.turn FROM forks f JOIN sessions s ON s.key = f.session"
-    )
-    return {row[0]: (row[1], row[2]) for row in cursor}
+def _read_origins(connection: apsw.Connection, session_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return origin and last common turn of those sessions that are forks."""
+    origins: dict[str, tuple[str, int]] = {}
+    for start in range(0, len(session_ids), _ASKED_AT_ONCE):
+        ids = session_ids[start : start + _ASKED_AT_ONCE]
+        cursor = connection.execute(
+            "SELECT s.id, f.origin, f.turn FROM sessions s JOIN forks f ON f.session = s.key"
+            f" WHERE s.id IN ({', '.join('?' * len(ids))})",
+            tuple(ids),
+        )
+        origins |= {row[0]: (row[1], row[2]) for row in cursor}
+    return origins
 
 
 def _last_turn(connection: apsw.Connection, key: int, turn: int) -> int:

@@ -115,11 +115,16 @@ def list_turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[T
     return outcomes
 
 
-def _count_calls(connection: apsw.Connection) -> dict[tuple[int, int], tuple[int, int]]:
+def _count_calls(
+    connection: apsw.Connection, only_session: int | None = None
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """Count finished and failed calls by (session's key, turn), of all sessions or one."""
+    where, values = ("", ()) if only_session is None else (" AND session = ?", (only_session,))
     fine = ", ".join(f"'{kind}'" for kind in _NO_FAILURE)
     cursor = connection.execute(
         f"SELECT session, turn, count(*), sum(error_kind NOT IN ({fine})) FROM tool_calls"
-        " WHERE finished IS NOT NULL GROUP BY session, turn"
+        f" WHERE finished IS NOT NULL{where} GROUP BY session, turn",
+        values,
     )
     return {(session, turn): (total, failed or 0) for session, turn, total, failed in cursor}
 
@@ -127,7 +132,7 @@ def _count_calls(connection: apsw.Connection) -> dict[tuple[int, int], tuple[int
 def count_session_calls(connection: apsw.Connection, session_id: str) -> tuple[int, int]:
     """Count a session's finished tool calls, and how many of them failed. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    counts = [sums for (session, _), sums in _count_calls(connection).items() if session == key]
+    counts = _count_calls(connection, key).values()
     return sum(total for total, _ in counts), sum(failed for _, failed in counts)
 
 

@@ -261,10 +261,11 @@ def list_reviews(
     connection: apsw.Connection, limit: int = 50, *, session_id: str = "", review_id: str = ""
 ) -> list[ReviewRow]:
     """Return reviews, newest first: of one session, or with this beginning of their id or session id."""
-    where, values = ["j.kind = ?"], [KIND]
+    where, values = [f"j.kind = '{KIND}'"], list[str]()  # the words of the index on their time
     if session_id:
-        where.append("p.id = ?")
-        values.append(session_id)
+        key = "(SELECT key FROM sessions WHERE id = ?)"
+        where = ["j.kind = ?", f"j.id IN (SELECT job FROM reviews WHERE session = {key})"]
+        values = [KIND, session_id]
     if review_id:
         where.append("(substr(j.id, 1, length(?)) = ? OR substr(c.id, 1, length(?)) = ?)")
         values += [review_id] * 4

@@ -96,6 +96,8 @@ _SUMS = ", ".join(rows.USAGE_COLUMNS)
 _COLUMNS = (
     f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}, model_chosen"
 )
+# The concatenation stops SQLite from sorting by the index on time, which would visit every session.
+_SORTED = "ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?"
 _ALL = 1 << 40
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
@@ -217,7 +219,10 @@ def _list_rows(
     newest = f"SELECT {_COLUMNS} FROM sessions WHERE {condition} ORDER BY last_active DESC, key DESC LIMIT ?"
     text = filters.get("query", "")
     if not text:
-        return _rows(connection, f"{newest} OFFSET ?", *values, limit, offset)
+        if (few := titles.find_narrow_filter(connection, filters)) is None:
+            return _rows(connection, f"{newest} OFFSET ?", *values, limit, offset)
+        by_filter = f"SELECT {_COLUMNS} FROM sessions WHERE {condition} AND key IN ({few[0]}) {_SORTED}"
+        return _rows(connection, by_filter, *values, few[1], limit, offset)
     matches, parts = titles.build_condition(text)
     near = f"SELECT * FROM ({newest}) AS near WHERE {matches} LIMIT ? OFFSET ?"
     if (candidates := titles.build_index_condition(connection, text)) is None:
@@ -225,12 +230,10 @@ def _list_rows(
     newest_rows = _rows(connection, near, *values, titles.NEWEST, *parts, limit, offset)
     if len(newest_rows) == limit:
         return newest_rows
-    # The concatenation stops SQLite from sorting by the index on time, which would visit every session. Only
-    # the returned rows are read whole, because thousands may match.
+    # Only the returned rows are read whole, because thousands may match.
     by_runs = (
         f"SELECT {_COLUMNS} FROM sessions WHERE key IN (SELECT key FROM sessions WHERE {candidates[0]}"
-        f" AND {matches} AND {condition} ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?)"
-        " ORDER BY last_active || '' DESC, key DESC"
+        f" AND {matches} AND {condition} {_SORTED}) ORDER BY last_active || '' DESC, key DESC"
     )
     return _rows(connection, by_runs, *candidates[1], *parts, *values, limit, offset)
 

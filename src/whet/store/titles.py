@@ -1,4 +1,4 @@
-"""Find sessions by a part of their title or the beginning of their id.
+"""Find sessions by a part of their title or the beginning of their id, or by a filter that few match.
 
 A part is looked up in an index of all runs of three characters, and the results are compared with the
 title afterwards. A shorter part is looked up as the beginning of such runs; a team's database also has
@@ -7,6 +7,7 @@ runs of one and two. Parts that are common in titles are found among the newest 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import apsw
@@ -15,6 +16,13 @@ from whet.store.database import is_team
 
 NEWEST = 2_000
 """How many of the newest sessions are searched before the index is used."""
+_FEW = 2_000
+_KEYS_BY_FILTER = {
+    "token": "SELECT session FROM api_sessions WHERE token = ?",
+    "workspace": "SELECT key FROM sessions WHERE workspace = ?",
+    "source": "SELECT key FROM sessions WHERE source = ?",
+    "parent_session_id": "SELECT key FROM sessions WHERE parent_session_id = ? AND parent_session_id <> ''",
+}
 _RUN, _LAST = 3, "\U0010ffff"
 
 
@@ -42,6 +50,18 @@ def build_index_condition(connection: apsw.Connection, text: str) -> tuple[str, 
     else:  # the index folds letters; if one letter becomes several, or another one, its run is unknown
         return None
     return f"key IN ({subquery} UNION ALL SELECT key FROM sessions WHERE id >= ? AND id < ?)", [*values, *ids]
+
+
+def find_narrow_filter(connection: apsw.Connection, filters: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """Return a query for the keys of the sessions that match one of the filters, with its value, if few do;
+    None if walking the sessions by time finds a page of them sooner."""
+    for name, keys in _KEYS_BY_FILTER.items():
+        if value := filters.get(name):
+            counted = f"SELECT count(*) FROM ({keys} LIMIT {_FEW}) AS few"
+            row = connection.execute(counted, (value,)).fetchone()
+            if row is not None and row[0] < _FEW:
+                return keys, value
+    return None
 
 
 def escape_like(text: str) -> str:

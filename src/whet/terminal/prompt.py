@@ -11,8 +11,10 @@ import os
 import re
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from itertools import islice
+from heapq import nsmallest
+from itertools import accumulate, islice
 from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -30,7 +32,8 @@ from whet.tools.walk import files
 _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
 _MAX, _FOUND, _FEWEST_LETTERS = 60, 12, 2
 _BURST_CHARS = 400
-_MAX_FILES = 50_000
+_MAX_FILES, _FIRST_PATHS, _MAX_RANKED = 50_000, 1_000, 2_000
+_FIRST_S = 0.05
 _FRESH_S = 15.0
 
 
@@ -53,41 +56,59 @@ class InputCompleter(Completer):
             self.finder.look(self._folder())
             completions = list(self._paths(match[1]))
             yield from completions
-            listed = {
-                match[1].rpartition("/")[0] + "/" * ("/" in match[1]) + completion.text
-                for completion in completions
-            }
-            if len(match[1]) >= _FEWEST_LETTERS and len(completions) < _MAX:
-                for path in self.finder.find(match[1], _FOUND):
-                    if path not in listed:
-                        yield Completion(path, start_position=-len(match[1]))
+            if len(completions) < _MAX:
+                yield from self._find(match[1], _listed(match[1], completions))
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Yield the same completions. The first time, wait until the list of files has been read."""
-        if _AT_WORD.search(document.text_before_cursor) and not self.finder.has_read(self._folder()):
-            self.finder.look(self._folder())
-            await asyncio.to_thread(self.finder.wait)
-        for completion in self.get_completions(document, complete_event):
+        """Yield the same completions: those of the folder at once, and those of a large tree that is read for
+        the first time as it is read."""
+        match = _AT_WORD.search(document.text_before_cursor)
+        if match is None or document.text_before_cursor.startswith("/"):
+            for completion in self.get_completions(document, complete_event):
+                yield completion
+            return
+        self.finder.look(self._folder())
+        completions = await asyncio.to_thread(lambda: list(self._paths(match[1])))
+        for completion in completions:
             yield completion
+        listed = _listed(match[1], completions)
+        is_whole = len(completions) >= _MAX
+        while not is_whole:
+            is_whole = await asyncio.to_thread(self.finder.wait, _FIRST_S)
+            for completion in await asyncio.to_thread(self._find, match[1], listed):
+                listed.add(completion.text)
+                yield completion
+            is_whole = is_whole or len(listed) >= _MAX
+
+    def _find(self, typed: str, listed: set[str]) -> list[Completion]:
+        """Return the paths anywhere below the folder that fit, without those in `listed`."""
+        if len(typed) < _FEWEST_LETTERS:
+            return []
+        paths = self.finder.find(typed, _FOUND)
+        return [Completion(path, start_position=-len(typed)) for path in paths if path not in listed]
 
     def _paths(self, typed: str) -> Iterable[Completion]:
         parent, _, prefix = typed.rpartition("/")
         folder = self._folder() / (parent + "/" if parent or typed.startswith("/") else "")
         try:
             with os.scandir(folder.expanduser()) as entries:
-                names = sorted((entry.name, entry.is_dir()) for entry in entries)
+                matching = (
+                    (entry.name, entry.is_dir())
+                    for entry in entries
+                    if entry.name.startswith(prefix) and (prefix or not entry.name.startswith("."))
+                )
+                names = nsmallest(_MAX, matching)
         except OSError:
             return
-        count = 0
         for name, is_folder in names:
-            if not name.startswith(prefix) or (name.startswith(".") and not prefix):
-                continue
             yield Completion(name + "/" * is_folder, start_position=-len(prefix))
-            count += 1
-            if count == _MAX:
-                return
+
+
+def _listed(typed: str, completions: Sequence[Completion]) -> set[str]:
+    """Return the paths of completions of the last part of what was typed."""
+    return {typed.rpartition("/")[0] + "/" * ("/" in typed) + each.text for each in completions}
 
 
 class PasteParser(Vt100Parser):
@@ -195,7 +216,7 @@ class FileFinder:
     """The files of one folder, without hidden and .gitignored ones."""
 
     def __init__(self) -> None:
-        self._paths: list[str] = []
+        self._index: PathIndex = PathIndex([])
         self._folder: Path | None = None
         self._read_s = float("-inf")
         self._reading: threading.Thread | None = None
@@ -208,26 +229,62 @@ class FileFinder:
         self._reading = threading.Thread(target=self._read, args=(folder,), daemon=True)
         self._reading.start()
 
-    def has_read(self, folder: Path) -> bool:
-        """Whether the files of this folder have been read, even if not recently."""
-        return folder == self._folder
-
-    def wait(self) -> None:
-        """Wait until the list has been read."""
-        if self._reading is not None:
-            self._reading.join()
+    def wait(self, limit_s: float | None = None) -> bool:
+        """Wait until the list has been read, and return whether it has. A list that is only read again is not
+        waited for."""
+        if self._reading is not None and self._read_s == float("-inf"):
+            self._reading.join(limit_s)
+            return not self._reading.is_alive()
+        return True
 
     def find(self, letters: str, most: int) -> list[str]:
         """Return the paths that contain the letters in order, the best first: whole words and short paths
         win."""
-        needle = letters.lower()
-        scored = [(score, path) for path in self._paths if (score := rank(path.lower(), needle)) is not None]
-        return [path for _, path in sorted(scored)[:most]]
+        return self._index.find(letters.lower(), most)
 
     def _read(self, folder: Path) -> None:
         base = str(folder)
-        self._paths = [os.path.relpath(path, base) for path in islice(files(base), _MAX_FILES)]
-        self._folder, self._read_s = folder, time.monotonic()
+        paths: list[str] = []
+        if folder != self._folder:
+            self._index, self._folder, self._read_s = PathIndex([]), folder, float("-inf")
+        shown_at = _FIRST_PATHS if self._read_s == float("-inf") else _MAX_FILES
+        for path in islice(files(base), _MAX_FILES):
+            paths.append(path[len(base) :].lstrip("/"))
+            if len(paths) == shown_at:
+                self._index, shown_at = PathIndex(paths), 2 * shown_at
+        self._index, self._read_s = PathIndex(paths), time.monotonic()
+
+
+class PathIndex:
+    """Paths to search by letters, with bounded work for letters that many have."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = [path for path in paths if "\n" not in path]
+        self._text = "\n".join(self._paths).lower()
+        lines = self._text.split("\n")
+        self._starts = [0, *accumulate(len(line) + 1 for line in lines)][:-1]
+
+    def find(self, letters: str, most: int) -> list[str]:
+        """Return the paths that contain lower-case letters in order, the best first."""
+        scored = [
+            (score, path) for path in self._containing(letters) if (score := rank(path.lower(), letters))
+        ]
+        if not scored or (len(scored) < most and len(self._paths) <= _MAX_RANKED):
+            scored = [
+                (score, path) for path in self._paths if (score := rank(path.lower(), letters)) is not None
+            ]
+        return [path for _, path in nsmallest(most, scored)]
+
+    def _containing(self, letters: str) -> Iterable[str]:
+        """Yield paths that contain the letters in one piece, up to a limit."""
+        at = self._text.find(letters)
+        for _ in range(_MAX_RANKED):
+            if at < 0:
+                return
+            line = bisect_right(self._starts, at) - 1
+            yield self._paths[line]
+            after = self._starts[line + 1] if line + 1 < len(self._starts) else len(self._text)
+            at = self._text.find(letters, after)
 
 
 def rank(path: str, letters: str) -> tuple[int, int, int] | None:

@@ -1,8 +1,8 @@
 """Renders finished Markdown blocks and styled lines as terminal text of a given width.
 
-Only the interactive chat imports this module, because importing rich takes too long for a one-shot. Output
-has no trailing spaces, so that a narrower window does not break it, and honours NO_COLOR and dumb
-terminals. The caller decides when and where text is printed.
+It imports rich after a chat's first prompt is drawn. Output has no trailing spaces, so that a narrower
+window does not break it, and honours NO_COLOR and dumb terminals. The caller decides when and where text is
+printed.
 """
 
 from __future__ import annotations
@@ -11,26 +11,19 @@ import io
 import os
 import re
 from collections.abc import Mapping
-
-from rich.console import Console, RenderableType
-from rich.style import Style
-from rich.text import Text
-from rich.theme import Theme
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from whet.terminal.blocks import MarkdownBlock
 from whet.terminal.wording import printable
 
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
 _TRAILING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 _EDGES = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
-_THEME = Theme(
-    {
-        "markdown.code": Style(color="cyan"),
-        "markdown.item.bullet": Style(color="cyan"),
-        "markdown.item.number": Style(color="cyan"),
-        "markdown.block_quote": Style(dim=True),
-        "markdown.link_url": Style(dim=True, underline=True),
-    }
-)
+_ATTRIBUTES = {"bold": "1", "dim": "2", "italic": "3"}
+_COLOURS = {"red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 class Painter:
@@ -41,14 +34,36 @@ class Painter:
         self._markdown = markdown
         self._plain = environ.get("TERM", "") in ("", "dumb", "unknown")
         self.has_colour: bool = not self._plain and not environ.get("NO_COLOR")
-        self._console = Console(
+        self._environ = environ
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console  # noqa: PLC0415 - a tenth of a chat's start
+        from rich.style import Style  # noqa: PLC0415 - as above
+        from rich.theme import Theme  # noqa: PLC0415 - as above
+
+        styles = {
+            "markdown.code": Style(color="cyan"),
+            "markdown.item.bullet": Style(color="cyan"),
+            "markdown.item.number": Style(color="cyan"),
+            "markdown.block_quote": Style(dim=True),
+            "markdown.link_url": Style(dim=True, underline=True),
+        }
+        return Console(
             file=io.StringIO(),
             force_terminal=not self._plain,
-            theme=_THEME,
+            theme=Theme(styles),
             highlight=False,
-            _environ=environ,
+            _environ=self._environ,
             legacy_windows=False,
         )
+
+    def prepare(self) -> None:
+        """Import what the first block needs. Blocks; meant for a thread, while the person types."""
+        from whet.terminal import answer_markdown  # noqa: PLC0415 - a sixth of a chat's start
+
+        if self._markdown and answer_markdown:
+            self._render("", 80)
 
     def block(self, block: MarkdownBlock, width: int) -> str:
         """Render a block of an answer, with an empty line before it and a newline at the end."""
@@ -61,12 +76,17 @@ class Painter:
         return f"{body}\n" if block.tight else f"\n{body}\n"
 
     def line(self, text: str, style: str = "") -> str:
-        """Style one or more lines, unwrapped, without a newline at the end. `style` is a rich style."""
+        """Style one or more lines, unwrapped, without a newline at the end. `style` holds attributes (bold,
+        dim, italic) and a colour."""
         if self._plain or not style:
             return text
-        with self._console.capture() as capture:
-            self._console.print(Text(text, style=style), end="", soft_wrap=True)
-        return capture.get()
+        words = style.split()
+        codes = [code for word, code in _ATTRIBUTES.items() if word in words]
+        codes += [_COLOURS[word] for word in words if self.has_colour and word in _COLOURS]
+        if not codes:
+            return text
+        start = f"\x1b[{';'.join(codes)}m"
+        return "\n".join(f"{start}{row}\x1b[0m" if row else "" for row in text.split("\n"))
 
     def _render(self, markdown: RenderableType, width: int) -> str:
         with self._console.capture() as capture:

@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from whet.tools.charsets import guess_charset, guess_utf16
@@ -118,11 +118,12 @@ def _below(folder: str, layers: list[Layer]) -> Generator[str]:
         layers = []
     if ".gitignore" in names:
         layers = [*layers, Layer(os.path.abspath(folder), _rules(os.path.join(folder, ".gitignore")))]
+    base = os.path.abspath(folder)
     for entry in sorted_entries:
         is_folder = entry.is_dir(follow_symlinks=False)
         if not (is_folder or entry.is_file(follow_symlinks=False)):
             continue
-        verdict = _verdict(layers, os.path.abspath(entry.path), is_folder)
+        verdict = _verdict(layers, os.path.join(base, entry.name), is_folder) if layers else None
         if verdict is False or (verdict is None and entry.name.startswith(".")):
             continue
         if is_folder:
@@ -169,11 +170,11 @@ def _rule(line: str) -> IgnoreRule | None:
     return IgnoreRule(glob, is_kept, only_folders)
 
 
-def _verdict(layers: Iterable[Layer], path: str, is_folder: bool) -> bool | None:
+def _verdict(layers: Sequence[Layer], path: str, is_folder: bool) -> bool | None:
     """Return whether the last matching rule keeps the path (True) or drops it (False), or None without a
-    match."""
-    for layer in reversed(list(layers)):
-        inside = os.path.relpath(path, layer.folder)
+    match. The path is absolute and below the folder of every layer."""
+    for layer in reversed(layers):
+        inside = path[len(layer.folder) :].lstrip("/")
         for rule in reversed(layer.rules):
             if (is_folder or not rule.only_folders) and rule.glob.matches(inside):
                 return rule.is_kept

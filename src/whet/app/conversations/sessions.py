@@ -83,7 +83,9 @@ class SessionOpener:
             conversation_id=leaving.log.session.conversation_id if leaving else "",
             warm=await self._choose_start(OFF if principal.profile else warm, str(workspace)),
             whose=principal,
-            notices=[line for line in (cut_notice(workspace), _rule_notice(services, tools)) if line],
+            notices=list(
+                filter(None, (cut_notice(workspace), learned.part.left_out, _rule_notice(services, tools)))
+            ),
         )
         session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
         await self.outcomes.record(session.id, learned)

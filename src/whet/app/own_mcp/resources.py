@@ -79,9 +79,8 @@ async def read_resource(learning: LearningService, uri: object) -> dict[str, Any
 
 
 async def _notes(learning: LearningService, target: str) -> str:
-    return next(
-        notes_file.text for notes_file in await learning.reader.notes() if notes_file.target == target
-    )
+    reader = learning.reader
+    return next(reader.shorten(file) for file in await reader.notes() if file.target == target)
 
 
 async def _view_skill(learning: LearningService, skill: str, file: str, code: int) -> str:

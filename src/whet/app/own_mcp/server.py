@@ -127,10 +127,10 @@ class OwnMcpServer:
             case "read_session":
                 return await self._read(_text(arguments, "session_id"), _number(arguments, "seq", 1))
             case "read_memory":
-                notes = await self._learning.desk.reader.notes()
+                reader = self._learning.desk.reader
                 texts = [
-                    f"# {notes_file.target} ({notes_file.used})\n\n{notes_file.text.strip() or '(empty)'}"
-                    for notes_file in notes
+                    f"# {file.target} ({file.used})\n\n{reader.shorten(file).strip() or '(empty)'}"
+                    for file in await reader.notes()
                 ]
                 return text_result(mask("\n\n".join(texts)))
             case "list_skills":

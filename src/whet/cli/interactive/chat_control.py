@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from whet.agent.session import Session
 from whet.app.conversations.sessions import SessionOpener
 from whet.app.conversations.slash import Commands
 from whet.app.services import Services
 from whet.contract.events import Event
-from whet.memory.desk import LearningService
+
+if TYPE_CHECKING:
+    from whet.memory.desk import LearningService
 
 
 class ChatControl(Protocol):

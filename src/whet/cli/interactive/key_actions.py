@@ -7,7 +7,6 @@ Each is a few lines on top of the chat's interface. The screen maps keys to acti
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,8 @@ from whet.terminal.screen import PromptSignal
 from whet.typed_answer import read_line
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from whet.cli.interactive.chat_control import ChatControl
 
 Decide = Callable[[str, Sequence[tuple[str, str]]], Awaitable[int | str]]
@@ -50,7 +51,7 @@ class KeyActions:
         self._decide = decide
         self._escaped_s = float("-inf")
         self._unfolded = 0
-        self._pictures: tempfile.TemporaryDirectory[str] | None = None
+        self._pictures: TemporaryDirectory[str] | None = None
         self._pasted = 0
 
     async def take(self, signal: PromptSignal) -> None:
@@ -113,10 +114,12 @@ class KeyActions:
 
     async def _paste_image(self) -> None:
         """Put the path of the clipboard's image into the input, to be sent along. Raises WhetError."""
-        from whet.terminal import clipboard  # noqa: PLC0415 - few messages have images
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - few messages have images
+
+        from whet.terminal import clipboard  # noqa: PLC0415 - as above
 
         data = await asyncio.to_thread(clipboard.read_image)
-        self._pictures = self._pictures or tempfile.TemporaryDirectory(prefix="whet-")
+        self._pictures = self._pictures or TemporaryDirectory(prefix="whet-")
         self._pasted += 1
         path = Path(self._pictures.name, f"clipboard-{self._pasted}.png")
         path.write_bytes(data)

@@ -35,6 +35,8 @@ async def show_memory(chat: ChatControl, arguments: str) -> None:
     for file in files:
         if file.entries:
             chat.say(printable(f"{file.text.strip()}\n({file.used})"))
+        if file.left_out:
+            chat.say(printable(file.left_out), "yellow")
         if file.trouble:
             chat.say(printable(f"problem: {file.trouble}"), "yellow")
     chat.say("`whet memory log` says who wrote what and why, `whet undo` takes it back", "dim")

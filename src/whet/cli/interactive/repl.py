@@ -15,6 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
@@ -35,7 +36,6 @@ from whet.contract.errors import WhetError
 from whet.contract.events import Event, ReviewFinished, ToolFinished, TurnEnd
 from whet.contract.messages import Message
 from whet.log import mask
-from whet.memory.desk import LearningService
 from whet.store import lesson_counts, turns
 from whet.store.database import StateDatabase
 from whet.store.jobs import AtEnd, queue_nothing
@@ -50,6 +50,9 @@ from whet.terminal.screen import LineScreen, PromptSignal, Screen, Typed
 from whet.terminal.signs import Marks
 from whet.terminal.terminal import Terminal
 from whet.terminal.wording import printable, review_line
+
+if TYPE_CHECKING:
+    from whet.memory.desk import LearningService
 
 
 def run(options: ChatOptions) -> int:
@@ -190,6 +193,7 @@ class TerminalChat:
         await self._screen.start(self._view.lines, lambda width: self._board.line(self.session, width))
         try:
             greet(self)
+            loop.run_in_executor(None, self._painter.prepare)
             await self._arrive()
             self.services.reviews.get().start()
             self.services.schedules.get().start()

@@ -43,6 +43,8 @@ def show(home: Home, as_json: bool) -> None:
         if file.entries or file.trouble:
             click.echo(f"{file.path}  {file.used}, {plural(file.entries, 'entry', 'entries')}")
             click.echo(printable(file.text.strip()) + "\n" if file.text.strip() else "")
+        if file.left_out:
+            click.echo(wrap_text(f"{file.left_out}.") + "\n")
         if file.trouble:
             click.echo(wrap_text(f"problem: {file.trouble}. Sessions read what the ledger has of it."))
     if waiting_count := sum(counts.values()):
