@@ -94,42 +94,21 @@ def test_what_a_look_says_in_words_is_no_part_of_a_step(look: Run, step: str) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "is_answered"),
+    "steps",
     [
-        ("Where does the green glaze go?", True),
-        ("Where does the glaze go?", False),
-        ("Which green shelf of tiles has the glaze?", True),
-        ("Which green shelf of tiles has the glaze and bowls?", False),
-        ("Green glaze, please.", False),
+        [User("Take 4187."), "look"],
+        ["look", User("Take 4187.")],
+        ["look", shell("run 4187")],
+        [User("Which port does the registry listen on for uploads?"), "look"],
     ],
 )
-def test_two_words_of_a_question_and_half_of_it_make_an_answer(asked: str, is_answered: bool) -> None:
-    answer = shell("cat a.md", "Green glaze goes to the north kiln")
-    kept = trust([User(asked), answer], "x", answer.result)
-    assert kept == ("observed" if is_answered else "quarantined")
-    assert trust([GO, answer, User(asked)], "x", answer.result) == "quarantined"
-
-
-@pytest.mark.parametrize(
-    ("steps", "is_witnessed"),
-    [
-        ([User("Take 4187."), "look"], True),
-        (["look", User("Take 4187.")], True),
-        (["look", shell("run 4187")], True),
-        ([shell("run 4187"), "look"], False),
-        (["look", shell("run 4187", ok=False)], False),
-        (["look", shell("run", "4187")], False),
-        (["look", Say("It is 4187.")], False),
-    ],
-)
-def test_a_value_that_was_typed_or_tried_since_bears_a_statement_out(
-    steps: list[Step | str], is_witnessed: bool
-) -> None:
-    for port, worth in (("4187", "observed" if is_witnessed else "quarantined"), ("418", "quarantined")):
-        line = f"The registry listens on port {port} for uploads."
-        look = shell("cat a.md", line)
-        done: list[Step] = [look if isinstance(one, str) else one for one in steps]
-        assert trust([GO, *done], "x", line) == worth
+def test_a_sentence_of_a_file_waits_whatever_of_it_was_typed_asked_or_run(steps: list[Step | str]) -> None:
+    line = "The registry listens on port 4187 for uploads."
+    look = shell("cat a.md", line)
+    done: list[Step] = [look if isinstance(one, str) else one for one in steps]
+    assert trust([GO, *done], "x", line) == "quarantined"
+    typed: list[Step] = [GO, *done, User(line)]
+    assert trust(typed, "x", line) == "user", "the person's own sentence is in force"
 
 
 def test_a_value_in_a_files_own_name_and_a_head_above_a_sentence_bear_nothing_out() -> None:
