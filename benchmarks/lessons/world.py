@@ -30,9 +30,10 @@ Request = MemoryRequest | SkillRequest
 
 @dataclass(frozen=True)
 class User:
-    """The person says something."""
+    """The person says something; `is_typed` as in a terminal, which marks what is pasted."""
 
     text: str
+    is_typed: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class World:
             if isinstance(step, User):
                 if turn is not None:
                     await log.end_turn(turn, "answered", "")
-                turn = await log.begin_turn(Message("user", step.text))
+                turn = await log.begin_turn(Message("user", step.text, is_typed=step.is_typed))
                 continue
             assert turn is not None
             if isinstance(step, Say):

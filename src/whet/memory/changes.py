@@ -18,7 +18,7 @@ from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
 from whet.contract.texts import short
 from whet.log import mask
-from whet.memory import notes, settling, skill_changes, subjects
+from whet.memory import notes, settling, skill_changes, skill_format, subjects
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
@@ -226,6 +226,8 @@ class Changes:
         plan = skill_changes.plan(files, request, by_hand=by_hand)
         self._check_owner(request, origin)
         verdict = self._judge_skill(request, origin, plan)
+        if verdict.name not in ("", request.name):
+            return self._plan_skill(_rename(request, verdict.name), origin)
         if verdict.text:
             plan = skill_changes.replace_with_sources(
                 files, plan, request.name, (verdict.text, verdict.about)
@@ -244,8 +246,9 @@ class Changes:
         return _Planned(row, hashes, read_base, texts)
 
     def _judge_skill(self, request: SkillRequest, origin: Origin, plan: SkillPlan) -> GateVerdict:
-        parts = (plan.added_text, request.evidence)
-        return self._judge(Claim("skill", *parts, known=plan.before, is_verbatim=plan.is_file), origin)
+        name = request.name if request.action == "create" else ""
+        claim = Claim("skill", plan.added_text, request.evidence, known=plan.before, name=name)
+        return self._judge(msgspec.structs.replace(claim, is_verbatim=plan.is_file), origin)
 
     def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:
         if self.instead is not None:
@@ -277,6 +280,13 @@ class Changes:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+
+def _rename(request: SkillRequest, name: str) -> SkillRequest:
+    """Return the request for a new skill under another name."""
+    _, body = skill_format.split(request.content)
+    content = f"---\nname: {name}\ndescription: {name}\n---\n{body}"
+    return msgspec.structs.replace(request, name=name, content=content)
 
 
 def _apply_verdict(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:

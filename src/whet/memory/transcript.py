@@ -119,7 +119,7 @@ class QuotableTranscript:
         source, unit = passage.source, passage.unit
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
-        if source.role == "user" and messages and _replies_no(messages[0], unit):
+        if source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
         for other in messages:
             for sentence in units.sentences(other.text):
@@ -133,6 +133,22 @@ class QuotableTranscript:
             if is_same and unit and fold(unit.splitlines()[-1]) not in other.folded:
                 return _find_replacement(unit, other.text)
         return ""
+
+    def _is_taken_back(self, reply: SourceText, passage: Passage) -> bool:
+        """Return whether the message right after a statement rejects it or names another value.
+
+        A bare value that answers a question of the assistant's is about that question.
+        """
+        folded = reply.folded.strip(" .!,")
+        if len(folded.split()) <= 4 and _is_short(folded) and _NO.match(folded):
+            return True
+        if not _names_other_value(reply, passage.unit):
+            return False
+        between = [
+            s for s in self.sources if passage.source.seq < s.seq < reply.seq and s.role == "assistant"
+        ]
+        asked = bool(between) and between[-1].tool == "" and units.is_question(between[-1].text)
+        return not asked or bool(set(content_words(passage.unit)) & set(content_words(reply.text)))
 
     def _find_in_source(self, quote: str, folded: str, source: SourceText) -> Passage | None:
         span = find_span(source.text, folded)
@@ -261,14 +277,10 @@ def is_rejection(text: str) -> bool:
     return _NO.match(fold(text).strip(" .!,")) is not None
 
 
-def _replies_no(reply: SourceText, unit: str) -> bool:
-    """Return whether the message right after a statement is short and rejects it or names another value."""
+def _names_other_value(reply: SourceText, unit: str) -> bool:
+    """Return whether a short message names another value than a statement."""
     folded = reply.folded.strip(" .!,")
-    if not _is_short(folded):
-        return False
-    if len(folded.split()) <= 4 and _NO.match(folded):
-        return True
-    if repeats_for_another(unit, folded):
+    if not _is_short(folded) or repeats_for_another(unit, folded):
         return False
     new_values, old_values = units.values(folded), units.values(unit)
     return new_values.isdisjoint(old_values) and not {*map(units.mask_values, new_values)}.isdisjoint(

@@ -15,9 +15,9 @@ class Arm(msgspec.Struct, frozen=True):
 
     `toolsets` are the learning toolsets. `notes` is the text that the evaluation itself puts into the
     prompt: nothing, every earlier message, or exactly the facts that the task needs. Without `gated`,
-    every lesson that a review submits is kept, on any quote and from any source. The settings of reviews are the
-    shipped ones, unless their budget `is_lifted`. With `one_conversation` a person's sessions that are not private
-    are the turns of one session.
+    every lesson that a review submits is kept, on any quote and from any source. The settings of reviews
+    are the shipped ones, unless their budget `is_lifted`. With `one_conversation` a person's sessions that
+    are not private are the turns of one session.
     """
 
     name: str
@@ -35,7 +35,9 @@ APPEND = Arm(
     "append-all", "Every message and result goes into the prompt for good; no gate.", notes="everything"
 )
 CONVERSATION = Arm(
-    "conversation", "No memory: one session goes on, and its whole text is in the context.", one_conversation=True
+    "conversation",
+    "No memory: one session goes on, and its whole text is in the context.",
+    one_conversation=True,
 )
 OURS = Arm("ours", "Memory, skills and reviews, as shipped.", ("memory", "skills"), reviews=True)
 NO_BUDGET = Arm(
