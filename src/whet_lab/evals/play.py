@@ -287,9 +287,8 @@ async def _start_app(folder: Path, person: WorldPerson, arm: Arm, base_url: str)
         "tools.toolsets": ["terminal", "web", *arm.toolsets],
         "tools.web_allow_private": True,
     }
-    if arm.is_lifted:
-        flags["review.free_tokens"] = "1000000000"
-    settings = load(home, flags, environ={}).settings
+    lifted: dict[str, object] = {"review.free_tokens": "1000000000"} if arm.is_lifted else {}
+    settings = load(home, {**flags, **lifted}, environ={}).settings
     return await App.start(home, settings, {}, NobodyPresent(), folder / "work")
 
 
