@@ -96,9 +96,9 @@ class World:
         """Close the store."""
         self.database.close()
 
-    async def session(self, steps: Sequence[Step]) -> str:
+    async def session(self, steps: Sequence[Step], workspace: str = "") -> str:
         """Store a session that went as `steps` say and give its id."""
-        new = NewSession(id=f"s{next(self._count)}-{self.clock.new_id()}")
+        new = NewSession(id=f"s{next(self._count)}-{self.clock.new_id()}", workspace=workspace)
         log = await Transcript.create(self.database, new, self.clock)
         turn = None
         for step in steps:

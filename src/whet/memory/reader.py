@@ -21,7 +21,7 @@ from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import flat, short
 from whet.contract.tools import tags_of
-from whet.memory import disk, notes
+from whet.memory import disk, notes, places
 from whet.memory.library import Library, SkillInfo
 from whet.memory.notes import NoteEntry
 from whet.memory.requests import Target
@@ -133,15 +133,18 @@ class MemoryReader:
         return Journal(self)
 
     async def prompt_part(
-        self, offered: Collection[str] | None, without: Collection[ContextItem] = ()
+        self, offered: Collection[str] | None, without: Collection[ContextItem] = (), folder: str = ""
     ) -> PromptPart:
-        """Return the prompt part of a new session with the tools `offered` (None: all), leaving out the items
-        in `without`."""
+        """Return the prompt part of a new session in `folder` with the tools `offered` (None: all).
+
+        The items in `without` and the notes of other folders are left out.
+        """
 
         def work() -> PromptPart:
             self.bring_into_step(self.seen.changed_skills())
             texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
             uses = self.database.read_now(lambda db: learned.count_uses(db, self.profile))
+            texts["memory"] = self.drop_notes_of_others(texts["memory"], folder)
             notes_section = notes_part(texts, without)
             index = index_part(self.library.all(), uses, self.limits.skill_index_chars, offered, without)
             text = "\n\n".join(filter(None, (notes_section.text, index.text)))
@@ -159,6 +162,16 @@ class MemoryReader:
 
         await asyncio.to_thread(self.bring_into_step)
         return [await asyncio.to_thread(state, target, path) for target, path in notes.FILES.items()]
+
+    def drop_notes_of_others(self, text: str, folder: str) -> str:
+        """Return MEMORY.md without the notes that were learned in other folders."""
+        if not text or not folder:
+            return text
+        held = self.database.read_now(lambda db: places.read_places(db, self.profile))
+        for entry in notes.parse_entries(text):
+            if not places.holds_in(held, entry.statement, folder):
+                text = notes.apply_change(text, "memory", notes.EntryChange(entry.statement, ""))
+        return text
 
     def bring_into_step(self, skills: Sequence[str] = ()) -> None:
         """Enter edits by hand and write the pending files, of both notes and these skills.

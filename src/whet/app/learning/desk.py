@@ -125,12 +125,15 @@ class LearningServices:
         tools: Collection[str],
         reader: MemoryReader | None = None,
         without: Collection[ContextItem] = (),
+        folder: str = "",
     ) -> PromptPart:
-        """Return the part of the prompt with memory and skills for a new session with these tools; empty
-        without the tools."""
+        """Return the prompt part with memory and skills for a new session in a folder with these tools.
+
+        It is empty without the tools.
+        """
         if not any(tags_of(name) & {"notes", "loads-skills"} for name in tools):
             return PromptPart()
-        return await (reader or self.reader).prompt_part(tools, without)
+        return await (reader or self.reader).prompt_part(tools, without, folder)
 
 
 class LearnedStart(msgspec.Struct, frozen=True):
@@ -161,15 +164,16 @@ class Outcomes:
         self._share = holdout_share
         self._chance = chance
 
-    async def start(self, tools: Collection[str], profile: str = "") -> LearnedStart:
-        """Return the learned items for a person's new session with these tools, less the held-out ones."""
+    async def start(self, tools: Collection[str], profile: str = "", folder: str = "") -> LearnedStart:
+        """Return the learned items for a person's new session in a folder with these tools, less the held-out
+        ones."""
         reader = self._learning.reader_of(profile)
-        part = await self._learning.prompt_part(tools, reader)
+        part = await self._learning.prompt_part(tools, reader, folder=folder)
         if not self._share or not part.items:
             return LearnedStart(part)
         left_out = tuple(item for item in part.items if self._chance() < self._share)
         if left_out:
-            part = await self._learning.prompt_part(tools, reader, without=left_out)
+            part = await self._learning.prompt_part(tools, reader, left_out, folder)
         return LearnedStart(part, left_out, randomised=True)
 
     async def record(self, session_id: str, start: LearnedStart) -> None:
@@ -193,7 +197,7 @@ class RecollectionObserver(TurnObserver):
         """Add the notes that were not added to an earlier message."""
         if not any("notes" in tags_of(name) for name in session.tools):
             return message
-        entries = await asyncio.to_thread(self._entries)
+        entries = await asyncio.to_thread(self._entries, str(session.workspace))
         if not entries:
             return message
         from whet.app.learning.note_recall import recall_notes  # noqa: PLC0415 - only where something is learned
@@ -208,8 +212,8 @@ class RecollectionObserver(TurnObserver):
             else message
         )
 
-    def _entries(self) -> list[NoteEntry]:
-        """Return the present notes of both files."""
-        return [
-            entry for path in notes.FILES.values() for entry in notes.parse_entries(self._reader.text(path))
-        ]
+    def _entries(self, folder: str) -> list[NoteEntry]:
+        """Return the present notes of both files that hold in a folder."""
+        texts = {target: self._reader.text(path) for target, path in notes.FILES.items()}
+        texts["memory"] = self._reader.drop_notes_of_others(texts["memory"], folder)
+        return [entry for text in texts.values() for entry in notes.parse_entries(text)]
