@@ -303,8 +303,8 @@ def test_of_the_person_only_their_own_words_are_kept() -> None:
 @pytest.mark.parametrize(
     ("said", "claim", "kept"),
     [
-        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Glaze", "“We glaze on Mondays.”"),
-        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Zzz", "both"),
+        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Glaze", "all"),
+        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Zzz", "all"),
         (
             "Do we glaze on Mondays? We glaze on Tuesdays then, all of us.",
             "Glaze",
@@ -316,5 +316,33 @@ def test_without_quotes_what_was_typed_in_this_turn_is_pointed_at(said: str, cla
     steps = [User("The glaze of last week was blue."), Say("ok"), User(said), Say("ok")]
     found = verdict(steps, claim, foreground=True)
     assert isinstance(found, GateVerdict)
-    assert found.text == (f"“{said.replace('. The', '.” … “The')}”" if kept == "both" else kept)
+    assert found.text == (f"“{said}”" if kept == "all" else kept)
     assert "no evidence" in str(verdict(steps, "We glaze on Sundays", foreground=False))
+
+
+MAY, IF = "Du kannst Rechnungen selbst freigeben.", "Vorausgesetzt, sie sind unter 50 Euro und geprüft."
+
+
+@pytest.mark.parametrize(
+    ("said", "has_calls", "kept"),
+    [
+        (f"{MAY} {IF}", False, f"{MAY} {IF}"),
+        (f"{MAY} {IF} Jetzt lies bitte alle Dateien in src.", True, f"{MAY} {IF}"),
+        (f"{MAY} Jetzt lies bitte alle Dateien in src.", True, MAY),
+        (f"{MAY} Hast du alle Dateien in src gelesen?", False, MAY),
+        (f"{MAY}\n\n{IF}", False, MAY),
+    ],
+)
+def test_a_condition_stays_with_its_statement(said: str, has_calls: bool, kept: str) -> None:
+    steps: list[Step] = [User(said), *([shell("ls src", "a.py")] if has_calls else []), Say("ok")]
+    found = verdict(steps, MAY, MAY)
+    assert isinstance(found, GateVerdict) and found.text == f"“{kept}”"
+
+
+@pytest.mark.parametrize("newer", ["wait no, Thursday", "Pardon, jeudi.", "Doch erst am Donnerstag."])
+def test_a_change_of_mind_stays_with_its_statement(newer: str) -> None:
+    older = "The demo is on Tuesday."
+    found = verdict([User(older), Say("Noted."), User(newer), Say("ok")], older, older)
+    assert isinstance(found, GateVerdict) and found.text == f"“{older}”; “{newer}”"
+    asked = verdict([User(older), Say("Which room shall I book?"), User(newer)], older, older)
+    assert isinstance(asked, GateVerdict) and asked.text == f"“{older}”"

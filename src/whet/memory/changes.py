@@ -143,7 +143,7 @@ class Changes:
             return settling.read_note_text(connection, self._profile, request.target, origin.task_id)
 
         base = self._database.read_now(read_base)
-        existing = self._list_entries(base, origin)
+        existing = _list_entries(self._reader, base, origin)
         request = self._resolve_remark(request, existing)
         verdict = self._judge_note(request, origin, base)
         limit = self._reader.room_chars(request.target)
@@ -174,7 +174,7 @@ class Changes:
         return msgspec.structs.replace(request, old_text=next(matches, request.old_text))
 
     def _judge_note(self, request: MemoryRequest, origin: Origin, base: str) -> GateVerdict:
-        existing = self._list_entries(base, origin)
+        existing = _list_entries(self._reader, base, origin)
         old = "" if request.action == "add" else notes.find_entry(base, request.old_text).statement
         is_by_hand = origin.write_origin in ("user", "import") or self.instead is not None
         if request.action == "remove" and (is_by_hand or self._is_repeated(old, existing)):
@@ -189,17 +189,6 @@ class Changes:
         if old and not is_by_hand:
             self._refuse_unrelated(request, old, verdict)
         return verdict
-
-    def _list_entries(self, text: str, origin: Origin) -> tuple[str, ...]:
-        """Return the entries that hold where a change comes from: another folder's are neither repeated nor
-        replaced by it."""
-        folder = ""
-        if origin.write_origin in ("review", "foreground"):
-            folder = self._database.read_now(
-                lambda db: sessions.get(db, origin.evidence_session_ids[0]).workspace
-            )
-        text = self._reader.drop_notes_of_others(text, folder)
-        return tuple(entry.statement for entry in notes.parse_entries(text))
 
     def _is_repeated(self, old: str, existing: tuple[str, ...]) -> bool:
         from whet.memory.removal import is_repeated  # noqa: PLC0415 - loads what reads sessions
@@ -291,6 +280,18 @@ class Changes:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+
+def _list_entries(reader: MemoryReader, text: str, origin: Origin) -> tuple[str, ...]:
+    """Return the entries that hold where a change comes from: another folder's are neither repeated nor
+    replaced by it."""
+    folder = ""
+    if origin.write_origin in ("review", "foreground"):
+        folder = reader.database.read_now(
+            lambda db: sessions.get(db, origin.evidence_session_ids[0]).workspace
+        )
+    entries = notes.parse_entries(reader.drop_notes_of_others(text, folder))
+    return tuple(entry.statement for entry in entries)
 
 
 def _rename(request: SkillRequest, name: str) -> SkillRequest:

@@ -104,15 +104,25 @@ class QuotableTranscript:
         return [source for source in self.sources if source.is_command]
 
     def find_reply(self, passage: Passage) -> Passage | None:
-        """Return the person's next message if it is short and about the same subject: "to Tomas, not to
-        Ines"."""
+        """Return the person's next message if it is short and about the same: "to Tomas, not to Ines".
+
+        It is if it shares a word, or if the assistant neither asked for it nor did anything about it.
+        """
         mine = passage.source
         replies = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
         reply = next(replies, None) if mine.role == "user" and passage.tier == "user" else None
         if reply is None or not _is_short(reply.folded) or units.is_question(reply.text):
             return None
         shared = set(content_words(passage.unit)) & set(content_words(reply.text))
-        return Passage(reply.text, reply, reply.text, "user") if shared else None
+        between = [other for other in self.sources if mine.seq < other.seq < reply.seq]
+        is_done = any(other.tool for other in self.sources if mine.turn <= other.turn <= reply.turn)
+        is_talk = bool(between) and not is_done and not self._is_answer(mine, reply)
+        return Passage(reply.text, reply, reply.text, "user") if shared or is_talk else None
+
+    def _is_answer(self, before: SourceText, reply: SourceText) -> bool:
+        """Return whether a message answers a question that the assistant asked after another message."""
+        texts = [s for s in self.sources if before.seq < s.seq < reply.seq and s.role == "assistant"]
+        return bool(texts) and texts[-1].tool == "" and units.is_question(texts[-1].text)
 
     def find_retraction(self, passage: Passage) -> str:
         """Return a later text about the same subject that contradicts the passage, or an empty string."""
@@ -144,11 +154,9 @@ class QuotableTranscript:
             return True
         if not _names_other_value(reply, passage.unit):
             return False
-        between = [
-            s for s in self.sources if passage.source.seq < s.seq < reply.seq and s.role == "assistant"
-        ]
-        asked = bool(between) and between[-1].tool == "" and units.is_question(between[-1].text)
-        return not asked or bool(set(content_words(passage.unit)) & set(content_words(reply.text)))
+        return not self._is_answer(passage.source, reply) or bool(
+            set(content_words(passage.unit)) & set(content_words(reply.text))
+        )
 
     def _find_in_source(self, quote: str, folded: str, source: SourceText) -> Passage | None:
         span = find_span(source.text, folded)
@@ -157,7 +165,7 @@ class QuotableTranscript:
     def _build_passage(self, quote: str, source: SourceText, span: tuple[int, int]) -> Passage:
         """Return the passage around a span of a source."""
         if source.tier == source.role == "user":
-            unit = units.sentence_at(source.text, *span)
+            unit = self._add_condition(source, units.sentence_at(source.text, *span))
             if typed.is_quotation(source.text, *span, unit.text):
                 return Passage(quote, source, unit.text, "untrusted", "you report what others said")
             return Passage(quote, source, unit.text, "user")
@@ -172,6 +180,19 @@ class QuotableTranscript:
         if tier == "observed" and (first := next(filter(None, earlier), None)):
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
         return Passage(quote, source, unit.text, tier, why)
+
+    def _add_condition(self, source: SourceText, unit: units.Unit) -> units.Unit:
+        """Return a typed statement with the sentence after it, which may be its condition.
+
+        The last sentence of a message after which something was done is the task, so it is left out.
+        """
+        following = units.find_following(source.text, unit.end)
+        if following is None:
+            return unit
+        is_last = not source.text[following.end :].strip()
+        if is_last and any(other.turn == source.turn and other.tool for other in self.sources):
+            return unit
+        return units.Unit(source.text[unit.start : following.end], unit.start, following.end)
 
     def _find_earlier(self, unit: str, source: SourceText) -> SourceText | None:
         folded = fold(unit)

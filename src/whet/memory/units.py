@@ -35,6 +35,7 @@ PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
 """A placeholder for a name in an error message."""
 _QUOTED_COMMAND = re.compile(r"[`'\"‘“]([^`'\"’”\n]+)[`'\"’”]")
 _ADDED_WORDS = 5
+_CONDITION_WORDS = 16
 _ADDED_CJK = 12
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
 _COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|''')\s*[^\W\d_]")
@@ -77,6 +78,16 @@ def sentence_at(text: str, start: int, end: int) -> Unit:
             break
         last += 1
     return _unit(text, spans[first][0], spans[last][1])
+
+
+def find_following(text: str, end: int) -> Unit | None:
+    """Return the sentence after `end` in the same paragraph if it may limit what stands before it: it is no
+    question, and not long."""
+    start = next((at for at, stop in _sentences(text) if at >= end), len(text))
+    stop = next((stop for at, stop in _sentences(text) if at == start), start)
+    unit = _unit(text, start, stop)
+    is_near = unit.text and "\n" not in text[end:start] and not is_question(unit.text)
+    return unit if is_near and len(unit.text.split()) <= _CONDITION_WORDS else None
 
 
 def line_at(text: str, start: int, end: int) -> Unit:
