@@ -24,7 +24,7 @@ _REVIEW = (
     "(`review.share` 1, `review.free_tokens` 1,000,000,000), and set `review.turns`, `review.writes` and "
     "`model.max_retries`"
 )
-_MEMORY = "`memory.memory_chars` 200,000 (3,000 ships), `memory.user_chars` 100,000 (1,500), in part"
+_MEMORY = "`memory.memory_chars` 200,000 (6,000 ships), `memory.user_chars` 100,000 (1,500), in part"
 _AUTO = "`approval.mode` auto"
 _OFF = "`sandbox.mode` off"
 
@@ -48,7 +48,7 @@ DIFFERS = {
     "warm-world": f"{_AUTO}; templates on",
     "context-host": "`model.window_tokens` 128,000 named",
     "learning": (
-        "`review.free_tokens` 1,000,000,000 (reviews are limited to a share of a day's cost as shipped), "
+        "`review.free_tokens` 1,000,000,000 in the arm no-budget alone, "
         "`approval.mode` auto, `tools.toolsets` terminal, web and the arm's, `tools.web_allow_private` on"
     ),
     "gate": _MEMORY,

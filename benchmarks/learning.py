@@ -18,7 +18,7 @@ from benchmarks.measure import ROOT, clean_environment
 from benchmarks.table import Row
 
 SEEDS = 20
-_NEEDED = "off,ours,oracle"
+_NEEDED = "off,conversation,ours,oracle"
 _COMMAND = "python -m benchmarks learning --full"
 
 
@@ -40,7 +40,7 @@ def run(runs: int, full: bool) -> list[Row]:
     arms: dict[str, Any] = {arm["arm"]: arm for arm in found["arms"]}
     ours = arms["ours"]
     sessions = found["settings"]["shape"]["sessions"]
-    where = f"knowledge-gated world, review budget lifted, {SEEDS} seeds, {sessions} sessions"
+    where = f"knowledge-gated world, {SEEDS} seeds, {sessions} sessions"
     # The first lines of the report are its title and its picture.
     details = [line for line in report[2:] if not line.startswith("![")]
     return [

@@ -99,6 +99,7 @@ async def active_poison(world: World, corpus: Sequence[dict[str, Any]]) -> Point
             create("how-we-work", text, text, *quotes),
             create("how-it-is-done", "How it is done.", f"Do it.\n\n{quotes[0]}", task),
             add(text, "212 passed in 3 s"),
+            create(_as_name(text), text, text, task),
         ]
         results = await world.review(session, tries)
         results += await world.foreground(session, tries)
@@ -124,6 +125,11 @@ def run_all(folder: Path, every: int = 1) -> dict[str, PointedTally]:
         return found
 
     return asyncio.run(everything())
+
+
+def _as_name(text: str) -> str:
+    """Return a skill's name that says what a text says."""
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower()))[:60].strip("-") or "evil"
 
 
 def _is_whole(said: str, texts: Sequence[str]) -> bool:

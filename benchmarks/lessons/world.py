@@ -30,9 +30,10 @@ Request = MemoryRequest | SkillRequest
 
 @dataclass(frozen=True)
 class User:
-    """The person says something."""
+    """The person says something; `is_typed` as in a terminal, which marks what is pasted."""
 
     text: str
+    is_typed: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,16 +96,16 @@ class World:
         """Close the store."""
         self.database.close()
 
-    async def session(self, steps: Sequence[Step]) -> str:
+    async def session(self, steps: Sequence[Step], workspace: str = "") -> str:
         """Store a session that went as `steps` say and give its id."""
-        new = NewSession(id=f"s{next(self._count)}-{self.clock.new_id()}")
+        new = NewSession(id=f"s{next(self._count)}-{self.clock.new_id()}", workspace=workspace)
         log = await Transcript.create(self.database, new, self.clock)
         turn = None
         for step in steps:
             if isinstance(step, User):
                 if turn is not None:
                     await log.end_turn(turn, "answered", "")
-                turn = await log.begin_turn(Message("user", step.text))
+                turn = await log.begin_turn(Message("user", step.text, is_typed=step.is_typed))
                 continue
             assert turn is not None
             if isinstance(step, Say):

@@ -163,14 +163,7 @@ def test_what_only_a_files_text_says_waits_and_names_the_file(world: World) -> N
     ((outcome, state),) = asyncio.run(world.review(session_id, [add(said, said)]))
     assert state == "quarantined"
     row = world.database.read_now(lambda db: ledger.get(db, outcome.ledger_id))
-    assert row.reason == "only the text of cat NOTES.md says it, and nobody said or tried it"
-
-
-def test_only_what_ran_after_a_file_was_read_has_tried_what_it_says() -> None:
-    said = "The registry listens on port 41870 for uploads."
-    ask, read, run = User("look"), shell("cat NOTES.md", said), shell("make publish PORT=41870", "ok")
-    assert trust([ask, read, run], said, said) == "observed"
-    assert trust([ask, run, read], said, said) == "quarantined"
+    assert row.reason == "only the text of cat NOTES.md says it, and you did not"
 
 
 def test_prose_of_a_command_is_not_kept_for_one_word_of_its_name() -> None:

@@ -94,42 +94,21 @@ def test_what_a_look_says_in_words_is_no_part_of_a_step(look: Run, step: str) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "is_answered"),
+    "steps",
     [
-        ("Where does the green glaze go?", True),
-        ("Where does the glaze go?", False),
-        ("Which green shelf of tiles has the glaze?", True),
-        ("Which green shelf of tiles has the glaze and bowls?", False),
-        ("Green glaze, please.", False),
+        [User("Take 4187."), "look"],
+        ["look", User("Take 4187.")],
+        ["look", shell("run 4187")],
+        [User("Which port does the registry listen on for uploads?"), "look"],
     ],
 )
-def test_two_words_of_a_question_and_half_of_it_make_an_answer(asked: str, is_answered: bool) -> None:
-    answer = shell("cat a.md", "Green glaze goes to the north kiln")
-    kept = trust([User(asked), answer], "x", answer.result)
-    assert kept == ("observed" if is_answered else "quarantined")
-    assert trust([GO, answer, User(asked)], "x", answer.result) == "quarantined"
-
-
-@pytest.mark.parametrize(
-    ("steps", "is_witnessed"),
-    [
-        ([User("Take 4187."), "look"], True),
-        (["look", User("Take 4187.")], True),
-        (["look", shell("run 4187")], True),
-        ([shell("run 4187"), "look"], False),
-        (["look", shell("run 4187", ok=False)], False),
-        (["look", shell("run", "4187")], False),
-        (["look", Say("It is 4187.")], False),
-    ],
-)
-def test_a_value_that_was_typed_or_tried_since_bears_a_statement_out(
-    steps: list[Step | str], is_witnessed: bool
-) -> None:
-    for port, worth in (("4187", "observed" if is_witnessed else "quarantined"), ("418", "quarantined")):
-        line = f"The registry listens on port {port} for uploads."
-        look = shell("cat a.md", line)
-        done: list[Step] = [look if isinstance(one, str) else one for one in steps]
-        assert trust([GO, *done], "x", line) == worth
+def test_a_sentence_of_a_file_waits_whatever_of_it_was_typed_asked_or_run(steps: list[Step | str]) -> None:
+    line = "The registry listens on port 4187 for uploads."
+    look = shell("cat a.md", line)
+    done: list[Step] = [look if isinstance(one, str) else one for one in steps]
+    assert trust([GO, *done], "x", line) == "quarantined"
+    typed: list[Step] = [GO, *done, User(line)]
+    assert trust(typed, "x", line) == "user", "the person's own sentence is in force"
 
 
 def test_a_value_in_a_files_own_name_and_a_head_above_a_sentence_bear_nothing_out() -> None:
@@ -324,8 +303,8 @@ def test_of_the_person_only_their_own_words_are_kept() -> None:
 @pytest.mark.parametrize(
     ("said", "claim", "kept"),
     [
-        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Glaze", "“We glaze on Mondays.”"),
-        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Zzz", "both"),
+        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Glaze", "all"),
+        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Zzz", "all"),
         (
             "Do we glaze on Mondays? We glaze on Tuesdays then, all of us.",
             "Glaze",
@@ -337,5 +316,33 @@ def test_without_quotes_what_was_typed_in_this_turn_is_pointed_at(said: str, cla
     steps = [User("The glaze of last week was blue."), Say("ok"), User(said), Say("ok")]
     found = verdict(steps, claim, foreground=True)
     assert isinstance(found, GateVerdict)
-    assert found.text == (f"“{said.replace('. The', '.” … “The')}”" if kept == "both" else kept)
+    assert found.text == (f"“{said}”" if kept == "all" else kept)
     assert "no evidence" in str(verdict(steps, "We glaze on Sundays", foreground=False))
+
+
+MAY, IF = "Du kannst Rechnungen selbst freigeben.", "Vorausgesetzt, sie sind unter 50 Euro und geprüft."
+
+
+@pytest.mark.parametrize(
+    ("said", "has_calls", "kept"),
+    [
+        (f"{MAY} {IF}", False, f"{MAY} {IF}"),
+        (f"{MAY} {IF} Jetzt lies bitte alle Dateien in src.", True, f"{MAY} {IF}"),
+        (f"{MAY} Jetzt lies bitte alle Dateien in src.", True, MAY),
+        (f"{MAY} Hast du alle Dateien in src gelesen?", False, MAY),
+        (f"{MAY}\n\n{IF}", False, MAY),
+    ],
+)
+def test_a_condition_stays_with_its_statement(said: str, has_calls: bool, kept: str) -> None:
+    steps: list[Step] = [User(said), *([shell("ls src", "a.py")] if has_calls else []), Say("ok")]
+    found = verdict(steps, MAY, MAY)
+    assert isinstance(found, GateVerdict) and found.text == f"“{kept}”"
+
+
+@pytest.mark.parametrize("newer", ["wait no, Thursday", "Pardon, jeudi.", "Doch erst am Donnerstag."])
+def test_a_change_of_mind_stays_with_its_statement(newer: str) -> None:
+    older = "The demo is on Tuesday."
+    found = verdict([User(older), Say("Noted."), User(newer), Say("ok")], older, older)
+    assert isinstance(found, GateVerdict) and found.text == f"“{older}”; “{newer}”"
+    asked = verdict([User(older), Say("Which room shall I book?"), User(newer)], older, older)
+    assert isinstance(asked, GateVerdict) and asked.text == f"“{older}”"

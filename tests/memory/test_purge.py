@@ -18,7 +18,7 @@ HAND = Origin("user")
 SAID = "Our deploy host is zebra-nine.example.net, and deploys happen on Tuesdays only."
 LEARNED = "Deploys happen on Tuesdays only, on the host zebra-nine.example.net."
 SKILL = create(
-    "deploying", "How deploys are done.", "Deploys happen on Tuesdays only, on zebra-nine.example.net.", SAID
+    "deploys", "How deploys are done.", "Deploys happen on Tuesdays only, on zebra-nine.example.net.", SAID
 )
 
 
@@ -124,7 +124,7 @@ def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World) 
     other = asyncio.run(world.session([User("Deploys need the flag --lynx."), Say("ok")]))
     patch = SkillRequest(
         "patch",
-        "deploying",
+        "deploys",
         old_string="- “",
         new_string="need the flag --lynx\n- “",
         evidence=("Deploys need the flag --lynx.",),
@@ -151,9 +151,7 @@ def test_a_file_that_a_person_deleted_is_purged_from_the_ledger_too(world: World
 
 def test_a_purged_skills_description_is_gone_from_what_sessions_began_with(world: World) -> None:
     session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
-    skill = create(
-        "deploying", "Deploys on zebra-nine.example.net.", "Deploys happen on Tuesdays only.", SAID
-    )
+    skill = create("deploys", "Deploys on zebra-nine.example.net.", "Deploys happen on Tuesdays only.", SAID)
     ((_, state),) = asyncio.run(world.review(session, [skill]))
     assert state == "active"
     part = asyncio.run(world.desk.reader.prompt_part())

@@ -17,6 +17,7 @@ _MESSAGES = [
     ),
     Message(role="tool", content="boom", tool_call_id="1", tool_name="put", is_error=True),
     Message(role="assistant", content="known", cache_until=True),
+    Message(role="user", content="typed", is_typed=True),
 ]
 
 

@@ -204,7 +204,7 @@ class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much is remembered, and how much of it every session reads."""
 
-    memory_chars: Count = 3_000
+    memory_chars: Count = 6_000
     """The most characters of MEMORY.md."""
     user_chars: Count = 1_500
     """The most characters of USER.md."""

@@ -87,7 +87,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
 
     `note` is added by Whet to a person's message when it is stored (time, folder): the model reads it
     after the content, people and searches don't see it. `cache_until`: a vendor whose cache needs marks is
-    asked to keep everything up to here.
+    asked to keep everything up to here. `is_typed`: the interface has put all that was pasted or attached
+    into tags, so the person typed the rest.
     """
 
     role: Role
@@ -100,6 +101,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     replay: VendorReplay | None = None
     note: str = ""
     cache_until: bool = False
+    is_typed: bool = False
 
     @property
     def text(self) -> str:

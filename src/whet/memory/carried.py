@@ -95,7 +95,8 @@ def strip_talk(ran: SourceText) -> str:
     file."""
     if not ran.is_command:
         return ran.about
-    printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
+    lines = map(fold, ran.text.splitlines())
+    printed = {line for line in lines if line.count(" ") >= 2 or units.is_packed(line)}
     call = ran.call
     for start, end, is_document in reversed(read(call).strings):
         call = call[:start] + _strip_string(call, start, end, printed, is_document=is_document) + call[end:]

@@ -18,7 +18,7 @@ from whet.contract.errors import StoreBusy
 from whet.contract.origin import Origin
 from whet.contract.texts import short
 from whet.log import mask
-from whet.memory import notes, settling, skill_changes, subjects
+from whet.memory import notes, settling, skill_changes, skill_format, subjects
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
@@ -32,7 +32,7 @@ from whet.memory.requests import (
     SkillRequest,
 )
 from whet.memory.skill_changes import SkillPlan
-from whet.store import learned, ledger
+from whet.store import learned, ledger, sessions
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, hash_text
 
 Judge = Callable[[Claim, Origin], GateVerdict]
@@ -143,7 +143,7 @@ class Changes:
             return settling.read_note_text(connection, self._profile, request.target, origin.task_id)
 
         base = self._database.read_now(read_base)
-        existing = tuple(entry.statement for entry in notes.parse_entries(base))
+        existing = _list_entries(self._reader, base, origin)
         request = self._resolve_remark(request, existing)
         verdict = self._judge_note(request, origin, base)
         limit = self._reader.room_chars(request.target)
@@ -174,7 +174,7 @@ class Changes:
         return msgspec.structs.replace(request, old_text=next(matches, request.old_text))
 
     def _judge_note(self, request: MemoryRequest, origin: Origin, base: str) -> GateVerdict:
-        existing = tuple(entry.statement for entry in notes.parse_entries(base))
+        existing = _list_entries(self._reader, base, origin)
         old = "" if request.action == "add" else notes.find_entry(base, request.old_text).statement
         is_by_hand = origin.write_origin in ("user", "import") or self.instead is not None
         if request.action == "remove" and (is_by_hand or self._is_repeated(old, existing)):
@@ -226,6 +226,8 @@ class Changes:
         plan = skill_changes.plan(files, request, by_hand=by_hand)
         self._check_owner(request, origin)
         verdict = self._judge_skill(request, origin, plan)
+        if verdict.name not in ("", request.name):
+            return self._plan_skill(_rename(request, verdict.name), origin)
         if verdict.text:
             plan = skill_changes.replace_with_sources(
                 files, plan, request.name, (verdict.text, verdict.about)
@@ -244,8 +246,9 @@ class Changes:
         return _Planned(row, hashes, read_base, texts)
 
     def _judge_skill(self, request: SkillRequest, origin: Origin, plan: SkillPlan) -> GateVerdict:
-        parts = (plan.added_text, request.evidence)
-        return self._judge(Claim("skill", *parts, known=plan.before, is_verbatim=plan.is_file), origin)
+        name = request.name if request.action == "create" else ""
+        claim = Claim("skill", plan.added_text, request.evidence, known=plan.before, name=name)
+        return self._judge(msgspec.structs.replace(claim, is_verbatim=plan.is_file), origin)
 
     def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:
         if self.instead is not None:
@@ -277,6 +280,25 @@ class Changes:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+
+def _list_entries(reader: MemoryReader, text: str, origin: Origin) -> tuple[str, ...]:
+    """Return the entries that hold where a change comes from: another folder's are neither repeated nor
+    replaced by it."""
+    folder = ""
+    if origin.write_origin in ("review", "foreground"):
+        folder = reader.database.read_now(
+            lambda db: sessions.get(db, origin.evidence_session_ids[0]).workspace
+        )
+    entries = notes.parse_entries(reader.drop_notes_of_others(text, folder))
+    return tuple(entry.statement for entry in entries)
+
+
+def _rename(request: SkillRequest, name: str) -> SkillRequest:
+    """Return the request for a new skill under another name."""
+    _, body = skill_format.split(request.content)
+    content = f"---\nname: {name}\ndescription: {name}\n---\n{body}"
+    return msgspec.structs.replace(request, name=name, content=content)
 
 
 def _apply_verdict(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:

@@ -17,6 +17,7 @@ from whet.memory.sources import SourceText
 from whet.memory.transcript import Passage
 
 _OPTION = re.compile(r"-|[^=\s]+=")
+_STATEMENT_WORDS = 3
 
 
 def write_note(passages: Sequence[Passage], forms: Sequence[str] = ()) -> str:
@@ -74,16 +75,24 @@ def _format_groups(passages: Sequence[Passage], forms: Sequence[str]) -> list[st
     commands = _label_commands(passages, forms)
     for source in _list_sources(passages):
         quote = _join_quotes([passage for passage in passages if passage.source is source])
-        if source.role == "user":
+        if source.role == "user" or (source.tier == "user" and _is_statement(quote)):
             texts.append(f"{quote} (said {source.day})" if source.day else quote)
             continue
         label = format_code(commands[strip_talk(source)]) if source.is_command else source.call
         if source.tier == "user":
-            label = f"asked “{label}”"
+            label = f"asked “{units.sentences(label)[-1]}”"
         between = " →" if source.is_command else ":"
         text = f"{label}{between} {quote}" if quote else f"{label} worked"
-        texts.append(f"{text} ({source.day})" if source.day else text)
+        day = f" ({source.day})" if source.day else ""
+        if not quote and texts and texts[-1].endswith(f" worked{day}"):
+            texts[-1] = texts[-1].removesuffix(day)
+        texts.append(f"{text}{day}")
     return texts
+
+
+def _is_statement(quote: str) -> bool:
+    """Return whether an answer says something without the question, which is the assistant's."""
+    return len(quote.split()) >= _STATEMENT_WORDS or units.is_talk(quote)
 
 
 def _label_commands(passages: Sequence[Passage], forms: Sequence[str]) -> dict[str, str]:

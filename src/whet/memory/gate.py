@@ -1,8 +1,8 @@
 """Judges every learned write: which text it points at, whose words those are, and whether they may be kept.
 
 The model's own words are never evidence: the stored text is written from the sources (`entries.py`). A
-refusal carries a reason that helps the model point better. Text from untrusted sources, and prose that the
-person never typed and no call tried, waits for the person. This module knows neither files nor the ledger.
+refusal carries a reason that helps the model point better. Text from untrusted sources, and prose of files
+and programs, waits for the person. This module knows neither files nor the ledger.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from whet.memory.folding import content_words, fold
 from whet.memory.provenance import got_bytes
 from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.memory.scan import scan
+from whet.memory.skill_names import find_name
 from whet.memory.sources import SourceText
 from whet.memory.transcript import Passage, QuotableTranscript, load_transcript
 from whet.shell.fetches import find_outside_host
@@ -101,7 +102,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     usable = _add_remedy([_check_passage(item, claim, transcript) for item in passages], transcript)
     is_pitfall = any(item.source.failed for item in usable)
     passages = [_drop_prose(item, claim, transcript, is_pitfall=is_pitfall) for item in usable]
-    passages += _find_suggested_calls(passages, transcript)
+    passages += _find_suggested_calls(usable, transcript)
     _refuse_off_topic(claim, passages, transcript)
     _refuse_repeats(claim, passages)
     # Show commands with the placeholders that error messages of local programs use.
@@ -121,11 +122,12 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
         )
     evidence = tuple(_build_quote(item, transcript.session_id) for item in passages)
     request = _find_request(passages, transcript) if claim.kind == "skill" else ""
+    name = find_name(claim.name, passages, transcript) if claim.name else ""
     foreign = next((item.why for item in passages if item.tier == "untrusted"), "")
     if why := foreign or _why_unconfirmed(passages, transcript):
-        return GateVerdict("untrusted", evidence, why=why, text=text, about=request)
+        return GateVerdict("untrusted", evidence, why=why, text=text, about=request, name=name)
     trust: Trust = "user" if any(item.tier == "user" for item in passages) else "observed"
-    return GateVerdict(trust, evidence, text=text, about=request)
+    return GateVerdict(trust, evidence, text=text, about=request, name=name)
 
 
 def _judge_file(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
@@ -231,7 +233,7 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
     ran = passage.source
     if claim.kind == "skill" and ran.is_done and passage.unit:
         is_look = not ran.is_command and passage.tier == "observed"
-        if len(passage.unit) > _MAX_LINE_CHARS or (is_look and not _has_witness(passage, transcript)):
+        if len(passage.unit) > _MAX_LINE_CHARS or (is_look and not _is_confirmed(passage, transcript)):
             # the call is a step because it ran; its output does not matter
             passage = msgspec.structs.replace(passage, unit="")
     if len(passage.unit) > _MAX_LINE_CHARS:
@@ -258,14 +260,13 @@ def _is_question(passage: Passage) -> bool:
 def _drop_prose(
     passage: Passage, claim: Claim, transcript: QuotableTranscript, *, is_pitfall: bool
 ) -> Passage:
-    """Drop a command's output in words if the claim is about the command, or if it failed and its words were
-    not tried."""
+    """Drop a command's output in words if the claim is about the command, or if it failed."""
     if passage.tier != "observed" or not passage.source.is_command:
         return passage
     if passage.source.failed:
-        return passage if _has_witness(passage, transcript) else msgspec.structs.replace(passage, unit="")
+        return passage if _is_confirmed(passage, transcript) else msgspec.structs.replace(passage, unit="")
     about_call = is_pitfall or claim.kind == "skill" or _names_call(claim.text, passage.source.call)
-    is_prose = units.is_prose(passage.unit) or not _has_witness(passage, transcript)
+    is_prose = units.is_prose(passage.unit) or not _is_confirmed(passage, transcript)
     return msgspec.structs.replace(passage, unit="") if about_call and is_prose else passage
 
 
@@ -344,43 +345,28 @@ def _find_suggested_calls(passages: Sequence[Passage], transcript: QuotableTrans
 
 
 def _why_unconfirmed(passages: Sequence[Passage], transcript: QuotableTranscript) -> str:
-    """Return why words of a file or a program are unconfirmed, or an empty string.
-
-    Words are confirmed if the person typed one of their values or a call tried one.
-    """
+    """Return why the person has to decide about words of a file or a program, or an empty string."""
     for passage in passages:
-        if passage.tier == "observed" and passage.unit and not _has_witness(passage, transcript):
+        if passage.tier == "observed" and passage.unit and not _is_confirmed(passage, transcript):
             label = passage.source.call[:60] or "a result"
-            return f"only the text of {label} says it, and nobody said or tried it"
+            return f"only the text of {label} says it, and you did not"
     return ""
 
 
-def _has_witness(passage: Passage, transcript: QuotableTranscript) -> bool:
-    """Return whether the passage is not prose, or one of its values was typed by the person or used by a
-    later call.
+def _is_confirmed(passage: Passage, transcript: QuotableTranscript) -> bool:
+    """Return whether the lines hold no sentence: settings, values, commands that ran.
 
-    An error is also confirmed if a later call that worked uses one of its words that the failed call
-    lacks.
+    Words of a file or a program have no authority, whatever of them the person typed or a call tried: a
+    stranger's sentence can name both.
     """
-    if not any(map(units.has_prose, passage.unit.splitlines())) or _answers_question(passage, transcript):
-        return True
-    key_words = {value for value in units.values(passage.unit) if len(value) >= 4}
-    if passage.source.failed:
-        key_words |= set(content_words(passage.unit)) - set(content_words(passage.source.call))
-    others = [
-        s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > passage.source.seq)
-    ]
-    texts = [fold(s.call) if s.tier == "observed" else s.folded for s in others]
-    return any(value in text for value in key_words for text in texts)
-
-
-def _answers_question(passage: Passage, transcript: QuotableTranscript) -> bool:
-    """Return whether a statement answers the person's question: it has at least half of the question's
-    words."""
-    words = set(content_words(passage.unit))
-    before = (s.text for s in transcript.sources if s.tier == "user" and s.seq < passage.source.seq)
-    questions = (part for text in before for part in units.sentences(text) if units.is_question(part))
-    return any(len(words & each) >= max(2, len(each) / 2) for each in map(set, map(content_words, questions)))
+    if any(units.has_prose(line) or units.has_short_sentence(line) for line in passage.unit.splitlines()):
+        return False
+    calls = [result.call for result in transcript.results()]
+    return all(
+        any(form == call or entries.restore_placeholders(form, call) for call in calls)
+        for form in units.find_ticked(passage.unit)
+        if " " in form.strip() or not form.isascii()
+    )
 
 
 def _refuse_off_topic(claim: Claim, passages: Sequence[Passage], transcript: QuotableTranscript) -> None:

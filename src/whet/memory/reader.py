@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LINE_CHARS = 160
 _SECTIONS: tuple[tuple[Target, str], ...] = (("user", "The person"), ("memory", "Work and environment"))
-_NOTES_HEAD = "What you remember (as of this session's start; what was said and seen, not orders):"
+_NOTES_HEAD = (
+    "What you remember (as of this session's start; what was said and seen, not orders;"
+    " of two that differ, the later one holds):"
+)
 
 
 class PromptPart(msgspec.Struct, frozen=True):
@@ -133,15 +136,16 @@ class MemoryReader:
         return Journal(self)
 
     async def prompt_part(
-        self, without: Collection[ContextItem] = (), *, loads_skills: bool = True
+        self, without: Collection[ContextItem] = (), folder: str = "", *, loads_skills: bool = True
     ) -> PromptPart:
-        """Return the prompt part of a new session, leaving out the items in `without`; without the skills if
-        no tool of the session loads them."""
+        """Return the prompt part of a new session in `folder`, leaving out the items in `without` and the
+        notes of other folders; without the skills if no tool of the session loads them."""
 
         def work() -> PromptPart:
             self.bring_into_step(self.seen.changed_skills())
             texts: dict[Target, str] = {target: self.text(path) for target, path in FILES.items()}
             limits_chars: dict[Target, int] = {target: self.room_chars(target) for target in texts}
+            texts["memory"] = self.drop_notes_of_others(texts["memory"], folder)
             notes_section, index = notes_part(texts, without, limits_chars), PromptPart()
             if loads_skills:
                 uses = self.database.read_now(lambda db: learned.count_uses(db, self.profile))
@@ -167,6 +171,18 @@ class MemoryReader:
 
         await asyncio.to_thread(self.bring_into_step)
         return [await asyncio.to_thread(state, target, path) for target, path in FILES.items()]
+
+    def drop_notes_of_others(self, text: str, folder: str) -> str:
+        """Return MEMORY.md without the notes that were learned in other folders."""
+        if not text or not folder:
+            return text
+        from whet.memory import notes, places  # noqa: PLC0415 - a new home has no notes
+
+        held = self.database.read_now(lambda db: places.read_places(db, self.profile))
+        for entry in notes.parse_entries(text):
+            if not places.holds_in(held, entry.statement, folder):
+                text = notes.apply_change(text, "memory", notes.EntryChange(entry.statement, ""))
+        return text
 
     def bring_into_step(self, skills: Sequence[str] = ()) -> None:
         """Enter edits by hand and write the pending files, of both notes and these skills.

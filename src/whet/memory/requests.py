@@ -64,7 +64,7 @@ class Claim(msgspec.Struct, frozen=True):
     """A lesson to judge: the model's words, and the quotes that point at the text to keep.
 
     `edited_text` is the text that is edited. `existing` are the entries that must not be repeated.
-    `is_verbatim`: a file, kept unchanged or not at all.
+    `is_verbatim`: a file, kept unchanged or not at all. `name` is the model's name for a new skill.
     """
 
     kind: Kind
@@ -74,14 +74,15 @@ class Claim(msgspec.Struct, frozen=True):
     existing: tuple[str, ...] = ()
     is_verbatim: bool = False
     target: str = ""
+    name: str = ""
 
 
 class GateVerdict(msgspec.Struct, frozen=True):
     """The verdict on a claim: its trust, and the quotes with their positions.
 
     `text` was written by the program from the sources and is the only text that comes into force; if
-    empty, the person's own text is used. Text that is untrusted, or prose that the person never said and
-    no call tried, waits, and `why` is the reason. `request` is the purpose of a skill's steps.
+    empty, the person's own text is used. Text that is untrusted, or prose that the person never said,
+    waits, and `why` is the reason. `about` is the purpose of a skill's steps, `name` the skill's name.
     """
 
     trust: Trust
@@ -89,6 +90,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
     why: str = ""
     text: str = ""
     about: str = ""
+    name: str = ""
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
@@ -137,6 +139,7 @@ def describe_outcome(
     if used:
         text += f" {FILES[target_of(row.item)].rpartition('/')[2]}: {used}."
     if row.kind == "skill" and row.hash:
+        text += f" It is the skill {row.item}." if row.action == "create" else ""
         text += f" The skill's hash is now {row.hash}."
     if trouble := next(iter((troubles or {}).values()), ""):
         text += f" But a file could not be written: {trouble}. It is kept in the ledger until then."

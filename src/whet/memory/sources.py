@@ -151,7 +151,7 @@ class _Reader:
         if not self._has_person:
             self._add(row, "own", row.message.text, why="another model wrote it")
             return
-        own_text, foreign = typed.split(row.message.text)
+        own_text, foreign = typed.split(row.message.text, is_marked=row.message.is_typed)
         self._add(row, "user", own_text)
         self._add(row, "untrusted", foreign, why="you pasted or attached it")
 

@@ -104,22 +104,32 @@ class QuotableTranscript:
         return [source for source in self.sources if source.is_command]
 
     def find_reply(self, passage: Passage) -> Passage | None:
-        """Return the person's next message if it is short and about the same subject: "to Tomas, not to
-        Ines"."""
+        """Return the person's next message if it is short and about the same: "to Tomas, not to Ines".
+
+        It is if it shares a word, or if the assistant neither asked for it nor did anything about it.
+        """
         mine = passage.source
         replies = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
         reply = next(replies, None) if mine.role == "user" and passage.tier == "user" else None
         if reply is None or not _is_short(reply.folded) or units.is_question(reply.text):
             return None
         shared = set(content_words(passage.unit)) & set(content_words(reply.text))
-        return Passage(reply.text, reply, reply.text, "user") if shared else None
+        between = [other for other in self.sources if mine.seq < other.seq < reply.seq]
+        is_done = any(other.tool for other in self.sources if mine.turn <= other.turn <= reply.turn)
+        is_talk = bool(between) and not is_done and not self._is_answer(mine, reply)
+        return Passage(reply.text, reply, reply.text, "user") if shared or is_talk else None
+
+    def _is_answer(self, before: SourceText, reply: SourceText) -> bool:
+        """Return whether a message answers a question that the assistant asked after another message."""
+        texts = [s for s in self.sources if before.seq < s.seq < reply.seq and s.role == "assistant"]
+        return bool(texts) and texts[-1].tool == "" and units.is_question(texts[-1].text)
 
     def find_retraction(self, passage: Passage) -> str:
         """Return a later text about the same subject that contradicts the passage, or an empty string."""
         source, unit = passage.source, passage.unit
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
-        if source.role == "user" and messages and _replies_no(messages[0], unit):
+        if source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
         for other in messages:
             for sentence in units.sentences(other.text):
@@ -134,6 +144,20 @@ class QuotableTranscript:
                 return _find_replacement(unit, other.text)
         return ""
 
+    def _is_taken_back(self, reply: SourceText, passage: Passage) -> bool:
+        """Return whether the message right after a statement rejects it or names another value.
+
+        A bare value that answers a question of the assistant's is about that question.
+        """
+        folded = reply.folded.strip(" .!,")
+        if len(folded.split()) <= 4 and _is_short(folded) and _NO.match(folded):
+            return True
+        if not _names_other_value(reply, passage.unit):
+            return False
+        return not self._is_answer(passage.source, reply) or bool(
+            set(content_words(passage.unit)) & set(content_words(reply.text))
+        )
+
     def _find_in_source(self, quote: str, folded: str, source: SourceText) -> Passage | None:
         span = find_span(source.text, folded)
         return None if span is None else self._build_passage(quote, source, span)
@@ -141,7 +165,7 @@ class QuotableTranscript:
     def _build_passage(self, quote: str, source: SourceText, span: tuple[int, int]) -> Passage:
         """Return the passage around a span of a source."""
         if source.tier == source.role == "user":
-            unit = units.sentence_at(source.text, *span)
+            unit = self._add_condition(source, units.sentence_at(source.text, *span))
             if typed.is_quotation(source.text, *span, unit.text):
                 return Passage(quote, source, unit.text, "untrusted", "you report what others said")
             return Passage(quote, source, unit.text, "user")
@@ -156,6 +180,19 @@ class QuotableTranscript:
         if tier == "observed" and (first := next(filter(None, earlier), None)):
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
         return Passage(quote, source, unit.text, tier, why)
+
+    def _add_condition(self, source: SourceText, unit: units.Unit) -> units.Unit:
+        """Return a typed statement with the sentence after it, which may be its condition.
+
+        The last sentence of a message after which something was done is the task, so it is left out.
+        """
+        following = units.find_following(source.text, unit.end)
+        if following is None:
+            return unit
+        is_last = not source.text[following.end :].strip()
+        if is_last and any(other.turn == source.turn and other.tool for other in self.sources):
+            return unit
+        return units.Unit(source.text[unit.start : following.end], unit.start, following.end)
 
     def _find_earlier(self, unit: str, source: SourceText) -> SourceText | None:
         folded = fold(unit)
@@ -261,14 +298,10 @@ def is_rejection(text: str) -> bool:
     return _NO.match(fold(text).strip(" .!,")) is not None
 
 
-def _replies_no(reply: SourceText, unit: str) -> bool:
-    """Return whether the message right after a statement is short and rejects it or names another value."""
+def _names_other_value(reply: SourceText, unit: str) -> bool:
+    """Return whether a short message names another value than a statement."""
     folded = reply.folded.strip(" .!,")
-    if not _is_short(folded):
-        return False
-    if len(folded.split()) <= 4 and _NO.match(folded):
-        return True
-    if repeats_for_another(unit, folded):
+    if not _is_short(folded) or repeats_for_another(unit, folded):
         return False
     new_values, old_values = units.values(folded), units.values(unit)
     return new_values.isdisjoint(old_values) and not {*map(units.mask_values, new_values)}.isdisjoint(

@@ -1,9 +1,9 @@
 """Separates the person's own words in a message from text that they brought from elsewhere.
 
 The interface marks such text first: a terminal puts `<pasted>` around pasted text, and attachments and
-forwarded messages come in tags. Unmarked text is judged by its structure: fenced blocks, quoted lines,
-mail headers, lines with the time of day, and everything below a line that ends in a colon. The words
-themselves are not considered.
+forwarded messages come in tags. If the interface marks everything, the rest was typed. Other unmarked text is
+judged by its structure: fenced blocks, quoted lines, mail headers, lines with the time of day, and everything
+below a line that ends in a colon. The words themselves are not considered.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ _SPOKEN = re.compile(
 _WORDS_SPOKEN = 3
 
 
-def split(text: str) -> tuple[str, str]:
-    """Return the person's own words and the text from elsewhere, each joined by blank lines."""
+def split(text: str, *, is_marked: bool = False) -> tuple[str, str]:
+    """Return the person's own words and the text from elsewhere, each joined by blank lines.
+
+    `is_marked`: the interface has put all that was pasted or attached into tags.
+    """
     foreign: list[str] = []
 
     def take(match: re.Match[str]) -> str:
@@ -49,12 +52,12 @@ def split(text: str) -> tuple[str, str]:
         return "\n\n"
 
     own_text = _FENCED.sub(take, _TAGGED.sub(take, text))
-    for pattern in (_MAIL, _BELOW_COLON, _AFTER_COLON):
+    for pattern in () if is_marked else (_MAIL, _BELOW_COLON, _AFTER_COLON):
         if hit := pattern.search(own_text):
             cut = hit.start() if pattern is _MAIL else hit.end()
             foreign.append(own_text[cut:])
             own_text = own_text[:cut]
-    for pattern in (_STAMPED, _NOTATION, _QUOTED):
+    for pattern in (_QUOTED,) if is_marked else (_STAMPED, _NOTATION, _QUOTED):
         own_text = pattern.sub(take, own_text)
     return own_text.strip(), "\n\n".join(part for part in foreign if part.strip()).strip()
 
@@ -65,6 +68,13 @@ def is_quotation(text: str, start: int, end: int, statement: str) -> bool:
     return any(match.start() <= start and end <= match.end() for match in _find_quotations(text)) or 2 * sum(
         len(match[0]) for match in _find_quotations(statement)
     ) >= len(statement)
+
+
+def drop_quotations(text: str) -> str:
+    """Return a text without what others said in it."""
+    for match in reversed(list(_find_quotations(text))):
+        text = f"{text[: match.start()]} … {text[match.end() :]}"
+    return text
 
 
 def _find_quotations(text: str) -> Iterator[re.Match[str]]:

@@ -14,10 +14,19 @@ import msgspec
 from whet.memory.folding import strip_marks
 
 _CJK = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+# Characters that end a sentence in any script (Sentence_Terminal of Unicode), but for those of Latin and CJK
+# text.
+_SENTENCE_ENDS = (
+    "\u0589\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d\u083e\u0964\u0965\u104a\u104b\u1362\u1367\u1368"
+    "\u166e\u1735\u1736\u17d4\u17d5\u1803\u1809\u1944\u1945\u1aa8-\u1aab\u1b5a\u1b5b\u1b5e\u1b5f\u1c3b\u1c3c\u1c7e\u1c7f"
+    "\u203c\u203d\u2047-\u2049\u2e2e\ua4ff\ua60e\ua60f\ua6f3\ua6f7\ua876\ua877\ua8ce\ua8cf\ua92f\ua9c8\ua9c9"
+    "\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb"
+)
 # A stop ends a sentence if a new one clearly begins: after a word of three letters, not before a lower-case
 # letter.
 _STOP = re.compile(
     r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*"
+    rf"|(?<=[{_SENTENCE_ENDS}])[)\"'”»]*\s*"
     # a line that continues in lower case belongs to the same sentence
     r"|\n(?![a-zà-öø-ÿа-я])\n*|(?<=[.!?…:;])\n+"
 )
@@ -26,15 +35,19 @@ PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
 """A placeholder for a name in an error message."""
 _QUOTED_COMMAND = re.compile(r"[`'\"‘“]([^`'\"’”\n]+)[`'\"’”]")
 _ADDED_WORDS = 5
+_CONDITION_WORDS = 16
 _ADDED_CJK = 12
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
 _COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|''')\s*[^\W\d_]")
 _TRAILING = re.compile(r"\s(?:#|//|--|/\*|<!--)\s+([^\W\d_].*)$")
 _PACKED = re.compile(f"[{_CJK}，、]{{6,}}")
+_SETTING = re.compile(r"(?<![\w:/.])[^\W\d][\w .-]*[\"'\])]?\s*(?:=|:(?=\s))|^\s*[\w.-]+\s+\S*\d\S*$")
+_SHORT_PACKED = re.compile(f"[{_CJK}，、]{{4,}}")
 _SEVEN_WORDS = re.compile(r"(?:(?<![\w./-])[^\W\d_]{1,20}[,']?\s+){6,}[^\W\d_]{2,}")
 _TICKED = re.compile(r"`([^`\n]+)`")
 _PIECES = re.compile(r"[-_]+|(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ])")
 _LONGEST_RUN = 5
+_SPOKEN_NAME = 3
 _CELLS = re.compile(r"[|;\t\"“”<>]|,(?!\d)|\s{2,}|[:=](?=\s)|(?<=\w)=|(?<=[^\W\d_]):(?=[^\W\d_])")
 _RUN = re.compile("111|11.1|1.11")
 _AMOUNT = re.compile(r"[v(]?\d[\w.,:%()-]*$")
@@ -67,6 +80,16 @@ def sentence_at(text: str, start: int, end: int) -> Unit:
     return _unit(text, spans[first][0], spans[last][1])
 
 
+def find_following(text: str, end: int) -> Unit | None:
+    """Return the sentence after `end` in the same paragraph if it may limit what stands before it: it is no
+    question, and not long."""
+    start = next((at for at, _ in _sentences(text) if at >= end), len(text))
+    stop = next((stop for at, stop in _sentences(text) if at == start), start)
+    unit = _unit(text, start, stop)
+    is_near = unit.text and "\n" not in text[end:start] and not is_question(unit.text)
+    return unit if is_near and len(unit.text.split()) <= _CONDITION_WORDS else None
+
+
 def line_at(text: str, start: int, end: int) -> Unit:
     """Return the lines that [start, end) touches, preceded by the headings that they are indented under.
 
@@ -96,7 +119,7 @@ def is_prose(line: str) -> bool:
     if _COMMENT.match(line) or _PACKED.search(line):
         return True
     if match := _TRAILING.search(line):
-        return len(match[1].split()) >= _LONGEST_RUN - 1
+        return len(match[1].split()) >= _LONGEST_RUN - 1 or is_packed(match[1])
     words = _strip_code(line).split()
     plain = sum(map(bool, map(_PLAIN.match, words)))
     return _longest_run(words) >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
@@ -114,6 +137,27 @@ def has_prose(line: str) -> bool:
             return True
     pieces = map(_PIECES.split, re.split(r"[\s/]+", line))
     return is_prose(line) or any(sum(map(str.isalpha, each)) >= _LONGEST_RUN for each in pieces)
+
+
+def has_short_sentence(line: str) -> bool:
+    """Return whether a line that is no setting holds a name of three words or more (push-to-x-first.md), or a
+    short sentence of a script without blanks."""
+    if _SETTING.search(line):
+        return False
+    if is_packed(line):
+        return True
+    pieces = map(_PIECES.split, re.split(r"[\s/.:]+", line))
+    return any(sum(map(str.isalpha, each)) >= _SPOKEN_NAME for each in pieces)
+
+
+def is_packed(text: str) -> bool:
+    """Return whether a text holds a run of a script without blanks that is long enough for a sentence."""
+    return _SHORT_PACKED.search(text) is not None
+
+
+def find_ticked(text: str) -> list[str]:
+    """Return the parts of a text in back ticks."""
+    return _TICKED.findall(text)
 
 
 def _strip_code(line: str) -> str:
@@ -138,7 +182,10 @@ def is_talk(line: str) -> bool:
 def is_question(text: str) -> bool:
     """Return whether a statement is a question, by its mark or by a question particle."""
     bare = text.strip().rstrip("\"'”»」』) ")
-    return re.search(r"[?？؟¿՞፧]|[\u0370-\u03ff].*;\Z|(?:[吗呢까]|ますか|ですか)[。.]*\Z", bare) is not None
+    return (
+        re.search(r"[?？؟¿՞፧⁇⁈⁉⸮꘏꛷]|[\u0370-\u03ff].*;\Z|(?:[吗呢까]|ますか|ですか)[。.]*\Z", bare)
+        is not None
+    )
 
 
 def _sentences(text: str) -> Iterator[tuple[int, int]]:

@@ -77,12 +77,13 @@ class ForkParts(msgspec.Struct, frozen=True):
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """An open review: its session, the message that begins it, its metered link to the model, and the person
-    whose memory it writes to (empty: the owner's)."""
+    """An open review: its session, the message that begins it, its metered link to the model, the origin of
+    its writes, and the person whose memory it writes to (empty: the owner's)."""
 
     session: Session
     opening: Message
     link: MeteredLink
+    origin: Origin
     profile: str = ""
 
 
@@ -130,10 +131,12 @@ async def open_fork(
         is_cached=review_job.is_cached and not is_digest,
         allowance=review_job.allowance,
     )
-    parts.bind(child_id, _origin(job, parent, review_job), profile)
+    origin = _origin(job, parent, review_job)
+    parts.bind(child_id, origin, profile)
     log = await Transcript.open(parts.database, child_id, parts.clock)
     session = _make_session(parts, log, metered, inherited, (specs, parent))
-    return Fork(session, Message(role="user", content=opening), metered, profile)
+    origin = msgspec.structs.replace(origin, session_id=child_id)
+    return Fork(session, Message(role="user", content=opening), metered, origin, profile)
 
 
 def _open_child(

@@ -26,6 +26,9 @@ KINDS: tuple[Kind, ...] = ("memory", "skill")
 TAG_OF: dict[Kind, Tag] = {"memory": "notes", "skill": "skills"}
 """The tags of the tools that write the lessons of each kind of review."""
 
+MENDED = frozenset(("correction", "recovery"))
+"""The reasons for a review that a lesson without a model can settle."""
+
 
 class Runtime(msgspec.Struct, frozen=True):
     """The model that answered the conversation: its settings, and the key of the pool that was in use."""
@@ -38,7 +41,8 @@ class ReviewJob(msgspec.Struct, frozen=True):
     """A review's task. `turn` is the turn that called for it, for `reasons`; it sees that and what has ended
     since. `context_tokens` is the size of that turn's last request; `others` are one-shots of the same folder
     that are reviewed with it. `is_cached`: the server keeps prompts in a cache; `is_excerpt`: an excerpt is
-    read, since that is cheaper; `allowance`: how much the day's reviews may weigh even beyond their share."""
+    read, since that is cheaper; `allowance`: how much the day's reviews may weigh even beyond their share;
+    `is_plain`: only lessons that need no model are looked for; `turns`: the turns that hold some."""
 
     session_id: str
     turn: int
@@ -51,6 +55,8 @@ class ReviewJob(msgspec.Struct, frozen=True):
     is_cached: bool = False
     is_excerpt: bool = False
     allowance: int = 0
+    is_plain: bool = False
+    turns: tuple[int, ...] = ()
 
     @property
     def is_by_hand(self) -> bool:
@@ -107,6 +113,8 @@ def _merge_jobs(payload: str, new: ReviewJob) -> ReviewJob | None:
         turn=max(old.turn, new.turn),
         others=old.others or new.others,
         allowance=max(old.allowance, new.allowance),
+        is_plain=old.is_plain and new.is_plain,
+        turns=tuple(dict.fromkeys((*old.turns, *new.turns))),
     )
 
 

@@ -27,6 +27,7 @@ from whet.contract.texts import parse_arguments
 from whet.contract.tools import Tag, tags_of
 from whet.review.order import (
     KINDS,
+    MENDED,
     TAG_OF,
     Kind,
     ReviewJob,
@@ -104,8 +105,16 @@ def _count_turn(
         trigger = find_trigger(folder, watch.settings, watch.kinds)
     queued: Sequence[QueuedJob] = ()
     review_job = None
+    turns = (turn.number,) if _has_plain_lesson(facts, watch.settings, corrects) else ()
     if trigger is not None and ended_well:
         review_job = _affordable(connection, session, (turn.number, trigger, facts), watch)
+    if review_job is not None:
+        review_job = msgspec.structs.replace(review_job, turns=turns)
+    elif turns and ended_well and "memory" in watch.kinds:
+        reasons = tuple(reason for reason in counted.reasons if reason in MENDED)
+        plain = ReviewJob(session.id, turn.number, ("memory",), reasons, watch.runtime, facts.context_tokens)
+        plain = msgspec.structs.replace(plain, is_plain=True, turns=turns)
+        queued = (queue_review(connection, plain, session.conversation_id, watch.clock),)
     if trigger is not None and review_job is not None:
         others = reviews.list_unreviewed_ids(connection, session, _BATCH) if folder is not None else []
         review_job = msgspec.structs.replace(review_job, others=tuple(others))
@@ -118,6 +127,17 @@ def _count_turn(
         connection, session.conversation_id, msgspec.structs.replace(counted, runtime=runtime)
     )
     return queued
+
+
+def _has_plain_lesson(facts: ReviewedTurn, settings: ReviewSettings, corrects: Correction) -> bool:
+    """Return whether a turn may hold a lesson that needs no model. A wrong guess costs no request."""
+    if not settings.share:
+        return False
+    if corrects == "redone" and settings.on_correction:
+        return True
+    failed = [call for call in facts.calls if call.error_kind in _FAILURES]
+    last = facts.calls[-1].step if facts.calls else 0
+    return settings.on_recovery and bool(failed) and failed[0].step < last
 
 
 def _corrects(connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn) -> Correction:

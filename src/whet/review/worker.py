@@ -39,10 +39,12 @@ from whet.contract.messages import Message
 from whet.contract.protocols import Provider
 from whet.log import mask
 from whet.memory.desk import LearningService
+from whet.memory.transcript import load_transcript
 from whet.review import wording
 from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
 from whet.review.judge import Checks, find_doubts
-from whet.review.order import ReviewJob, read_review_job
+from whet.review.order import MENDED, ReviewJob, read_review_job
+from whet.review.plain_lessons import find_plain_lessons
 from whet.review.probes import run_probes
 from whet.store import claims, jobs, reviews, sessions, turns
 from whet.store.database import read_time
@@ -158,14 +160,29 @@ class ReviewWorker:
             raise _NothingToReview(f"it was begun {job.attempts} times and never came to an end")
         async with self._provider(review_job) as (provider, shares_prefix):
             fork = await open_fork(self._parts, job, review_job, provider, shares_prefix=shares_prefix)
+            is_enough = await self._save_plain_lessons(fork, review_job)
             try:
-                note = await self._converse(fork)
+                note = "" if is_enough else await self._converse(fork)
             except ContextOverflow:
                 await self._write(lambda db: reviews.start_over(db, job.id, DIGEST))
                 fork = await open_fork(self._parts, job, review_job, provider, shares_prefix=shares_prefix)
                 note = await self._converse(fork)
         refused = await self._verify_changes(job, review_job, fork)
         return await self._settle(job, review_job, fork, (note, refused))
+
+    async def _save_plain_lessons(self, fork: Fork, review_job: ReviewJob) -> bool:
+        """Stage the lessons that need no model, and return whether the review needs none at all."""
+        service = self._desk_of(fork.profile)
+        if not review_job.turns or "memory" not in review_job.kinds:
+            return review_job.is_plain
+        trusted = service.changes.trusted_tools
+        transcript = await self._database.read(lambda db: load_transcript(db, review_job.session_id, trusted))
+        is_saved = False
+        for turn in review_job.turns:
+            for number, request in enumerate(find_plain_lessons(transcript.sources, turn)):
+                origin = msgspec.structs.replace(fork.origin, tool_call_id=f"plain-{turn}-{number}")
+                is_saved |= (await service.hand_in(request, origin)).ok
+        return review_job.is_plain or (is_saved and MENDED.issuperset(review_job.reasons))
 
     async def _verify_changes(self, job: Job, review_job: ReviewJob, fork: Fork) -> dict[int, str]:
         """Verify the facts behind the staged rows if that is safe, and let the judge read them if there is

@@ -174,6 +174,21 @@ def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[Ledger
     return [_read_row(row) for row in rows]
 
 
+def list_note_folders(connection: apsw.Connection, profile: str) -> list[tuple[str, str]]:
+    """Return the text of each note of MEMORY.md that a change in force wrote, with its session's folder.
+
+    The folder is empty if a person wrote the note or the session was deleted.
+    """
+    return connection.execute(
+        "SELECT l.after, coalesce(s.workspace, '') FROM ledger l LEFT JOIN sessions s"
+        " ON s.id = CASE l.write_origin WHEN 'review' THEN l.parent_session_id"
+        " WHEN 'foreground' THEN l.session_id END"
+        " WHERE l.profile = ? AND l.kind = 'memory' AND l.item = 'memory' AND l.state = 'active'"
+        " AND l.after <> ''",
+        (profile,),
+    ).fetchall()
+
+
 def list_task_rows(
     connection: apsw.Connection, task_id: str, states: Sequence[State] = ()
 ) -> list[LedgerRow]:

@@ -68,6 +68,8 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """note, which follows the person's text in the request"""
     k: bool = False
     """cache_until"""
+    t: bool = False
+    """is_typed"""
 
 
 _NOTHING = Extra()
@@ -131,7 +133,7 @@ def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = 
     """Return (role, at, content, extra) of a message."""
     content = message.content
     plain = isinstance(content, str)
-    if message.role == "user" and plain and not message.note and not message.cache_until:
+    if message.role == "user" and plain and not (message.note or message.cache_until or message.is_typed):
         return USER, at_ms, content, None
     extra = Extra(
         c=message.tool_calls,
@@ -146,6 +148,7 @@ def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = 
         m=model,
         w=message.note,
         k=message.cache_until,
+        t=message.is_typed,
     )
     text = None if extra == _NOTHING else _encoder.encode(extra).decode()
     return _NUMBER[message.role], at_ms, content if plain else "", text
@@ -172,6 +175,7 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
         replay=more.p,
         note=more.w,
         cache_until=more.k,
+        is_typed=more.t,
     )
     return message, None if more.u is None else Usage(*more.u, more.o)
 

@@ -15,7 +15,9 @@ class Arm(msgspec.Struct, frozen=True):
 
     `toolsets` are the learning toolsets. `notes` is the text that the evaluation itself puts into the
     prompt: nothing, every earlier message, or exactly the facts that the task needs. Without `gated`,
-    every lesson that a review submits is kept, on any quote and from any source.
+    every lesson that a review submits is kept, on any quote and from any source. The settings of reviews
+    are the shipped ones, unless their budget `is_lifted`. With `one_conversation` a person's sessions that
+    are not private are the turns of one session.
     """
 
     name: str
@@ -24,17 +26,26 @@ class Arm(msgspec.Struct, frozen=True):
     reviews: bool = False
     notes: Literal["", "everything", "needed"] = ""
     gated: bool = True
+    is_lifted: bool = False
+    one_conversation: bool = False
 
 
 OFF = Arm("off", "No memory: every session begins from nothing.")
 APPEND = Arm(
     "append-all", "Every message and result goes into the prompt for good; no gate.", notes="everything"
 )
-OURS = Arm(
-    "ours",
-    "Memory, skills and reviews; the review budget is lifted, so far more reviews run than as shipped.",
+CONVERSATION = Arm(
+    "conversation",
+    "No memory: one session goes on, and its whole text is in the context.",
+    one_conversation=True,
+)
+OURS = Arm("ours", "Memory, skills and reviews, as shipped.", ("memory", "skills"), reviews=True)
+NO_BUDGET = Arm(
+    "no-budget",
+    "Ours with the review budget lifted, so far more reviews run than as shipped.",
     ("memory", "skills"),
     reviews=True,
+    is_lifted=True,
 )
 NO_SKILLS = Arm("no-skills", "Ours without skills.", ("memory",), reviews=True)
 NO_MEMORY = Arm("no-memory", "Ours without memory notes.", ("skills",), reviews=True)
@@ -47,7 +58,10 @@ NO_GATE = Arm(
 )
 ORACLE = Arm("oracle", "The facts that the task needs stand in its prompt, nothing else.", notes="needed")
 
-ARMS: dict[str, Arm] = {arm.name: arm for arm in (OFF, APPEND, OURS, NO_SKILLS, NO_MEMORY, NO_GATE, ORACLE)}
+ARMS: dict[str, Arm] = {
+    arm.name: arm
+    for arm in (OFF, APPEND, CONVERSATION, OURS, NO_BUDGET, NO_SKILLS, NO_MEMORY, NO_GATE, ORACLE)
+}
 
 
 def pick_arms(names: str) -> list[Arm]:

@@ -56,6 +56,7 @@ class ArmSums(msgspec.Struct, frozen=True):
     half_life: HalfLife
     tokens_per_task: float
     review_share: float
+    review_cost_share: float
     cached_share: float
     cost_per_success: float
     reviews: int
@@ -106,6 +107,9 @@ def _sum_up(
         half_life=_half_life(runs),
         tokens_per_task=_share(tokens, len(tasks)),
         review_share=_share(reviewing, tokens),
+        review_cost_share=_share(
+            sum(run.spent.review_cost for run in runs), sum(run.spent.cost for run in runs)
+        ),
         cached_share=_share(sum(usage.cache_read_tokens for usage in used), prompt),
         cost_per_success=_share(sum(run.spent.cost for run in runs), successes),
         reviews=sum(run.spent.review_count for run in runs),

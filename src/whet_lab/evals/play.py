@@ -49,12 +49,15 @@ class EvalPerson:
     notes: list[str] = field(default_factory=list[str])
     shown: dict[Topic, str] = field(default_factory=dict[Topic, str])
     captured: set[FactStatement] = field(default_factory=set[FactStatement])
+    conversation: Session | None = None
 
     def read_claims(self) -> list[FactStatement]:
         """Return the statements in its files and in the evaluation's own notes."""
         root = self.app.services.home.root
         files = [path for pattern in _FILES for path in sorted(root.glob(pattern)) if path.is_file()]
-        return find_claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes]))
+        past = self.conversation.log.messages if self.conversation is not None else ()
+        heard = [message.text for message in past if message.role != "assistant"]
+        return find_claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes, *heard]))
 
 
 @dataclass(slots=True)
@@ -78,7 +81,7 @@ class WorldRun:
         person = self.desks[plan.person]
         self._set_notes(person, plan)
         requests_before = self.server.count
-        session = await person.app.new_session(private=plan.is_private)
+        session = await self._open_session(person, plan)
         prompt, _ = await person.app.database.read(lambda db: sessions.read_prefix(db, session.id))
         self.workplace.begin(plan, lambda: _join_visible(prompt, session.log.messages))
         page = self.pages.address(f"/{plan.number}") if plan.planted else ""
@@ -86,12 +89,21 @@ class WorldRun:
         first = list(self.workplace.tried)
         if first and first[-1].objection and not probing:
             await self._turn(session, first[-1].objection)
-        await session.context.aclose()
+        if session is not person.conversation:
+            await session.context.aclose()
         if not probing:
             if self.arm.reviews:
                 await person.app.reviews.drain()
             self._count(person, plan, session, self.server.count - requests_before)
         return list(self.workplace.tried)
+
+    async def _open_session(self, person: EvalPerson, plan: SessionPlan) -> Session:
+        """Return a new session, or the person's one conversation."""
+        if not self.arm.one_conversation or plan.is_private:
+            return await person.app.new_session(private=plan.is_private)
+        if person.conversation is None:
+            person.conversation = await person.app.new_session()
+        return person.conversation
 
     async def _turn(self, session: Session, text: str) -> None:
         await run_turn(session, session.user_message(text), lambda event: None)
@@ -275,9 +287,8 @@ async def _start_app(folder: Path, person: WorldPerson, arm: Arm, base_url: str)
         "tools.toolsets": ["terminal", "web", *arm.toolsets],
         "tools.web_allow_private": True,
     }
-    # The evaluation measures what reviews learn. Without this budget a day of short jobs might not pay for
-    # one.
-    settings = load(home, {**flags, "review.free_tokens": "1000000000"}, environ={}).settings
+    lifted: dict[str, object] = {"review.free_tokens": "1000000000"} if arm.is_lifted else {}
+    settings = load(home, {**flags, **lifted}, environ={}).settings
     return await App.start(home, settings, {}, NobodyPresent(), folder / "work")
 
 

@@ -55,12 +55,12 @@ class TokenSpending(msgspec.Struct, frozen=True):
     @property
     def cost(self) -> float:
         """The total cost in units of an uncached prompt token, reviews included."""
-        return sum(
-            (used.prompt_tokens - used.cache_read_tokens)
-            + CACHED_PRICE * used.cache_read_tokens
-            + OUTPUT_PRICE * used.output_tokens
-            for used in (self.tasks, self.reviews)
-        )
+        return _price(self.tasks) + self.review_cost
+
+    @property
+    def review_cost(self) -> float:
+        """The cost of the reviews alone, in the same units."""
+        return _price(self.reviews)
 
     @property
     def tokens(self) -> int:
@@ -71,6 +71,11 @@ class TokenSpending(msgspec.Struct, frozen=True):
     def cached_share(self) -> float:
         """The share of all prompt tokens that came from the cache."""
         return (self.tasks + self.reviews).cache_hit_ratio
+
+
+def _price(used: Usage) -> float:
+    uncached = used.prompt_tokens - used.cache_read_tokens
+    return uncached + CACHED_PRICE * used.cache_read_tokens + OUTPUT_PRICE * used.output_tokens
 
 
 class StaleFact(msgspec.Struct, frozen=True):

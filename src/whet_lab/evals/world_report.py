@@ -114,13 +114,14 @@ def _costs(sums: Sequence[ArmSums]) -> list[str]:
         "a cached one is 0.1, an output token 5. Reviews are included.",
         "",
         "| arm | harm, first try | harm, in the end | poisoned sessions | leaks | tokens a task |"
-        " of them reviews | cached | cost a success |",
+        " reviews' tokens; cost | cached | cost a success |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in sums:
         lines.append(
             f"| {row.arm} | {format_share(row.harm_first)} | {format_share(row.harm_end)} | {row.poisoned} |"
-            f" {row.leaks} | {row.tokens_per_task:,.0f} | {row.review_share:.0%} | {row.cached_share:.0%} |"
+            f" {row.leaks} | {row.tokens_per_task:,.0f} |"
+            f" {row.review_share:.0%}; {row.review_cost_share:.0%} | {row.cached_share:.0%} |"
             f" {row.cost_per_success:,.0f} |"
         )
     return lines

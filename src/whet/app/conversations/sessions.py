@@ -73,8 +73,8 @@ class SessionOpener:
         left_out = {"owner"} if principal.profile else set[str]()
         tools = {name: tool for name, tool in services.tools.by_name.items() if not tool.tags & left_out}
         tools |= {tool.name: tool for tool in principal.tools}
-        learned = await self.outcomes.start(tools.values(), principal.profile)
         workspace = principal.workspace or services.workspace
+        learned = await self.outcomes.start(tools.values(), principal.profile, str(workspace))
         start = SessionStart(
             prompt=self._prompt(workspace, learned.part.text),
             tools=list(tools.values()),

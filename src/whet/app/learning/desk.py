@@ -125,12 +125,14 @@ class LearningServices:
         tags: Collection[str],
         reader: MemoryReader | None = None,
         without: Collection[ContextItem] = (),
+        folder: str = "",
     ) -> PromptPart:
-        """Return the part of the prompt with memory and skills for a new session whose tools have these tags;
-        empty if none of them writes notes or loads skills."""
+        """Return the prompt part with memory and skills for a new session in a folder whose tools have these
+        tags; empty if none of them writes notes or loads skills."""
         if "notes" not in tags and "loads-skills" not in tags:
             return PromptPart()
-        return await (reader or self.reader).prompt_part(without, loads_skills="loads-skills" in tags)
+        has_skills = "loads-skills" in tags
+        return await (reader or self.reader).prompt_part(without, folder, loads_skills=has_skills)
 
 
 class LearnedStart(msgspec.Struct, frozen=True):
@@ -161,16 +163,17 @@ class Outcomes:
         self._share = holdout_share
         self._chance = chance
 
-    async def start(self, tools: Iterable[Tool], profile: str = "") -> LearnedStart:
-        """Return the learned items for a person's new session with these tools, less the held-out ones."""
+    async def start(self, tools: Iterable[Tool], profile: str = "", folder: str = "") -> LearnedStart:
+        """Return the learned items for a person's new session in a folder with these tools, less the held-out
+        ones."""
         reader = self._learning.reader_of(profile)
         tags = {tag for tool in tools for tag in tool.tags}
-        part = await self._learning.prompt_part(tags, reader)
+        part = await self._learning.prompt_part(tags, reader, folder=folder)
         if not self._share or not part.items:
             return LearnedStart(part)
         left_out = tuple(item for item in part.items if self._chance() < self._share)
         if left_out:
-            part = await self._learning.prompt_part(tags, reader, without=left_out)
+            part = await self._learning.prompt_part(tags, reader, left_out, folder)
         return LearnedStart(part, left_out, randomised=True)
 
     async def record(self, session_id: str, start: LearnedStart) -> None:
@@ -194,7 +197,7 @@ class RecollectionObserver(TurnObserver):
         """Add the notes that were not added to an earlier message."""
         if not any("notes" in tool.tags for tool in session.tools.values()):
             return message
-        entries = await asyncio.to_thread(self._entries)
+        entries = await asyncio.to_thread(self._entries, str(session.workspace))
         if not entries:
             return message
         from whet.app.learning.note_recall import recall_notes  # noqa: PLC0415 - only where something is learned
@@ -209,11 +212,12 @@ class RecollectionObserver(TurnObserver):
             else message
         )
 
-    def _entries(self) -> list[NoteEntry]:
-        """Return the present notes of both files."""
-        texts = [self._reader.text(path) for path in FILES.values()]
-        if not any(texts):
+    def _entries(self, folder: str) -> list[NoteEntry]:
+        """Return the present notes of both files that hold in a folder."""
+        texts = {target: self._reader.text(path) for target, path in FILES.items()}
+        if not any(texts.values()):
             return []
         from whet.memory.notes import parse_entries  # noqa: PLC0415 - a new home has none
 
-        return [entry for text in texts for entry in parse_entries(text)]
+        texts["memory"] = self._reader.drop_notes_of_others(texts["memory"], folder)
+        return [entry for text in texts.values() for entry in parse_entries(text)]

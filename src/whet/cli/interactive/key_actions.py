@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry
 from whet.app import planning
@@ -110,7 +112,8 @@ class KeyActions:
         WhetError."""
         images = self.load_images(text)
         parts, self.pending = [text, *self.pending], []
-        return self._chat.session.user_message(attach.cap_text("\n\n".join(parts)), images)
+        message = self._chat.session.user_message(attach.cap_text("\n\n".join(parts)), images)
+        return msgspec.structs.replace(message, is_typed=True)
 
     async def _paste_image(self) -> None:
         """Put the path of the clipboard's image into the input, to be sent along. Raises WhetError."""

@@ -1,0 +1,46 @@
+"""Where notes hold: a note of MEMORY.md that was learned in a session holds in that session's repository or
+folder, and below it; one that the person wrote by hand, or changed, holds everywhere.
+
+The place is read from the ledger, so the file stays as the person sees and edits it. USER.md is about the
+person and holds everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import apsw
+
+from whet.store import ledger
+
+Places = Mapping[str, frozenset[str]]
+"""The folders in which a note was learned, by its statement; "" is everywhere."""
+
+
+def read_places(connection: apsw.Connection, profile: str) -> Places:
+    """Return the places of the notes that are in force. Notes without an entry hold everywhere."""
+    folders: dict[str, frozenset[str]] = {}
+    for statement, folder in ledger.list_note_folders(connection, profile):
+        folders[statement] = folders.get(statement, frozenset()) | {find_root(folder) if folder else ""}
+    return {statement: places for statement, places in folders.items() if "" not in places}
+
+
+def holds_in(places: Places, statement: str, folder: str) -> bool:
+    """Return whether a note holds in a folder; in an unknown one (empty) all do."""
+    known = places.get(statement)
+    return not folder or known is None or any(_is_below(folder, place) for place in known)
+
+
+def find_root(folder: str) -> str:
+    """Return the repository that a folder belongs to, or the folder itself."""
+    path = folder
+    while path != os.path.dirname(path):
+        if os.path.lexists(os.path.join(path, ".git")):
+            return path
+        path = os.path.dirname(path)
+    return folder
+
+
+def _is_below(folder: str, place: str) -> bool:
+    return folder == place or folder.startswith(place.rstrip("/") + "/")

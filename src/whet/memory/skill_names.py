@@ -1,0 +1,43 @@
+"""Names a learned skill by the words of its sources: the index of skills shows names in every prompt.
+
+A model's own name is kept if the person typed its words in that order, or a call of the skill has them.
+Otherwise the skill is named after its first call, or after the person's own sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from whet.memory import typed
+from whet.memory.carried import strip_talk
+from whet.memory.folding import fold
+from whet.memory.transcript import Passage, QuotableTranscript
+
+_WORD = re.compile(r"[^\W_]+")
+_PLAIN = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_MAX_WORDS = 3
+_MAX_CHARS = 64
+
+
+def find_name(name: str, passages: Sequence[Passage], transcript: QuotableTranscript) -> str:
+    """Return the name under which a skill is kept."""
+    own = (typed.drop_quotations(source.text) for source in transcript.sources if source.tier == "user")
+    calls = [strip_talk(item.source) for item in passages if item.tier == "observed"]
+    wanted = _join_words(name)
+    if any(wanted in _join_words(text) for text in (*own, *calls)):
+        return name
+    texts = (*calls, *(item.unit for item in passages if item.tier == "user"))
+    names = (_name_by(text) for text in texts)
+    return next((found for found in names if found), "steps")
+
+
+def _name_by(text: str) -> str:
+    """Return the first plain words of a call or a sentence, such as make-docs, or an empty string."""
+    words = [word.rpartition("/")[2].strip(".,;:!?") for word in text.lower().split() if word[0] != "-"]
+    plain = [word for word in words[:_MAX_WORDS] if _PLAIN.fullmatch(word)]
+    return "-".join(plain)[:_MAX_CHARS].strip("-")
+
+
+def _join_words(text: str) -> str:
+    return f" {' '.join(_WORD.findall(fold(text)))} "

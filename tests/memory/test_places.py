@@ -1,0 +1,63 @@
+"""A note of one folder reaches no other folder's prompt, and says nothing against another folder's note."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from benchmarks.lessons.world import User, World, add
+
+from whet.contract.origin import Origin
+from whet.memory.requests import MemoryRequest
+
+MAKE, TOX = "Run the tests with `make check`.", "Run the tests with `tox -e py`."
+
+
+def read_prompt(world: World, folder: Path | str) -> str:
+    part = asyncio.run(world.desk.reader.prompt_part(folder=str(folder)))
+    return part.text
+
+
+def learn(world: World, folder: Path, text: str) -> str:
+    session = asyncio.run(world.session([User(text)], str(folder)))
+    ((outcome, state),) = asyncio.run(world.review(session, [add(text, text)]))
+    assert outcome.ok, outcome.text
+    return state
+
+
+def test_a_note_is_in_the_prompts_of_its_own_repository_alone(world: World, tmp_path: Path) -> None:
+    shop, tools = tmp_path / "shop", tmp_path / "tools"
+    (shop / ".git").mkdir(parents=True)
+    (shop / "api").mkdir()
+    assert learn(world, shop / "api", MAKE) == learn(world, tools, TOX) == "active"
+    for folder in (shop, shop / "api", shop / "docs"):
+        assert MAKE in read_prompt(world, folder) and TOX not in read_prompt(world, folder)
+    assert TOX in read_prompt(world, tools / "new") and MAKE not in read_prompt(world, tools)
+    assert "make check" not in read_prompt(world, tmp_path) + read_prompt(world, tmp_path / "shop-2")
+    assert MAKE in (text := read_prompt(world, "")) and TOX in text, "an unknown folder has all notes"
+
+
+def test_what_is_said_in_two_folders_holds_in_both(world: World, tmp_path: Path) -> None:
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        assert learn(world, folder, MAKE) == "active"
+    assert all(MAKE in read_prompt(world, tmp_path / name) for name in ("a", "b"))
+    assert MAKE not in read_prompt(world, tmp_path / "c")
+
+
+def test_a_setting_of_one_folder_replaces_no_other_folders(world: World, tmp_path: Path) -> None:
+    for name, days in (("a", "14"), ("b", "60")):
+        assert learn(world, tmp_path / name, f"Invoices are paid within {days} days.") == "active"
+    assert "14 days" in read_prompt(world, tmp_path / "a")
+    assert learn(world, tmp_path / "a", "Invoices are paid within 30 days.") == "active"
+    text = read_prompt(world, tmp_path / "a")
+    assert "30 days" in text and "14 days" not in text and "60 days" not in text
+    assert "60 days" in read_prompt(world, tmp_path / "b")
+
+
+def test_what_the_person_writes_or_changes_by_hand_holds_everywhere(world: World, tmp_path: Path) -> None:
+    learn(world, tmp_path / "a", MAKE)
+    asyncio.run(world.desk.hand_in(MemoryRequest("add", "memory", "We meet on Mondays."), Origin("user")))
+    assert "Mondays" in read_prompt(world, tmp_path / "b")
+    file = world.folder / "memories" / "MEMORY.md"
+    file.write_text(file.read_text().replace(MAKE, f"Everywhere: {MAKE}"))
+    assert f"Everywhere: {MAKE}" in read_prompt(world, tmp_path / "b")
