@@ -25,7 +25,7 @@ class ConnectionPool:
     which this process stops. A read waits up to `patience_s` if the database is away.
 
     Most reads are one statement, which sees one state without a transaction. A work that turns out to run
-    another begins again in a transaction, as it does from then on.
+    another begins again in a transaction, as it does from then on. Connections for reads can't write.
     """
 
     def __init__(self, url: str, options: str, patience_s: float = 0.0) -> None:
@@ -34,6 +34,7 @@ class ConnectionPool:
         self._options = f"{_OPTIONS} {options}"
         self.texts: dict[str, bytes] = {}
         self._idle: list[PostgresConnection] = []
+        self._idle_readers: list[PostgresConnection] = []
         self._lock = threading.Lock()
         self._long_reads: set[object] = set()
         self._closed = False
@@ -57,14 +58,14 @@ class ConnectionPool:
             if connection is not None:
                 connection.raw.close()
             raise (translate_error(error, self.url) if isinstance(error, psycopg.Error) else error) from error
-        self._give_back(connection)
+        self._give_back(connection, self._idle)
 
     def read_now(self, work: Callable[[PostgresConnection], T]) -> T:
         """Read on the caller's thread; sees one consistent state. Raises StoreError."""
         until_s, was_tried = time.monotonic() + self._patience_s, False
         while True:
             try:
-                return self._use_connection(lambda reader: self._read_with(reader, work))
+                return self._use_connection(lambda reader: self._read_with(reader, work), self._idle_readers)
             except psycopg.Error as error:
                 is_over = was_tried and time.monotonic() > until_s
                 if is_over or not is_lost(error):
@@ -90,43 +91,48 @@ class ConnectionPool:
     def run(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run one statement in a transaction of its own. Raises StoreError."""
         try:
-            return self._use_connection(work)
+            return self._use_connection(work, self._idle)
         except psycopg.Error as error:
             raise translate_error(error, self.url) from error
 
-    def _use_connection(self, work: Callable[[PostgresConnection], T]) -> T:
+    def _use_connection(self, work: Callable[[PostgresConnection], T], idle: list[PostgresConnection]) -> T:
         """Do work with a connection, which is closed if the work fails. Raises psycopg.Error."""
-        connection = self._take()
+        connection = self._take(idle)
         try:
             return work(connection)
         except psycopg.Error:
             connection.raw.close()
             raise
         finally:
-            self._give_back(connection)
+            self._give_back(connection, idle)
 
     def close(self) -> None:
         """Close every idle connection, and the others when they are returned."""
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-        for reader in idle:
-            reader.raw.close()
+            idle = [*self._idle, *self._idle_readers]
+            self._idle.clear()
+            self._idle_readers.clear()
+        for connection in idle:
+            connection.raw.close()
 
-    def _take(self) -> PostgresConnection:
+    def _take(self, idle: list[PostgresConnection]) -> PostgresConnection:
         with self._lock:
             if self._closed:
                 raise StoreError("the database is closed")
-            if self._idle:
-                return self._idle.pop()
-        return self.open_connection()
+            if idle:
+                return idle.pop()
+        if idle is not self._idle_readers:
+            return self.open_connection()
+        options = f"{self._options} -c default_transaction_read_only=on"
+        return PostgresConnection(connect(self.url, timeout_s=10, options=options), self.texts)
 
-    def _give_back(self, reader: PostgresConnection) -> None:
+    def _give_back(self, connection: PostgresConnection, idle: list[PostgresConnection]) -> None:
         with self._lock:
-            if not self._closed and not reader.raw.closed:
-                self._idle.append(reader)
+            if not self._closed and not connection.raw.closed:
+                idle.append(connection)
                 return
-        reader.raw.close()
+        connection.raw.close()
 
 
 def _refuse_pooler(raw: psycopg.Connection, url: str) -> None:
