@@ -30,6 +30,7 @@ from whet_confirm.client import BlockingClient, ConfirmClient
 from whet_confirm.commands.audit import audit, prune
 from whet_confirm.commands.channels import try_channels
 from whet_confirm.commands.files import db_option
+from whet_confirm.commands.gateway import gateway
 from whet_confirm.commands.install import install
 from whet_confirm.commands.people import away, people
 from whet_confirm.commands.policy import policy
@@ -61,7 +62,7 @@ def confirm() -> None:
     """
 
 
-for _command in (token, policy, audit, prune, install, away, people, try_channels):
+for _command in (token, policy, audit, prune, install, away, people, try_channels, gateway):
     confirm.add_command(_command)
 
 

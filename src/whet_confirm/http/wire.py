@@ -77,7 +77,7 @@ def query(scope: Scope) -> dict[str, str]:
 def parse_object(body: bytes) -> dict[str, Any]:
     """Parse a JSON object. Raises HttpRefusal (400) that describes the problem."""
     try:
-        value: object = _DECODER.decode(body.decode("utf-8"))
+        value: object = DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise HttpRefusal(400, "Invalid JSON body: not UTF-8") from error
     except RecursionError as error:
@@ -110,7 +110,7 @@ def _constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique_members, parse_float=_float, parse_constant=_constant)
+DECODER = json.JSONDecoder(object_pairs_hook=_unique_members, parse_float=_float, parse_constant=_constant)
 
 
 def _is_deeper(value: object, limit: int) -> bool:

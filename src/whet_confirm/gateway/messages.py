@@ -1,0 +1,84 @@
+"""Read what a client sends to an MCP server so strictly that no server can read anything else in it.
+
+JSON readers differ about doubled keys, about `Method` for `method`, and about what follows a value. A message
+that leaves such a choice is refused, because the server might find a call in it that the gateway did not.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import msgspec
+
+from whet_confirm.http.wire import DECODER
+
+_NAMES = frozenset(("jsonrpc", "id", "method", "params"))
+_PARAMETERS = frozenset(("name", "arguments"))
+
+
+class Unclear(ValueError):
+    """Raised for a message that two readers could understand differently."""
+
+
+class HeldCall(msgspec.Struct, frozen=True):
+    """A call of a tool, with the id that its answer must have (None if it expects no answer)."""
+
+    tool: str
+    arguments: dict[str, Any]
+    id: object
+
+
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """Return the message of a line, or None for an empty line. Raises Unclear."""
+    if not line.strip():
+        return None
+    try:
+        value: object = DECODER.decode(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise Unclear(f"not clear JSON: {str(error)[:100]}") from error
+    if isinstance(value, list):
+        raise Unclear("several messages in one: send them one by one")
+    if not isinstance(value, dict):
+        raise Unclear("not a JSON-RPC message")
+    message = cast("dict[str, Any]", value)
+    _check_names(message, _NAMES)
+    return message
+
+
+def read_call(message: dict[str, Any]) -> HeldCall | None:
+    """Return the tool call of a message, or None if it is none. Raises Unclear."""
+    if message.get("method") != "tools/call":
+        return None
+    params: object = message.get("params")
+    if not isinstance(params, dict):
+        raise Unclear("tools/call without params")
+    fields = cast("dict[str, Any]", params)
+    _check_names(fields, _PARAMETERS)
+    name, arguments = fields.get("name"), fields.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, dict | None):
+        raise Unclear("tools/call without a name, or with arguments that are not an object")
+    return HeldCall(name, cast("dict[str, Any]", arguments or {}), message.get("id"))
+
+
+def id_key(request_id: object) -> str:
+    """Return an id as text: 1 and "1" are different ids."""
+    return json.dumps(request_id)
+
+
+def encode_refusal(request_id: object, text: str) -> bytes:
+    """Return the answer to a call that is not run, as a line. The model reads the text."""
+    result = {"content": [{"type": "text", "text": text}], "isError": True}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "result": result}) + b"\n"
+
+
+def encode_error(text: str) -> bytes:
+    """Return the answer to a message that can't be read, as a line."""
+    error = {"code": -32700, "message": f"the gateway does not pass this on: {text}"}
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error}) + b"\n"
+
+
+def _check_names(fields: dict[str, Any], known: frozenset[str]) -> None:
+    for name in fields:
+        if name not in known and name.casefold() in known:
+            raise Unclear(f"{name!r} is spelled unlike {name.casefold()!r}")
