@@ -6,6 +6,8 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,19 +15,23 @@ import pytest
 
 from tests.listening import listening
 from tests.providers.server import SSE, sse
+from whet.config.model_servers import ServerDialect
 from whet.config.schema import ModelSettings
 from whet.contract.errors import BadRequest, ProviderError
 from whet.contract.messages import Message, ToolCall, VendorReplay
 from whet.contract.protocols import ModelLink, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers.backoff import Backoff
-from whet.providers.connect import ServerProvider, connect_one
+from whet.providers.connect import ConnectOptions, ServerProvider, connect_one
+from whet.providers.dialect_memory import LearnedDialect, note_dialect, read_dialect
+from whet.providers.tool_schemas import NO_CUTS
 
 Body = dict[str, Any]
 Rule = Callable[[Body], str]
 """Returns the server's refusal of a request, or an empty string."""
 TOOL = ToolSpec("look", "Look.", {"type": "object", "properties": {}})
 USER = Message("user", "hi")
+DAY = date(2026, 11, 28)
 
 
 def calls_of(row: Body) -> list[Body]:
@@ -157,10 +163,15 @@ class RuledServer:
         chunk = {"choices": [{"delta": delta, "finish_reason": "tool_calls"}]}
         return sse(msgspec.json.encode(chunk), b"[DONE]")
 
-    def provider(self, secrets: dict[str, str] | None = None, **settings: Any) -> ServerProvider:
+    def provider(
+        self, secrets: dict[str, str] | None = None, memory: Path | None = None, **settings: Any
+    ) -> ServerProvider:
         url = f"http://127.0.0.1:{self.port}/v1"
         return connect_one(
-            ModelSettings(base_url=url, model="m", **settings), secrets or {}, backoff=Backoff(0)
+            ModelSettings(base_url=url, model="m", **settings),
+            secrets or {},
+            backoff=Backoff(0),
+            options=ConnectOptions(memory=memory),
         )
 
 
@@ -329,5 +340,56 @@ def test_other_wire_formats_leave_out_a_refused_parameter(wire: str, name: str) 
                 await ask(source.open("sys", [], "s"), USER)
             await source.aclose()
             assert [name in body for body in server.bodies] == [True, False]
+
+    asyncio.run(test())
+
+
+def test_later_processes_know_what_a_server_refuses(tmp_path: Path) -> None:
+    rules = [refuses_parameter("stream_options"), wants_nine_characters, refuses_null]
+
+    async def test() -> None:
+        async with running(RuledServer(*rules)) as server:
+            for refused in (len(rules), len(rules)):
+                source = server.provider(memory=tmp_path / "home" / "model-servers.json")
+                reply = await ask(source.open("sys", [TOOL], "s"), *other_history())
+                await source.aclose()
+                assert (reply.message.text, len(server.refused)) == ("done", refused)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"chat_completions x m": 1}', b"\xff"])
+def test_a_memory_that_is_no_memory_counts_as_empty(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model-servers.json"
+    path.write_bytes(content)
+    assert read_dialect(path, "k", DAY) is None
+    note_dialect(path, "k", ServerDialect(short_ids=True), NO_CUTS, DAY)
+    learned = read_dialect(path, "k", DAY + timedelta(days=30))
+    assert learned is not None and learned.dialect.short_ids
+    assert read_dialect(path, "k", DAY + timedelta(days=31)) is None
+
+
+def test_a_memory_keeps_the_newest_servers(tmp_path: Path) -> None:
+    path = tmp_path / "model-servers.json"
+    entry = LearnedDialect(ServerDialect(), NO_CUTS, DAY.isoformat())
+    path.write_bytes(msgspec.json.encode({f"k{number}": entry for number in range(101)}))
+    note_dialect(path, "k101", ServerDialect(), NO_CUTS, DAY)
+    known = [number for number in range(102) if read_dialect(path, f"k{number}", DAY)]
+    assert known == list(range(2, 102))
+
+
+def test_a_tool_that_was_refused_is_offered_to_later_sessions(tmp_path: Path) -> None:
+    def rule(body: Body) -> str:
+        names = [tool["function"]["name"] for tool in body.get("tools", [])]
+        return "Invalid schema for function 'look'" if "look" in names else ""
+
+    async def test() -> None:
+        async with running(RuledServer(rule)) as server:
+            source = server.provider(memory=tmp_path / "model-servers.json")
+            for session in ("s", "t"):
+                link = source.open("sys", [TOOL, ToolSpec("other", "Do.", {"type": "object"})], session)
+                reply = await ask(link, *other_history())
+                assert "the tool look" in reply.warnings[0]
+            await source.aclose()
 
     asyncio.run(test())

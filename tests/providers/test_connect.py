@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from whet.contract.errors import ConfigError
 from whet.providers import catalog
 from whet.providers.backoff import Backoff
 from whet.providers.catalog import SERVERS, describe_model, families
-from whet.providers.connect import ServerProvider, connect, connect_one
+from whet.providers.connect import ConnectOptions, ServerProvider, connect, connect_one
 from whet.providers.fallback import FallbackProvider
 
 
@@ -121,17 +120,17 @@ def test_an_answers_length_has_a_bound_where_the_settings_say_none():
 def test_a_call_that_is_not_tried_again_has_no_patience():
     def backoff(most: int) -> Backoff:
         settings = ModelSettings(provider="ollama", model="m", max_retries=most)
-        return connect_one(settings, {}, patience_s=30.0).wiring.backoff
+        return connect_one(settings, {}, options=ConnectOptions(30.0)).wiring.backoff
 
     assert backoff(1).patience_s == 30.0 and backoff(0).patience_s == 0.0
 
 
-@pytest.mark.parametrize("given", [{}, {"patience_s": 30.0}])
-def test_of_two_servers_only_the_last_is_waited_for(given: dict[str, Any]):
-    settings, patience_s = ModelSettings(provider="ollama", model="m"), given.get("patience_s", 0.0)
-    alone = connect(settings, FallbackSettings(), {}, **given)
+@pytest.mark.parametrize("patience_s", [0.0, 30.0])
+def test_of_two_servers_only_the_last_is_waited_for(patience_s: float):
+    settings, options = ModelSettings(provider="ollama", model="m"), ConnectOptions(patience_s)
+    alone = connect(settings, FallbackSettings(), {}, options=options)
     assert isinstance(alone, ServerProvider) and alone.wiring.backoff.patience_s == patience_s
-    both = connect(settings, FallbackSettings(model="n"), {}, **given)
+    both = connect(settings, FallbackSettings(model="n"), {}, options=options)
     assert isinstance(both, FallbackProvider)
     first, second = both.first, both.second
     assert isinstance(first, ServerProvider) and first.wiring.backoff.patience_s == 0.0

@@ -20,7 +20,7 @@ from whet.app.contexts import Contexts
 from whet.app.conversations.session_parts import NO_EXTRAS, NewSessionOptions, SessionExtras
 from whet.app.conversations.sessions import SessionOpener
 from whet.app.learning.desk import LearningServices
-from whet.app.model_links.models import Dialer, Models
+from whet.app.model_links.models import MEMORY_FILE, Dialer, Models
 from whet.app.parts import BaseParts, LaunchArguments
 from whet.app.services import Services
 from whet.clock import Clock, SystemClock, use_zone
@@ -124,7 +124,10 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
     if tracing is not None:
         stack.push_async_callback(asyncio.to_thread, tracing.close)
     dialer = Dialer(
-        settings, launch.secrets, patience_s=parts.patience_s(settings, launch.source, launch.person)
+        settings,
+        launch.secrets,
+        patience_s=parts.patience_s(settings, launch.source, launch.person),
+        memory=launch.home.root / MEMORY_FILE,
     )
     stack.callback(dialer.close)
     built_in = parts.make_built_in_tools(base, launch)

@@ -79,7 +79,7 @@ class AnthropicMessages:
         dialect: ServerDialect = ServerDialect(),  # noqa: B008 it is frozen
     ) -> None:
         self._max_tokens = max_tokens
-        self._dialect = dialect
+        self.dialect: ServerDialect = dialect
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers of one request."""
@@ -102,14 +102,14 @@ class AnthropicMessages:
             ]
         if system.strip():
             block = {"type": "text", "text": system, "cache_control": _EPHEMERAL}
-            fields["system"] = [without(block, self._dialect.left_out)]
-        return encode(without(fields, self._dialect.left_out))[:-1] + b',"messages":['
+            fields["system"] = [without(block, self.dialect.left_out)]
+        return encode(without(fields, self.dialect.left_out))[:-1] + b',"messages":['
 
     def fragment(self, messages: Sequence[Message], index: int) -> bytes:
         """Encode one message as blocks of the open wire message, or open a new one."""
         message = messages[index]
         blocks = self._assistant(message) if message.role == "assistant" else self._user(message)
-        if message.cache_until and "cache_control" not in self._dialect.left_out:
+        if message.cache_until and "cache_control" not in self.dialect.left_out:
             blocks = blocks[:-1] + b',"cache_control":' + encode(_EPHEMERAL) + b"}"
         if index and _wire_role(messages[index - 1]) == _wire_role(message):
             return b"," + blocks
@@ -124,7 +124,7 @@ class AnthropicMessages:
         """Return a codec without what the server refused in `body`, and the change in words."""
         from whet.providers.adapting import adapt_common  # noqa: PLC0415 read only after a refusal
 
-        adapted = adapt_common(refusal, body, self._dialect, _OPTIONAL)
+        adapted = adapt_common(refusal, body, self.dialect, _OPTIONAL)
         if adapted is None or "max_tokens" in adapted[0].left_out:  # which this format requires
             return None
         return AnthropicMessages(self._max_tokens, adapted[0]), adapted[1]
@@ -148,7 +148,7 @@ class AnthropicMessages:
         elif parts := _parts(message.content):
             result["content"] = list(map(msgspec.Raw, parts))
         return encode(
-            without(result | {"is_error": True} if message.is_error else result, self._dialect.left_out)
+            without(result | {"is_error": True} if message.is_error else result, self.dialect.left_out)
         )
 
     def _assistant(self, message: Message) -> bytes:
@@ -171,7 +171,7 @@ class AnthropicMessages:
         return blocks + b"," + _EMPTY if heads[-1].type in _THINKING else blocks
 
     def _id(self, call_id: str) -> str:
-        return wire_id(call_id, SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
+        return wire_id(call_id, SHORT_IDS, 9) if self.dialect.short_ids else wire_id(call_id, _IDS)
 
 
 def thinking_fields(model: str, effort: str, max_tokens: int) -> dict[str, Any]:

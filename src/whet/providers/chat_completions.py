@@ -64,7 +64,7 @@ class ChatCompletions:
     models_query = "/models"
 
     def __init__(self, dialect: ServerDialect) -> None:
-        self._dialect = dialect
+        self.dialect: ServerDialect = dialect
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers of one request."""
@@ -72,7 +72,7 @@ class ChatCompletions:
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
         """Return the body up to the first message."""
-        dialect = self._dialect
+        dialect = self.dialect
         fields: dict[str, Any] = {
             "model": options.model,
             "stream": True,
@@ -96,7 +96,7 @@ class ChatCompletions:
             return b"," + encode({"role": "tool", "tool_call_id": call_id, "content": message.text})
         images = self._images(messages, index)
         if message.role == "user":
-            is_second = self._dialect.alternates and index and not messages[index - 1].is_final
+            is_second = self.dialect.alternates and index and not messages[index - 1].is_final
             pause = PAUSE if is_second else b""
             return images + pause + b',{"role":"user","content":' + content_json(message, _part) + b"}"
         return images + self._assistant(message)
@@ -109,19 +109,19 @@ class ChatCompletions:
         """Return a codec without what the server refused in `body`, and the change in words."""
         from whet.providers.adapting import adapt_dialect  # noqa: PLC0415 read only after a refusal
 
-        adapted = adapt_dialect(refusal, body, self._dialect)
+        adapted = adapt_dialect(refusal, body, self.dialect)
         return None if adapted is None else (ChatCompletions(adapted[0]), adapted[1])
 
     def decoder(self, info: ModelInfo) -> ChatDecoder:
         """Return a decoder for one answer."""
-        return ChatDecoder(info, self._dialect.replay_fields)
+        return ChatDecoder(info, self.dialect.replay_fields)
 
     def _images(self, messages: Sequence[Message], end: int) -> bytes:
         images = _image_message(messages, end)
-        return PAUSE + images if images and self._dialect.alternates else images
+        return PAUSE + images if images and self.dialect.alternates else images
 
     def _assistant(self, message: Message) -> bytes:
-        dialect = self._dialect
+        dialect = self.dialect
         fields: dict[str, Any] = {"role": "assistant", "content": message.text}
         if message.tool_calls and not message.text and dialect.call_content != "empty":
             fields["content"] = None
@@ -144,7 +144,7 @@ class ChatCompletions:
         return fields if extra is None else fields | {"extra_content": extra}
 
     def _id(self, call_id: str) -> str:
-        return wire_id(call_id, SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
+        return wire_id(call_id, SHORT_IDS, 9) if self.dialect.short_ids else wire_id(call_id, _IDS)
 
 
 def _system_message(role: str, text: str) -> bytes:

@@ -8,6 +8,9 @@ format is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -24,7 +27,18 @@ from whet.providers.catalog import SERVERS, KnownServer, describe_model
 from whet.providers.http import Http, Key, KeyPool, explain_missing_key
 from whet.providers.link import ServerLink, Wiring
 from whet.providers.tool_schemas import ToolCuts
-from whet.providers.wire import RequestOptions, WireCodec
+from whet.providers.wire import RequestOptions, ServerDialect, WireCodec
+
+
+class ConnectOptions(msgspec.Struct, frozen=True):
+    """`patience_s`: how long an outage is waited out. `memory`: the file that keeps how servers want to be
+    asked."""
+
+    patience_s: float = 0.0
+    memory: Path | None = None
+
+
+NO_OPTIONS = ConnectOptions()
 
 
 class ServerProvider:
@@ -110,23 +124,24 @@ def connect(
     secrets: Mapping[str, str],
     *,
     backoff: Backoff | None = None,
-    patience_s: float = 0.0,
+    options: ConnectOptions = NO_OPTIONS,
     others: Callable[[ModelSettings], Provider | None] = lambda _model: None,
 ) -> Provider:
-    """Return the provider that the settings name, with its fallback if one is set. No I/O.
+    """Return the provider that the settings name, with its fallback if one is set. Asks no server.
 
-    `others` is called first and may return a provider of another kind. `patience_s`: how long an outage is
-    waited out; if there is a fallback, it applies to the fallback only.
+    `others` is called first and may return a provider of another kind. If there is a fallback, an outage is
+    waited out for the fallback only.
 
     Raises ConfigError, with a hint, for an unknown provider, a bad URL or a missing key.
     """
     if not fallback.model:
-        return others(model) or connect_one(model, secrets, backoff=backoff, patience_s=patience_s)
-    first = others(model) or connect_one(model, secrets, backoff=backoff)
+        return others(model) or connect_one(model, secrets, backoff=backoff, options=options)
+    impatient = ConnectOptions(memory=options.memory)
+    first = others(model) or connect_one(model, secrets, backoff=backoff, options=impatient)
     from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 most settings name no fallback
 
     second = derive_second_model(model, fallback)
-    backup = others(second) or connect_one(second, secrets, backoff=backoff, patience_s=patience_s)
+    backup = others(second) or connect_one(second, secrets, backoff=backoff, options=options)
     return FallbackProvider(first, backup)
 
 
@@ -135,7 +150,7 @@ def connect_one(
     secrets: Mapping[str, str],
     *,
     backoff: Backoff | None = None,
-    patience_s: float = 0.0,
+    options: ConnectOptions = NO_OPTIONS,
 ) -> ServerProvider:
     """Return the provider of one server."""
     name, server = _server(model)
@@ -152,23 +167,45 @@ def connect_one(
         window_tokens=model.window_tokens,
         max_output_tokens=model.max_output_tokens,
     )
-    options = RequestOptions(
+    request_options = RequestOptions(
         model=info.model,
         max_output_tokens=model.max_output_tokens,
         reasoning_effort=model.reasoning_effort,
     )
-    backoff = backoff or Backoff(model.max_retries, patience_s=patience_s if model.max_retries else 0.0)
+    patience_s = options.patience_s if model.max_retries else 0.0
+    backoff = backoff or Backoff(model.max_retries, patience_s=patience_s)
     backoff.is_local = server.local or http.is_loopback
     wiring = Wiring(
         http=http,
-        codec=_codec(wire, server, info),
+        codec=_codec(wire, server.dialect, info),
         keys=keys,
         backoff=backoff,
-        options=options,
+        options=request_options,
         is_window_set=bool(model.window_tokens),
         server=name if name in SERVERS else http.where,
     )
+    if options.memory is not None:
+        _recall(options.memory, f"{wire} {http.base_url} {info.model}", wiring, info)
     return ServerProvider(info, wiring)
+
+
+def _recall(memory: Path, key: str, wiring: Wiring, info: ModelInfo) -> None:
+    """Use what was learned of a server in the last days, and keep what will be learned."""
+
+    def keep(dialect: ServerDialect, cuts: ToolCuts) -> None:
+        from whet.providers.dialect_memory import note_dialect  # noqa: PLC0415 only after a refusal
+
+        note_dialect(memory, key, dialect, cuts, datetime.now(UTC).date())
+
+    wiring.keep = keep
+    if not memory.exists():
+        return
+    from whet.providers.dialect_memory import read_dialect  # noqa: PLC0415 most homes have learned nothing
+
+    learned = read_dialect(memory, key, datetime.now(UTC).date())
+    if learned is not None:
+        wiring.codec = _codec(cast("WireFormat", key.partition(" ")[0]), learned.dialect, info)
+        wiring.cuts = learned.cuts
 
 
 def set_judge(provider: Provider, judge: FailureJudge | None) -> Provider:
@@ -223,19 +260,19 @@ def _format(model: ModelSettings, server: KnownServer) -> WireFormat:
     return server.format
 
 
-def _codec(wire: WireFormat, server: KnownServer, info: ModelInfo) -> WireCodec:
+def _codec(wire: WireFormat, dialect: ServerDialect, info: ModelInfo) -> WireCodec:
     # A codec is the largest part of a provider, and a process rarely uses more than one format.
     if wire == "anthropic_messages":
         from whet.providers.anthropic_messages import DEFAULT_MAX_TOKENS, AnthropicMessages  # noqa: PLC0415
 
-        return AnthropicMessages(min(info.max_output_tokens, DEFAULT_MAX_TOKENS))
+        return AnthropicMessages(min(info.max_output_tokens, DEFAULT_MAX_TOKENS), dialect)
     if wire == "responses":
         from whet.providers.responses import ResponsesEncoder  # noqa: PLC0415
 
-        return ResponsesEncoder(server.dialect)
+        return ResponsesEncoder(dialect)
     from whet.providers.chat_completions import ChatCompletions  # noqa: PLC0415
 
-    return ChatCompletions(server.dialect)
+    return ChatCompletions(dialect)
 
 
 def _keys(name: str, model: ModelSettings, secrets: Mapping[str, str]) -> tuple[Key, ...]:

@@ -51,7 +51,7 @@ from whet.providers.token_count import (
     size_of,
 )
 from whet.providers.tool_schemas import NO_CUTS, ToolCuts
-from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
+from whet.providers.wire import Decoder, Deltas, RequestOptions, ServerDialect, WireCache, WireCodec
 
 if TYPE_CHECKING:
     from whet.providers.outage import Outage
@@ -72,7 +72,7 @@ class Wiring(msgspec.Struct):
     """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
     asked. `server` names it in what it wants back. `codec` and `cuts` are replaced by those that the server
     accepts, for sessions opened from then on. `unmarked_ends`: how many answers in a row had no event for
-    their end."""
+    their end. `keep` keeps a dialect and cuts for later processes."""
 
     http: Http
     codec: WireCodec
@@ -83,6 +83,7 @@ class Wiring(msgspec.Struct):
     server: str = ""
     cuts: ToolCuts = NO_CUTS
     unmarked_ends: int = 0
+    keep: Callable[[ServerDialect, ToolCuts], None] | None = None
 
 
 class _Attempt:
@@ -161,6 +162,7 @@ class ServerLink:
         self._server = wiring.server
         self._codec = wiring.codec
         self._adapted_to: list[str] = []
+        self._is_changed = False
         self._cache = WireCache(self._codec, head(self._codec, self._cuts), self._server)
         self._sizes: PromptSizes | None = None
 
@@ -183,10 +185,7 @@ class ServerLink:
                 async with aclosing(self._run(attempt, key)) as items:
                     async for item in items:
                         if isinstance(item, ModelReply):
-                            wiring.cuts = self._cuts
-                            wiring.unmarked_ends = 0 if attempt.decoder.is_done else wiring.unmarked_ends
-                            if self._adapted_to:
-                                wiring.codec, self._adapted_to = self._codec, []
+                            self._remember(attempt)
                             yield item if outage is None else await self._finish_outage(outage, item)
                             return
                         has_shown = has_shown or not isinstance(item, AnswerGrew)
@@ -239,8 +238,20 @@ class ServerLink:
         self._renew_cache()
         return f"the model's server refused {change} ({failure.message})"
 
+    def _remember(self, attempt: _Attempt) -> None:
+        """Have later sessions, and later processes, ask the server as it was asked now: it has answered."""
+        wiring = self._wiring
+        wiring.unmarked_ends = 0 if attempt.decoder.is_done else wiring.unmarked_ends
+        if not self._is_changed:
+            return
+        # A tool is refused for its own schema, which may be mended by the next session.
+        wiring.codec, wiring.cuts = self._codec, msgspec.structs.replace(self._cuts, names=())
+        self._is_changed, self._adapted_to = False, []
+        if wiring.keep is not None:
+            wiring.keep(wiring.codec.dialect, wiring.cuts)
+
     def _renew_cache(self) -> None:
-        self._sizes = None
+        self._sizes, self._is_changed = None, True
         self._cache = WireCache(self._codec, self._head(self._codec, self._cuts), self._server)
 
     def _outage(self) -> Outage:

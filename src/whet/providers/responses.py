@@ -62,7 +62,7 @@ class ResponsesEncoder:
     models_query = "/models"
 
     def __init__(self, dialect: ServerDialect) -> None:
-        self._dialect = dialect
+        self.dialect: ServerDialect = dialect
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers of one request."""
@@ -77,19 +77,19 @@ class ResponsesEncoder:
             fields["max_output_tokens"] = options.max_output_tokens
         if options.reasoning_effort:
             fields["reasoning"] = {"effort": options.reasoning_effort}
-        if self._dialect.cache_key and options.session_id:
+        if self.dialect.cache_key and options.session_id:
             fields["prompt_cache_key"] = options.session_id
         if system:
             fields["instructions"] = system
         if tools:
-            fields["tools"] = [without(_tool(tool), self._dialect.left_out) for tool in tools]
-        return encode(without(fields, self._dialect.left_out))[:-1] + b',"input":['
+            fields["tools"] = [without(_tool(tool), self.dialect.left_out) for tool in tools]
+        return encode(without(fields, self.dialect.left_out))[:-1] + b',"input":['
 
     def fragment(self, messages: Sequence[Message], index: int) -> bytes:
         """Encode one message as one or more input items."""
         message = messages[index]
         if message.role == "user":
-            is_second = self._dialect.alternates and index and not messages[index - 1].is_final
+            is_second = self.dialect.alternates and index and not messages[index - 1].is_final
             pause = PAUSE if is_second else b""
             return pause + b',{"role":"user","content":' + content_json(message, self._part) + b"}"
         if message.role == "tool":
@@ -106,7 +106,7 @@ class ResponsesEncoder:
         """Return a codec without what the server refused in `body`, and the change in words."""
         from whet.providers.adapting import adapt_common  # noqa: PLC0415 read only after a refusal
 
-        adapted = adapt_common(refusal, body, self._dialect, _OPTIONAL)
+        adapted = adapt_common(refusal, body, self.dialect, _OPTIONAL)
         return None if adapted is None else (ResponsesEncoder(adapted[0]), adapted[1])
 
     def decoder(self, info: ModelInfo) -> ResponsesDecoder:
@@ -116,7 +116,7 @@ class ResponsesEncoder:
     def _part(self, part: TextPart | ImagePart) -> bytes:
         if isinstance(part, TextPart):
             return b'{"type":"input_text","text":' + quote(part.text) + b"}"
-        detail = b"" if "detail" in self._dialect.left_out else b'"detail":"auto",'
+        detail = b"" if "detail" in self.dialect.left_out else b'"detail":"auto",'
         return b'{"type":"input_image",' + detail + b'"image_url":' + data_url(part) + b"}"
 
     def _assistant(self, message: Message) -> bytes:
@@ -137,7 +137,7 @@ class ResponsesEncoder:
         return text.strip()[1:-1].encode("utf-8", "replace")
 
     def _id(self, call_id: str) -> str:
-        return wire_id(call_id, SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
+        return wire_id(call_id, SHORT_IDS, 9) if self.dialect.short_ids else wire_id(call_id, _IDS)
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

@@ -101,6 +101,11 @@ class WireCodec(Protocol):
     """One wire format. Pure; the same input always produces the same bytes."""
 
     @property
+    def dialect(self) -> ServerDialect:
+        """How the server differs from others of its format."""
+        ...
+
+    @property
     def path(self) -> str:
         """The request's path below the base URL."""
         ...

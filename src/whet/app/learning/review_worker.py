@@ -17,7 +17,7 @@ import msgspec
 from whet.agent.session import TurnLimits
 from whet.app.learning.desk import LearningServices
 from whet.app.learning.reviews import ReviewParts, ReviewRunner
-from whet.app.model_links.models import Dialer
+from whet.app.model_links.models import MEMORY_FILE, Dialer
 from whet.app.parts import cap_review_calls, learn_prices
 from whet.app.plugins import parts as plugin_parts
 from whet.app.plugins.memories import connect_plugins
@@ -87,7 +87,8 @@ async def open_reviews(
 ) -> AsyncGenerator[ReviewRunner]:
     """Open the reviews of a home for a process that does nothing else; everything is closed at the end."""
     home.ensure()
-    clock, pool, dialer = SystemClock(), ToolPool(), Dialer(settings, secrets)
+    clock, pool = SystemClock(), ToolPool()
+    dialer = Dialer(settings, secrets, memory=home.root / MEMORY_FILE)
     learn_prices(home, clock)
     database = open_store(home, clock)
     try:

@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as WaitTimeout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +24,14 @@ from whet.contract.errors import BudgetReached, ProviderError, WireError
 from whet.contract.messages import Message, from_dict
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.providers.catalog import SERVERS
-from whet.providers.connect import ServerProvider, connect, connect_one, learn_windows, set_judge
+from whet.providers.connect import (
+    ConnectOptions,
+    ServerProvider,
+    connect,
+    connect_one,
+    learn_windows,
+    set_judge,
+)
 
 if TYPE_CHECKING:
     from whet.app.model_links.wallet import Wallet
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     from whet.store.database import StateDatabase
     from whet_lab.practice.server import PracticeServer
 
+MEMORY_FILE = "model-servers.json"
 _MAX_UNUSED = 4
 _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and nothing else."
 
@@ -72,8 +81,17 @@ class Dialer:
     model) in this process when it is needed; `close` stops it.
     """
 
-    def __init__(self, settings: Settings, secrets: Mapping[str, str], *, patience_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        secrets: Mapping[str, str],
+        *,
+        patience_s: float = 0.0,
+        memory: Path | None = None,
+    ) -> None:
+        """`memory`: the file in which it is kept how servers want to be asked."""
         self._patience_s = patience_s
+        self._memory = memory
         self.plugins: LoadedPlugins | None = None
         self._fallback = settings.fallback
         self._secrets = secrets
@@ -85,7 +103,7 @@ class Dialer:
             self._add_practice_address(model),
             self._fallback,
             self._secrets,
-            patience_s=self._patience_s,
+            options=ConnectOptions(self._patience_s, self._memory),
             others=self._open_plugin_provider,
         )
         return set_judge(provider, self.plugins.judge) if self.plugins else provider
@@ -93,7 +111,7 @@ class Dialer:
     def connect_alone(self, model: ModelSettings) -> Provider:
         """Connect to `model` without a fallback. Raises ConfigError if that is impossible."""
         provider = self._open_plugin_provider(model) or connect_one(
-            self._add_practice_address(model), self._secrets
+            self._add_practice_address(model), self._secrets, options=ConnectOptions(memory=self._memory)
         )
         return set_judge(provider, self.plugins.judge) if self.plugins else provider
 
