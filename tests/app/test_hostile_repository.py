@@ -211,3 +211,28 @@ def test_a_repository_whose_tree_lies_elsewhere_gets_no_helper(tmp_path: Path) -
     hostile.set(core__worktree=str(other))
     with pytest.raises(WhetError, match=r"core\.worktree"):
         worktrees.plan_tree(hostile.work, "one", tmp_path / "trees")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["whet-merge.lock", "whet-one.index", "worktrees", "refs/whet", "refs/whet/helpers", "index", "objects"],
+)
+def test_a_link_in_the_repository_leads_whets_git_nowhere(tmp_path: Path, name: str) -> None:
+    """A command may write in `.git`, but not where the link leads."""
+    hostile = Hostile(tmp_path)
+    folder, file = tmp_path / "of-a-person", tmp_path / "of-a-person/notes.txt"
+    folder.mkdir()
+    file.write_text("mine\n")
+    path = hostile.work / ".git" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        path.rename(folder / "moved")
+    is_folder = name in ("worktrees", "refs/whet", "refs/whet/helpers")
+    path.symlink_to(folder / "moved" if (folder / "moved").exists() else folder if is_folder else file)
+    before = {entry: entry.stat() for entry in folder.rglob("*")}
+    with contextlib.suppress(WhetError):
+        _run_a_helper(hostile)
+    after = {entry: entry.stat() for entry in folder.rglob("*")}
+    assert file.read_text() == "mine\n"
+    assert [state.st_mtime_ns for state in after.values()] == [state.st_mtime_ns for state in before.values()]

@@ -104,6 +104,29 @@ def test_no_setting_of_a_repository_runs_a_program_unasked(hostile: Path, key: s
     assert ran(hostile, unasked(hostile)) == ""
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["many", "deep"])
+def test_the_last_of_many_submodules_is_looked_at(tmp_path: Path, shape: str) -> None:
+    work = tmp_path / "work"
+    names = [f"m{number:02}" for number in range(60)] if shape == "many" else ["m/m/m/m/m"]
+    (work / names[-1]).mkdir(parents=True)
+    git(work, "init", "-q")
+    git(work / names[-1], "init", "-q")
+    git(work / names[-1], "commit", "-qm", "1", "--allow-empty")
+    folders = [work, *(work / "m" / "/".join(["m"] * n) for n in range(4))] if shape == "deep" else [work]
+    for folder in reversed(folders):
+        git(folder, "init", "-q")
+        inner = "m" if shape == "deep" else names[-1]
+        git(folder, "-c", "advice.addEmbeddedRepo=false", "add", inner)
+        git(folder, "commit", "-qm", "1")
+    for name in names[:-1]:
+        blank = "160000,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391," + name
+        git(work, "update-index", "--add", "--cacheinfo", blank)
+    assert find_program_setting(str(work), "status") == "" or shape == "deep"
+    git(work / names[-1], "config", "core.fsmonitor", "evil")
+    assert find_program_setting(str(work), "status") != ""
+
+
 def test_a_driver_is_named_in_the_question(hostile: Path) -> None:
     git(hostile, "config", "diff.x.textconv", "./evil")
     scope = RiskScope(str(hostile), "/home/u", "/home/u/.whet", temp=())

@@ -99,6 +99,7 @@ async def plan_call(
         context.key,
         partial(tool.preview_changes, context),
         context.turn_id,
+        content=tool.content() if tool.content is not None else "",
     )
     if open_call.started and not tool.repeatable:
         return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)

@@ -88,9 +88,13 @@ def _retrieve_exception(start: asyncio.Task[None]) -> None:
 
 
 async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
-    """Run a call if it is still what the person was shown. Note in the output if its arguments were
-    changed."""
+    """Run a call if it is still what the gate judged and the person was shown. Note in the output if its
+    arguments were changed."""
     question, decision, ran = item.question, item.decision, item.open_call.ran
+    try:
+        question.refuse_changed_tool()
+    except ToolError as error:
+        return error_output(error)
     if decision.digest:
         try:
             changes = await question.preview(question.arguments) if question.preview else ()

@@ -19,7 +19,8 @@ from whet.sandbox.gitlinks import git_folder, gitlinks
 from whet.searchpath import trusted_path
 
 _LIMIT_S = 5
-_MAX_INNER = 50
+_MAX_INNER = 500
+_MAX_LINKS = 20_000
 _DEEPEST = 3
 _PROGRAM_SETTINGS = late_pattern(
     r"diff\.external|diff\..+\.(command|textconv|external)|filter\..+\.(clean|smudge|process)|merge\..+\.driver"
@@ -69,9 +70,12 @@ def _find_program_settings(folder: str, git_dir: str, verb: str, reads: bool, de
         for key, value in _read_settings(folder, git_dir):
             if _runs_program(key, value, verb, reads):
                 yield f"{key}={value}"
-    if depth < _DEEPEST:
-        for inner in _find_submodules(git_path):
-            yield from _find_program_settings(inner, "", verb, reads, depth + 1)
+    submodules = _find_submodules(git_path)
+    if len(submodules) > _MAX_INNER or (submodules and depth == _DEEPEST):
+        yield "submodules: too many, or too deep, to read the settings of all"
+        return
+    for inner in submodules:
+        yield from _find_program_settings(inner, "", verb, reads, depth + 1)
 
 
 def _runs_program(key: str, value: str, verb: str, reads: bool) -> bool:
@@ -142,10 +146,12 @@ def _read_settings(folder: str, git_dir: str) -> Iterator[tuple[str, str]]:
 
 
 def _find_submodules(git_path: str) -> Sequence[str]:
-    """Return the folders of this repository's submodules."""
+    """Return the folders of this repository's submodules. Raises ValueError if it has too many to look at."""
     top = os.path.dirname(git_path)
-    inner = gitlinks(_read_bytes(git_folder(top) + "/index"))
-    folders = [os.path.join(top, name) for name in islice(inner, _MAX_INNER)]
+    inner = list(islice(gitlinks(_read_bytes(git_folder(top) + "/index")), _MAX_LINKS + 1))
+    if len(inner) > _MAX_LINKS:
+        raise ValueError(f"more than {_MAX_LINKS} submodules")
+    folders = [os.path.join(top, name) for name in inner]
     return [inside for inside in folders if os.path.lexists(os.path.join(inside, ".git"))]
 
 

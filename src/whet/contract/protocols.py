@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from whet.contract.changes import TextChange
-from whet.contract.errors import ProviderError
+from whet.contract.errors import ProviderError, ToolDenied
 from whet.contract.events import Emit, ReasoningDelta, Retry, StreamRestarted, TextDelta, Verdict
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import Tool, ToolOutput, ToolSpec
@@ -235,7 +235,8 @@ class GateCall(msgspec.Struct, frozen=True):
 
     `key` identifies the call in its session and is the same after a crash; models use call ids twice.
     `preview` None: its changes to files are not known before it runs. `asks`: why a person must be asked
-    even if the policy would allow the call.
+    even if the policy would allow the call. `content` is what the tool's author said of it before the gate
+    decided.
     """
 
     session_id: str
@@ -247,6 +248,15 @@ class GateCall(msgspec.Struct, frozen=True):
     preview: CallPreview | None = None
     turn_id: str = ""
     asks: str = ""
+    content: str = ""
+
+    def refuse_changed_tool(self) -> None:
+        """Raise ToolDenied if the tool's author says something else of it than before the gate decided."""
+        if self.tool.content is not None and self.tool.content() not in ("", self.content):
+            raise ToolDenied(
+                f"{self.tool.name} was changed by its author after this call was allowed, so nothing was run",
+                hint="call it again: it is judged as what it is now",
+            )
 
 
 class ConfirmCase(msgspec.Struct, frozen=True):

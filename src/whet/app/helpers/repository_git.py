@@ -28,6 +28,8 @@ _SETTINGS: ContextVar[tuple[tuple[str, str], ...]] = ContextVar(
 _OFF = {"core.hooksPath": "/dev/null", "core.fsmonitor": "false", "core.alternateRefsCommand": "",
         "gc.auto": "0", "maintenance.auto": "false", "submodule.recurse": "false", "core.askPass": "",
         "credential.helper": ""}  # fmt: skip
+_WRITTEN = ("objects", "refs", "refs/whet", "refs/whet/helpers", "logs", "logs/refs", "logs/refs/whet",
+            "worktrees", "index", "packed-refs", "info", "objects/info", "objects/pack")  # fmt: skip
 _MERGED = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
 
 
@@ -35,7 +37,17 @@ _MERGED = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
 def lock_repository(repository: Path) -> Generator[Path]:
     """Lock a repository, also against other programs, until its last git has ended."""
     folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
-    with (folder / "whet-merge.lock").open("w") as lock:
+    common = run_git(repository, "rev-parse", "--git-common-dir").strip()
+    for git_folder in {folder, (repository / common).resolve()}:
+        refuse_links(git_folder)
+    path, flags = folder / "whet-merge.lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise ToolError(
+            f"{path} can't be opened: {error.strerror}", hint="remove it if it is a link"
+        ) from error
+    with os.fdopen(handle, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = _LOCKS.set((lock.fileno(),))
         try:
@@ -43,6 +55,16 @@ def lock_repository(repository: Path) -> Generator[Path]:
                 yield repository
         finally:
             _LOCKS.reset(before)
+
+
+def refuse_links(git_folder: Path) -> None:
+    """Raise ToolError if a folder or file into which git writes is a link: a command can have put it there,
+    and Whet's git would write where it leads."""
+    for name in _WRITTEN:
+        if (path := git_folder / name).is_symlink():
+            raise ToolError(
+                f"{path} is a link, and no helper's tree is made there", hint="replace it by a copy"
+            )
 
 
 @contextmanager

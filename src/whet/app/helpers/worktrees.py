@@ -30,7 +30,7 @@ from whet.app.helpers.repository_git import (
 from whet.app.helpers.tree_leftovers import Leftovers, bring, find_leftovers
 from whet.contract.changes import TextChange, hash_bytes
 from whet.contract.errors import ToolError
-from whet.regular import read_regular_text
+from whet.regular import open_regular, read_regular_text
 from whet.sandbox.nofollow import create_entry, parent_of
 from whet.store.helper_rows import MergePlan, WorkingTree
 from whet.tools.output import clean
@@ -229,8 +229,7 @@ def _snapshot(repository: Path, name: str, parent: str = "", work_tree: Path | N
         if work_tree is not None:
             run_git(repository, "read-tree", parent, env=environment)
         elif (folder / "index").is_file():
-            # copied with its time, by which git knows which files to read again
-            shutil.copy2(folder / "index", index)
+            _copy_index(folder / "index", index)
         # exclude submodules: another git would run there, under their own settings
         listed = run_git(repository, "ls-files", "-s", "-z", env=environment).split("\0")
         inner = (entry.partition("\t")[2] for entry in listed if entry.startswith("160000 "))
@@ -249,6 +248,18 @@ def _snapshot(repository: Path, name: str, parent: str = "", work_tree: Path | N
     return run_git(
         repository, "commit-tree", tree_id, *(("-p", parent) if parent else ()), "-m", "whet"
     ).strip()
+
+
+def _copy_index(index: Path, copy: Path) -> None:
+    """Copy an index with its time, by which git knows which files to read again. No link is followed."""
+    copy.unlink(missing_ok=True)
+    with open_regular(index, index.parent) as source:
+        state = os.fstat(source.fileno())
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(copy, flags, 0o600), "wb") as target:
+            shutil.copyfileobj(source, target)
+            target.flush()
+            os.utime(target.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
 def _diff_trees(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], dict[str, str]]:

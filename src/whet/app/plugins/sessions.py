@@ -136,10 +136,13 @@ async def _run_tool(session: Session, name: str, arguments: dict[str, Any]) -> s
         ask=session.person.clarify,
     )
     try:
-        question = GateCall(session.id, call, tool, arguments, str(session.workspace), call.id)
+        content = tool.content() if tool.content is not None else ""
+        folder = str(session.workspace)
+        question = GateCall(session.id, call, tool, arguments, folder, call.id, content=content)
         decision = await session.gate.decide(question, lambda event: None)
         if decision.verdict != "allow":
             return tool_error(decision.reason or "denied")
+        question.refuse_changed_tool()
         output = await tool.run(context, dict(decision.arguments or arguments))
     except ToolError as error:
         return tool_error(error.message)
