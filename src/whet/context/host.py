@@ -56,7 +56,7 @@ class EngineHost:
         self.log = log
         self._engines = SessionEngines(log, runner, facts, spare)
         self._live = LiveList(log, facts.fixed_tokens)
-        self._brake = CircuitBreaker()
+        self.brake = CircuitBreaker()
         self._made: CompactionRunner | None = None
         self._last: Sequence[Message] = ()
         self._turn = 0
@@ -95,8 +95,8 @@ class EngineHost:
             from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
 
             counts = await compactions.last_counts(self.log)
-        if self._brake.restore(counts, self.runner.threshold):
-            self._engines.report_stop(self._brake.stopped)
+        if self.brake.restore(counts, self.runner.threshold):
+            self._engines.report_stop(self.brake.stopped)
         if leaving is not None and not leaving.is_closed:
             await leaving.hand_over()
         return done
@@ -134,8 +134,8 @@ class EngineHost:
             usage = msgspec.structs.replace(usage, prompt_tokens=0, input_tokens=0, total_tokens=0)
         self._usage = {key: getattr(usage, key) for key in _USAGE_KEYS}
         _report_usage(self._engines.active, self._usage)
-        if self._brake.note_count(self._live.note_usage(usage), self.runner.threshold):
-            self._engines.report_stop(self._brake.stopped)
+        if self.brake.note_count(self._live.note_usage(usage), self.runner.threshold):
+            self._engines.report_stop(self.brake.stopped)
 
     def sent_tokens(self) -> int:
         """Estimate the tokens of the last request."""
@@ -175,7 +175,7 @@ class EngineHost:
         await self._engines.remember(self._live.rows.rows)
         self._engines.flush(emit)
         if done:
-            self._brake.reset()
+            self.brake.reset()
         return "compacted" if done else "unchanged"
 
     async def status(self) -> ContextStatus:
@@ -191,7 +191,7 @@ class EngineHost:
             used_tokens=self._live.tokens(),
             counted=self._live.is_counted,
             messages=len(self._live.rows.rows),
-            stopped=self._brake.stopped,
+            stopped=self.brake.stopped,
         )
 
     async def hand_over(self) -> None:
@@ -227,7 +227,7 @@ class EngineHost:
             # Most sessions never compact anything, so the module is loaded only when needed.
             from whet.context.compaction import CompactionRunner  # noqa: PLC0415
 
-            self._made = CompactionRunner(self.log, self._engines, self._live, self._brake, self._on_recorded)
+            self._made = CompactionRunner(self.log, self._engines, self._live, self.brake, self._on_recorded)
             self._made.memory_context = self._memory_context
         return self._made
 
@@ -242,18 +242,18 @@ class EngineHost:
         first = self.log.live.turn_number != self._turn
         if first:
             self._turn = self.log.live.turn_number
-            self._brake.new_turn()
+            self.brake.new_turn()
         tokens = self._live.tokens()
         answer = await self._ask_engine(self.runner, tokens, first=first)
         if answer is None and (spare := await self._engines.use_spare()) is not None:
             answer = await self._ask_engine(spare, tokens, first=False)
         if answer is None:
             return
-        if answer.wants and self._brake.begin(answer.phase, tokens, self.runner.threshold):
+        if answer.wants and self.brake.begin(answer.phase, tokens, self.runner.threshold):
             await self._compactions.announce(answer.phase, tokens, emit)
             done = await self._compactions.compact(emit, tokens, answer.phase)
-            if not done and self._brake.note_idle(tokens, self._engines.window):
-                self._engines.report_stop(self._brake.stopped)
+            if not done and self.brake.note_idle(tokens, self._engines.window):
+                self._engines.report_stop(self.brake.stopped)
         elif not first and self._can_prune():
             await self._compactions.prune(tokens, emit)
         if answer.blocked and answer.blocked != self._blocked:
@@ -267,7 +267,7 @@ class EngineHost:
     async def _ask_engine(self, runner: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
         """Ask an engine whether to compact. Returns None if it failed."""
         rough = not self._live.is_counted
-        question = CompactionQuestion(self._live.copy(), tokens, first, self._brake.allows(tokens), rough)
+        question = CompactionQuestion(self._live.copy(), tokens, first, self.brake.allows(tokens), rough)
         return (await runner.run("should_compress", lambda: policy.ask_engine(runner.engine, question))).value
 
     async def _after_overflow(self, limit: int, emit: Emit) -> bool:
@@ -285,7 +285,7 @@ class EngineHost:
 
     async def _follow_model(self) -> None:
         if self._engines.has_other_model():
-            self._brake.reset()
+            self.brake.reset()
             self._live.forget_taken()
         await self._engines.follow_model()
 
