@@ -161,13 +161,13 @@ class Callbacks:
         async with aclosing(client), asyncio.TaskGroup() as group:
             while True:
                 try:
-                    has_waiting = self._start_due(lambda item: group.create_task(self._send(client, item)))
+                    has_waiting = self.start_due(lambda item: group.create_task(self._send(client, item)))
                 except StoreError as error:
                     _logger.warning("what webhooks are due can't be read, trying again: %s", error.message)
                     has_waiting = False
                 await self._slots.wait(has_waiting)
 
-    def _start_due(self, send: Callable[[DueCallback], object]) -> bool:
+    def start_due(self, send: Callable[[DueCallback], object]) -> bool:
         """Start the due webhooks that have a slot. Return whether some due webhook must wait for others to
         end.
 
@@ -198,18 +198,18 @@ class Callbacks:
 
     async def _send(self, client: HttpClient, item: DueCallback) -> None:
         try:
-            problem, is_final = await self._post(client, item)
+            problem, is_final = await self.post(client, item)
             await self._service.change(
-                lambda tx: self._record_result(tx.connection, tx.now_s, item, (problem, is_final))
+                lambda tx: self.record_result(tx.connection, tx.now_s, item, (problem, is_final))
             )
         except WhetError as error:
             _logger.warning("webhook %d: %s", item.id, error.message)
         finally:
             self._slots.free(item.id)
 
-    async def _post(self, client: HttpClient, item: DueCallback) -> tuple[str, bool]:
+    async def post(self, client: HttpClient, item: DueCallback) -> tuple[str, bool]:
         """Send a webhook. Return the problem (empty on success) and whether a retry is pointless."""
-        if not self._is_ours(item):
+        if not self.is_ours(item):
             return "it is not what became of the request", True
         timestamp = int(self._service.timeline.now_s())
         try:
@@ -244,7 +244,7 @@ class Callbacks:
             return "", True
         return f"answered {answer.status}", answer.status == 410
 
-    def _is_ours(self, item: DueCallback) -> bool:
+    def is_ours(self, item: DueCallback) -> bool:
         """Return whether the row matches its request's outcome. A row that another program wrote gets no
         signature."""
         try:
@@ -257,7 +257,7 @@ class Callbacks:
         content = (item.message_id, item.url, data)
         return content == (f"msg_{request.id}", request.callback_url, webhook_data(request))
 
-    def _record_result(
+    def record_result(
         self, db: apsw.Connection, now_s: float, item: DueCallback, result: tuple[str, bool]
     ) -> None:
         problem, is_final = result

@@ -27,14 +27,14 @@ class Hub:
         self.is_closed = False
         self._fetch = fetch
         self._waiters: dict[str, set[asyncio.Future[AuditEvent | None]]] = {}
-        self._streams: set[asyncio.Future[None]] = set()
+        self.streams: set[asyncio.Future[None]] = set()
         self._background: set[asyncio.Future[None]] = set()
         self._rest: asyncio.Future[None] | None = None
 
     @property
     def has_waiters(self) -> bool:
         """Whether a client waits now, for one request's end or for any event."""
-        return bool(self._waiters or self._streams)
+        return bool(self._waiters or self.streams)
 
     @property
     def waiting(self) -> int:
@@ -59,8 +59,8 @@ class Hub:
             for event in new:
                 if event.kind in ENDINGS and (group := self._waiters.pop(event.request_id, None)):
                     wake(group, event)
-        if new and (self._streams or self._background):
-            streams, self._streams = self._streams, set()
+        if new and (self.streams or self._background):
+            streams, self.streams = self.streams, set()
             background, self._background = self._background, set()
             wake((*streams, *background))
         return new
@@ -107,13 +107,13 @@ class Hub:
         elif is_background:
             self._background.add(future)
         else:
-            self._streams.add(future)
+            self.streams.add(future)
             self._end_idle_wait()
         return future
 
     def cancel_wait(self, future: asyncio.Future[None]) -> None:
         """Stop waiting for `next_event`."""
-        self._streams.discard(future)
+        self.streams.discard(future)
         self._background.discard(future)
 
     async def wait_for_change(self, attended_s: float, alone_s: float) -> None:
@@ -135,7 +135,7 @@ class Hub:
         self.is_closed: bool = True
         for group in self._waiters.values():
             wake(group)
-        wake((*self._streams, *self._background))
+        wake((*self.streams, *self._background))
 
     def _end_idle_wait(self) -> None:
         if self._rest is not None:

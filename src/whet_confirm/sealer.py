@@ -66,7 +66,7 @@ class Sealer:
         self._had_seal = False
         self._alone_from = math.inf
         self._is_alone = True
-        self._signed_at_s = -math.inf
+        self.signed_at_s = -math.inf
         self._must_sign = False
         self._kept: dict[str, dict[Any, Any]] = {}
         self.newest: dict[str, bytes] = {}
@@ -193,7 +193,7 @@ class Sealer:
 
     def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
         now_s = time.monotonic()
-        is_signed = self._must_sign or now_s - self._signed_at_s >= SIGN_EVERY_S
+        is_signed = self._must_sign or now_s - self.signed_at_s >= SIGN_EVERY_S
         newer = self._newer.union(changed)
         connection.preupdate_hook(None)  # these two tables have no sum
         try:
@@ -209,7 +209,7 @@ class Sealer:
         finally:
             connection.preupdate_hook(self._add_change)
         if is_signed:
-            self._signed_at_s = now_s
+            self.signed_at_s = now_s
         # If the commit fails after this, the next transaction notices and reads the stored seal again.
         self._seal, self._had_seal, self._newer = seal, True, newer
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
 
+from tests.app.opened import ask, opened
 from tests.plugins.rig import write
-from whet.app.facade import Agent
+from whet.app.build import App
 from whet.contract.origin import Origin
-from whet.memory.requests import MemoryRequest
+from whet.memory.requests import MemoryRequest, WriteOutcome
 from whet.store import sessions
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
@@ -28,21 +30,25 @@ def lines(home: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (home / "memory-mirror.jsonl").read_text("utf-8").splitlines()]
 
 
-def remember(agent: Agent, text: str) -> None:
-    desk = agent._agent._parts[0].learning.desk
-    origin = Origin("user", platform="api", tool_name="memory")
-    agent._wait(desk.hand_in(MemoryRequest("add", content=text), origin))
+async def remember(app: App, text: str, origin: Origin | None = None) -> WriteOutcome:
+    origin = origin or Origin("user", platform="api", tool_name="memory")
+    return await app.learning.desk.hand_in(MemoryRequest("add", content=text), origin)
 
 
 def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, home / "plugins")
     settings = {**PRACTICE, "plugins.enabled": ["memory-mirror", "shared-notes", "release-notes"]}
-    with Agent(settings=settings, workspace=tmp_path) as agent:
-        remember(agent, "The build needs node 22")
-        agent.run("How do I fix the build?")
-        notes = [message.note for message in agent._agent._session.log.messages if message.role == "user"]
-        assert "node 22" in notes[0]  # what shared-notes knew, as data beside the message
-        assert "release-notes" in agent._wait(agent._agent._parts[0].learning.desk.skills.describe("release"))
+
+    async def main() -> None:
+        async with opened(settings, tmp_path) as app:
+            session = await app.new_session()
+            await remember(app, "The build needs node 22")
+            await ask(session, "How do I fix the build?")
+            notes = [message.note for message in session.log.messages if message.role == "user"]
+            assert "node 22" in notes[0]  # what shared-notes knew, as data beside the message
+            assert "release-notes" in await app.learning.desk.skills.describe("release")
+
+    asyncio.run(main())
     written, turn, end = lines(home)
     assert (written["event"], written["target"], written["content"]) == (
         "add",
@@ -56,33 +62,40 @@ def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> No
 
 def test_a_broken_memory_is_named_and_nothing_else_breaks(home: Path, tmp_path: Path) -> None:
     write(home, "bad", FAILS)
-    with Agent(settings={**PRACTICE, "plugins.enabled": ["bad"]}, workspace=tmp_path) as agent:
-        remember(agent, "The build needs node 22")
-        assert agent.run("Hello").reason == "answered"
-        plugins = agent._agent._parts[0].services.plugins
-        assert plugins is not None
-        assert any("its memory bad failed" in problem.line for problem in plugins.loaded.problems)
+
+    async def main() -> None:
+        async with opened({**PRACTICE, "plugins.enabled": ["bad"]}, tmp_path) as app:
+            session = await app.new_session()
+            await remember(app, "The build needs node 22")
+            assert (await ask(session, "Hello")).reason == "answered"
+            plugins = app.services.plugins
+            assert plugins is not None
+            assert any("its memory bad failed" in problem.line for problem in plugins.loaded.problems)
+
+    asyncio.run(main())
 
 
 def test_what_is_remembered_stands_in_new_sessions_and_no_running_one(home: Path, tmp_path: Path) -> None:
-    with Agent(settings=PRACTICE, workspace=tmp_path) as agent:
-        remember(agent, "The build needs node 22")
-        app = agent._agent._parts[0]
+    async def main() -> list[str]:
+        async with opened(PRACTICE, tmp_path) as app:
+            running = await app.new_session()
+            await remember(app, "The build needs node 22")
+            ids = running.id, (await app.new_session()).id
+            return [
+                (await app.database.read(lambda db, id_=id_: sessions.read_prefix(db, id_)))[0] for id_ in ids
+            ]
 
-        async def prompts() -> tuple[str, str]:
-            second = await app.new_session()
-            read = app.database.read
-            old = await read(lambda db: sessions.read_prefix(db, agent._agent._session.id))
-            return old[0], (await read(lambda db: sessions.read_prefix(db, second.id)))[0]
-
-        old, new = agent._wait(prompts())
+    old, new = asyncio.run(main())
     assert "node 22" not in old and "- The build needs node 22" in new and "review-a-diff" in new
 
 
 def test_a_private_session_teaches_nothing(home: Path, tmp_path: Path) -> None:
-    with Agent(settings={**PRACTICE, "store.private": True}, workspace=tmp_path) as agent:
-        agent.run("Remember that staging is qa.acme.lan")
-        origin = Origin("foreground", session_id=agent._agent._session.id, tool_call_id="c")
-        request = MemoryRequest("add", content="Staging is qa.acme.lan.")
-        outcome = agent._wait(agent._agent._parts[0].learning.desk.hand_in(request, origin))
+    async def main() -> WriteOutcome:
+        async with opened({**PRACTICE, "store.private": True}, tmp_path) as app:
+            session = await app.new_session()
+            await ask(session, "Remember that staging is qa.acme.lan")
+            origin = Origin("foreground", session_id=session.id, tool_call_id="c")
+            return await remember(app, "Staging is qa.acme.lan.", origin)
+
+    outcome = asyncio.run(main())
     assert not outcome.ok and "private" in outcome.text

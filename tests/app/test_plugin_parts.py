@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import calls
+from tests.app.opened import ask, opened
 from tests.plugins.rig import write
 from whet.agent.loop import run_turn
 from whet.app.build import App
@@ -55,13 +56,15 @@ def test_hooks_tools_and_an_engine_take_part(home: Path, tmp_path: Path, setting
         "plugins.enabled": ["house-rules", "word-count", "last-words"],
         "context.engine": "last-words",
     }
-    with Agent(settings=settings, workspace=tmp_path) as agent:
-        assert "finance/invoices" in agent.run("Where is the invoice?").text
-        assert "word_count" in agent._agent._session.tools and "finance" not in agent.run("Hello").text
-        assert (
-            agent._agent._parts[0].services.contexts.host(agent._agent._session.context).runner.name
-            == "last-words"
-        )
+
+    async def main() -> None:
+        async with opened(settings, tmp_path) as app:
+            session = await app.new_session()
+            assert "finance/invoices" in (await ask(session, "Where is the invoice?")).text
+            assert "word_count" in session.tools and "finance" not in (await ask(session, "Hello")).text
+            assert app.services.contexts.host(session.context).runner.name == "last-words"
+
+    asyncio.run(main())
 
 
 def test_a_plugin_may_ask_the_model_and_a_broken_one_is_told_of(

@@ -212,7 +212,7 @@ def test_what_failed_at_the_wall_is_offered_at_the_next_try(tmp_path: Path) -> N
     assert bench.sh("./build").verdict == "allow"
 
     stopped = Opening("read", str(tmp_path / "other"))
-    jails._denials["c1"] = Denial("no permission", (stopped,))
+    jails.denials["c1"] = Denial("no permission", (stopped,))
     assert bench.sh("./build").verdict == "allow"
     assert bench.person.asked[0].opening == "read ~/other"
     assert jails.policy(bench.workspace, "s1", "c1").allows(stopped)
@@ -257,7 +257,7 @@ def test_what_the_wall_stopped_is_not_opened_unasked_in_auto(tmp_path: Path, kin
     bench, jails = confined(tmp_path, mode="auto")
     assert bench.sh("sh x.sh").verdict == "allow"
     target = "example.com" if kind == "reach" else str(tmp_path / "other")
-    jails._denials["c1"] = Denial("no permission", (Opening(kind, target),))  # type: ignore[arg-type]
+    jails.denials["c1"] = Denial("no permission", (Opening(kind, target),))  # type: ignore[arg-type]
     assert bench.sh("sh x.sh").verdict == "deny"
     assert len(bench.person.asked) == 1
 
@@ -285,7 +285,7 @@ def test_a_program_that_names_no_host_runs_inside_and_is_asked_about_once_it_wan
     assert bench.sh(command).verdict == "allow"
     assert bench.person.asked == []
     assert jails.policy(bench.workspace, "s1", "c1").hosts == ()
-    jails._denials["c1"] = Denial("there is no network")
+    jails.denials["c1"] = Denial("there is no network")
     assert bench.sh(command).verdict == "deny"
     assert bench.person.asked[0].opening == "reach any public host"
 

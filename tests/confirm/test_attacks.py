@@ -87,9 +87,9 @@ def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str
         )  # fmt: skip
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
         due: list[Any] = []
-        callbacks._start_due(due.append)  # pyright: ignore[reportPrivateUsage]
+        callbacks.start_due(due.append)
         (item,) = due
-        sent = server.run(callbacks._post(cast("Any", None), item))  # pyright: ignore[reportPrivateUsage]
+        sent = server.run(callbacks.post(cast("Any", None), item))
         assert sent == ("it is not what became of the request", True)
 
 

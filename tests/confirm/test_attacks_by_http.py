@@ -96,13 +96,13 @@ def test_a_webhook_goes_nowhere_else_because_its_receiver_says_so(tmp_path: Path
         server.client("approve", "alice").post(f"/confirm/{made['id']}/deny")
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
         due: list[Any] = []
-        callbacks._start_due(due.append)  # pyright: ignore[reportPrivateUsage]
+        callbacks.start_due(due.append)
         (item,) = due
 
         async def send() -> tuple[str, bool]:
             client = HttpClient(Limits(20.0, silence_s=20.0), uses_proxy=False)
             try:
-                return await callbacks._post(client, item)  # pyright: ignore[reportPrivateUsage]
+                return await callbacks.post(client, item)
             finally:
                 await client.aclose()
 

@@ -52,7 +52,7 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
         )
         due: list[Any] = []
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=False)
-        callbacks._start_due(due.append)
+        callbacks.start_due(due.append)
         assert [item.message_id for item in due] == ["msg_x", "msg_y"]
 
 

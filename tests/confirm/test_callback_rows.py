@@ -131,7 +131,7 @@ def test_a_webhook_is_tried_for_a_day_at_longer_and_longer_intervals(
             (now_s - age_s, attempts, now_s),
         )
         item = DueCallback(db.last_insert_rowid(), "msg_1", "r1", "u", "{}", now_s - age_s, attempts)
-        callbacks._record_result(db, now_s, item, (problem, is_final))
+        callbacks.record_result(db, now_s, item, (problem, is_final))
         found = db.execute(f"SELECT {columns} FROM callbacks").fetchone()
         revived = retry_dead_letter(db, item.id, now_s + 7), retry_dead_letter(db, item.id + 1, now_s)
         return found, revived, db.execute(f"SELECT {columns}, created_at FROM callbacks").fetchone()
@@ -159,7 +159,7 @@ def test_only_what_became_of_a_request_is_signed(desk: Desk) -> None:
         lambda db: db.execute("SELECT message_id, request_id, body FROM callbacks").fetchall()
     )
     item = DueCallback(1, message_id, request_id, url, body, 0.0, 0)
-    assert callbacks._is_ours(item)
+    assert callbacks.is_ours(item)
     other = json.dumps({"data": {**json.loads(body)["data"], "status": "denied"}})
     for change in (
         {"message_id": "msg_2"},
@@ -170,7 +170,7 @@ def test_only_what_became_of_a_request_is_signed(desk: Desk) -> None:
         {"body": "{}"},
         {"body": "[]"},
     ):
-        assert not callbacks._is_ours(msgspec.structs.replace(item, **change)), change
+        assert not callbacks.is_ours(msgspec.structs.replace(item, **change)), change
 
 
 # Bodies as they are read.

@@ -33,7 +33,7 @@ def busy(folder: Path) -> tuple[ConfirmService, ServicePaths]:
     """A service in the midst of much to do: its last commit holds a code."""
     places = ServicePaths(folder / "c.db", folder / "confirm")
     service = opened(places)
-    service.database.sealer._signed_at_s = math.inf  # pyright: ignore[reportPrivateUsage] no second passes here
+    service.database.sealer.signed_at_s = math.inf  # no second passes here
     for name in ("alice", "bob"):
         add(service, name)
     assert not sealed(service).is_signed
@@ -79,10 +79,10 @@ def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> Non
     places = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
     service = opened(places)
     assert sealed(service).is_signed
-    service.database.sealer._signed_at_s = -math.inf  # pyright: ignore[reportPrivateUsage] long ago
+    service.database.sealer.signed_at_s = -math.inf  # long ago
     add(service, "alice")
     assert sealed(service).is_signed
-    service.database.sealer._signed_at_s = math.inf  # pyright: ignore[reportPrivateUsage]
+    service.database.sealer.signed_at_s = math.inf
     add(service, "bob")
     assert not sealed(service).is_signed
     service.database.close()

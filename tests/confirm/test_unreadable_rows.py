@@ -219,7 +219,7 @@ def test_webhooks_of_others_are_sent(tmp_path: Path, caplog: pytest.LogCaptureFi
         spoil(server.places.database, broken, f"principal = {NO_TEXT}")
         due: list[Any] = []
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
-        callbacks._start_due(due.append)
+        callbacks.start_due(due.append)
         assert [item.request_id for item in due] == [made[1]]
         assert len(told_of(caplog)) == 1
 

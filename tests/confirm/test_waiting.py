@@ -130,7 +130,7 @@ def test_a_live_stream_shows_a_submitter_only_its_own(server):
     start = server.service.log.state().size
     mine = later(lambda: read_events(agent, 1, **{"last-event-id": str(start)}))
     everybodys = later(lambda: read_events(alice, 2, **{"last-event-id": str(start)}))
-    wait_until(lambda: len(server.service.hub._streams) >= 2)
+    wait_until(lambda: len(server.service.hub.streams) >= 2)
     foreign, own = asked(other), asked(agent)
     for thread, _ in (mine, everybodys):
         ended(thread, "the events", 60)
@@ -461,9 +461,9 @@ def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
         with server.client().stream("GET", "/events", headers=headers, timeout=60) as answer:
             lines = answer.iter_lines()
             next(line for line in lines if line == ": beat")
-            waiting = set(server.service.hub._streams)
+            waiting = set(server.service.hub.streams)
             next(line for line in lines if line == ": beat")
-            assert server.service.hub._streams == waiting  # the same future: nobody was woken
+            assert server.service.hub.streams == waiting  # the same future: nobody was woken
             who = server.service.authenticate(secret)
             assert who is not None
             token_id = who.token_id
@@ -471,7 +471,7 @@ def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
                 lambda db: db.execute("UPDATE tokens SET expires_at = 1.0 WHERE id = ?", (token_id,))
             )
             assert {*lines} <= {": beat", ""}  # it ends
-        wait_until(lambda: not server.service.hub._streams)
+        wait_until(lambda: not server.service.hub.streams)
 
 
 def test_a_connection_that_rests_is_closed_and_one_that_is_used_is_not(monkeypatch):

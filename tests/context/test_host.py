@@ -46,7 +46,7 @@ def host_of(one: Rig) -> EngineHost:
 def give_up(one: Rig) -> None:
     """Have automatic compaction stop, as after two attempts in vain."""
     for _ in range(2):
-        host_of(one)._brake.get().note_idle(100, 1_000)  # pyright: ignore[reportPrivateUsage]
+        host_of(one).brake.get().note_idle(100, 1_000)
 
 
 async def stored_roles(one: Rig) -> str:
@@ -127,7 +127,7 @@ def test_what_can_not_be_used_changes_nothing_and_the_built_in_engine_stands_in(
             await one.turn(LONG)
             before = list(one.session.log.messages)
             engine.act = HOSTILE[kind]
-            host_of(one)._brake.get().reset()  # pyright: ignore[reportPrivateUsage]
+            host_of(one).brake.get().reset()
             one.events.clear()
             end = await one.turn("go on")
             assert (end.reason, end.text) == ("answered", "Still here.")
@@ -155,7 +155,7 @@ def test_whatever_list_is_recorded_the_request_is_valid_and_the_session_opens(
         async with rig(tmp_path, script(), engine=engine) as one:
             await one.turn(LONG)
             engine.act = act
-            host_of(one)._brake.get().reset()  # pyright: ignore[reportPrivateUsage]
+            host_of(one).brake.get().reset()
             end = await one.turn("my last request")
             assert (end.reason, end.text) == ("answered", "Still here.")
             assert len(compactions(one)) == 1
@@ -211,7 +211,7 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
         ) as one:
             host = host_of(one)
             await one.turn(LONG)
-            host._brake.get().reset()  # pyright: ignore[reportPrivateUsage]
+            host.brake.get().reset()
             engine.calls = 0
             await one.turn("go on")
             assert engine.calls == 2 and len(compactions(one)) == 2

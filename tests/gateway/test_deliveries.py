@@ -169,13 +169,13 @@ def test_a_platform_that_stays_silent_is_asked_ever_later(tmp_path: Path) -> Non
         board = Board(clock, 0.0, [])
         deliveries = Deliveries(database, clock, {"board": board}, settled)
         away = SendFailed("can't reach it")
-        assert [deliveries._channel_wait_s("board", away) for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
-        deliveries._paused_until_s["board"] = clock.monotonic_s() + 0.5
-        assert deliveries._channel_wait_s("board", away) == pytest.approx(0.5), (
+        assert [deliveries.channel_wait_s("board", away) for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
+        deliveries.paused_until_s["board"] = clock.monotonic_s() + 0.5
+        assert deliveries.channel_wait_s("board", away) == pytest.approx(0.5), (
             "another chat's failure is the same one"
         )
         clock.advance(1)
-        assert deliveries._channel_wait_s("board", away) == 16.0
+        assert deliveries.channel_wait_s("board", away) == 16.0
 
 
 @pytest.mark.logs_errors("nothing can be sent: no")
@@ -199,7 +199,7 @@ def test_a_failure_is_the_channels_or_the_messages_own(
     clock = FixedClock()
     with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
         deliveries = Deliveries(database, clock, {"board": Board(clock, 0.0, [])}, settled)
-        assert deliveries._channel_wait_s("board", failure) == patience_s
+        assert deliveries.channel_wait_s("board", failure) == patience_s
 
 
 def test_whoever_asks_for_a_year_of_patience_is_asked_again_in_an_hour() -> None:

@@ -190,7 +190,7 @@ def test_a_draft_shows_what_was_said_since_the_last_call(tmp_path: Path) -> None
                 TextDelta("c " * 200),
             ):
                 draft.handle_event(event)
-                seen.append(draft._draft_text())
+                seen.append(draft.draft_text())
             first = "x" * 39 + "y …"
             assert seen[:6] == ["", first, first, "", "a" * 40 + " …", ""]
             assert seen[6:8] == ["b" * 40 + " …"] * 2

@@ -157,7 +157,7 @@ def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> 
         assert send.toolset == "file"
 
         def finished(state: Literal["saved", "nothing"], summary: str, session: str = session_id) -> None:
-            rig.server._report_review(ReviewFinished("j1", session, "r1", state, summary))
+            rig.server.report_review(ReviewFinished("j1", session, "r1", state, summary))
 
         def untold() -> int:
             return rig.app.database.read_now(lambda db: lesson_counts.count_unread(db, "ben")).learned
@@ -172,8 +172,8 @@ def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> 
         await rig.app.database.append(lambda db: None)
         assert untold() == 0
         assert rig.queued() == [Outgoing("_Learned it._", quiet=True)]
-        assert await rig.server._post(session_id, Outgoing("a file")) is True
-        assert await rig.server._post("unknown", Outgoing("a file")) is False
+        assert await rig.server.post(session_id, Outgoing("a file")) is True
+        assert await rig.server.post("unknown", Outgoing("a file")) is False
         assert rig.texts() == ["a file"] and rig.woken == [rows.chat.id]
 
     run(test)

@@ -111,7 +111,7 @@ class Busy(Wall):
 def test_a_channel_gives_its_store_time_before_it_listens_again(run: Run) -> None:
     async def test(rig: Rig) -> None:
         board = Busy("one")
-        listening = asyncio.create_task(rig.server._listen(board, rig.intake))
+        listening = asyncio.create_task(rig.server.listen(board, rig.intake))
         for _ in range(20):
             await asyncio.sleep(0)
         assert board.tries == 1
@@ -133,7 +133,7 @@ def test_old_rows_are_dropped_now_and_then_and_not_all_the_time(run: Run) -> Non
                 await rig.app.database.read(lambda db: None)
 
         await leave("u1")
-        pruning = asyncio.create_task(rig.server._prune())
+        pruning = asyncio.create_task(rig.server.prune())
         while rig.state("u1"):
             await asyncio.sleep(0)
         for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -11,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.app.opened import ask, opened
 from tests.cli.running import flags, run, start
 from tests.cli.test_oneshot import is_alive
-from tests.mcp.rig import HERE
-from whet.app.facade import Agent
+from tests.mcp.rig import HERE, until
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
-from whet.contract.events import Notice, ToolProgress
+from whet.contract.events import Event, Notice, ToolProgress
 from whet.mcp.kept import KeptListing, config_digest, write_stored
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
@@ -155,15 +156,17 @@ def test_what_may_destroy_is_asked_about_in_auto_mode_too(
 def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, home: Path) -> None:
     servers = {"odd": {"command": sys.executable, "args": ["-S", ODD, "hints"]}}
     settings = {"model.provider": "practice", "mcp.servers": json.dumps(servers)}
-    with Agent(settings=settings, workspace=folder) as agent:
-        tools = agent._agent._session.tools
-        assert list(tools)[-2:] == ["mcp__odd__echo", "mcp__odd__wipe"]
-        assert "local" in agent._agent._parts[0].services.tools.by_name["read_file"].tags
-        assert (
-            not {"mcp__odd__wipe", "mcp__odd__echo"}
-            & agent._agent._parts[0].learning.desk.changes.trusted_tools
-        )
-        assert tools["mcp__odd__echo"].effects == {"execute"} and not tools["mcp__odd__echo"].repeatable
+
+    async def main() -> None:
+        async with opened(settings, folder) as app:
+            tools = (await app.new_session()).tools
+            assert list(tools)[-2:] == ["mcp__odd__echo", "mcp__odd__wipe"]
+            assert "local" in app.services.tools.by_name["read_file"].tags
+            assert not {"mcp__odd__wipe", "mcp__odd__echo"} & app.learning.desk.changes.trusted_tools
+            echo = tools["mcp__odd__echo"]
+            assert echo.effects == {"execute"} and not echo.repeatable
+
+    asyncio.run(main())
 
 
 @pytest.mark.slow
@@ -218,24 +221,25 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
             ScriptedReply(text="Three."),
         ]
     )
-    with Agent(settings=settings, workspace=folder) as agent:
-        app = agent._agent._parts[0]
-        events = list(agent.stream("Go"))
-        wait_for(lambda: app.services.mcp is not None and app.services.mcp.is_stale)
-        assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]
-        events += agent.stream("Again")
-        told = [event.text for event in events if isinstance(event, Notice)]
-        assert told == [
-            "MCP server odd has changed its tools (new: mcp__odd__added; changed: mcp__odd__echo);"
-            " new sessions see them"
-        ]
-        tools = [json.loads(one.body)["tools"] for one in server.requests]
-        assert tools[0] == tools[1] == tools[2]
-        assert "mcp__odd__added" not in agent._agent._session.tools
-        later = agent._wait(app.new_session())
-        assert (
-            "mcp__odd__added" in later.tools and later.tools["mcp__odd__echo"].spec.description == "Changed."
-        )
+
+    async def main() -> None:
+        async with opened(settings, folder) as app:
+            session, events = await app.new_session(), list[Event]()
+            await ask(session, "Go", events)
+            await until(lambda: app.services.mcp is not None and app.services.mcp.is_stale)
+            assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]
+            await ask(session, "Again", events)
+            assert [event.text for event in events if isinstance(event, Notice)] == [
+                "MCP server odd has changed its tools (new: mcp__odd__added; changed: mcp__odd__echo);"
+                " new sessions see them"
+            ]
+            tools = [json.loads(one.body)["tools"] for one in server.requests]
+            assert tools[0] == tools[1] == tools[2]
+            assert "mcp__odd__added" not in session.tools
+            later = (await app.new_session()).tools
+            assert "mcp__odd__added" in later and later["mcp__odd__echo"].spec.description == "Changed."
+
+    asyncio.run(main())
 
 
 @pytest.mark.slow

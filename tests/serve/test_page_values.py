@@ -303,7 +303,7 @@ def test_two_weeks_are_drawn_and_money_only_where_some_was_spent(run: Run) -> No
     async def test(frame: Told) -> None:
         home = HomePages(frame)
         days = [spending("2026-11-20"), spending("2026-11-21", prompt=0), spending("2026-01-01", 9.0)]
-        tokens, cache, cost = home._make_charts(days, 2)
+        tokens, cache, cost = home.make_charts(days, 2)
         assert [chart.title for chart in (tokens, cache, cost)] == ["Tokens", "Prompt cache", "Cost"]
         assert [spot.title for spot in tokens.spots] == [
             "2026-11-20: 25 cached, 75 new, 10 written",
@@ -313,14 +313,14 @@ def test_two_weeks_are_drawn_and_money_only_where_some_was_spent(run: Run) -> No
             "2026-11-20: 25% of the prompts from the cache",
             "2026-11-21: no requests",
         ]
-        assert len(home._make_charts(days[:2], 2)) == 2, "no day cost anything"
-        mixed = home._make_charts([spending("2026-11-20"), spending("2026-11-21", 0.5)], 3)
+        assert len(home.make_charts(days[:2], 2)) == 2, "no day cost anything"
+        mixed = home.make_charts([spending("2026-11-20"), spending("2026-11-21", 0.5)], 3)
         assert [spot.title for spot in mixed[2].spots] == [
             "2026-11-19: $0.00 spent",
             "2026-11-20: $0.00 spent",
             "2026-11-21: $0.50 spent",
         ]
-        assert home._since(1) == "2026-11-21" and home._since(14) == "2026-11-08"
+        assert home.since(1) == "2026-11-21" and home.since(14) == "2026-11-08"
         assert sum_spending([spending("a", 0.5), spending("b", 1.0)]) == Spending(
             "all", 4, 200, 50, 20, 1.5, 2
         )

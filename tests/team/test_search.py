@@ -86,7 +86,9 @@ def test_rare_words_are_found_however_old_and_common_ones_among_the_newest(large
 def test_how_common_a_word_is_is_what_the_server_counted(large: TeamDatabase) -> None:
     def shares(connection: apsw.Connection) -> list[float]:
         reader = TeamPostingReader(connection, 0, (1 << 63) - 1, [])
-        return [reader._share(one) for one in ('"apple"', '"pear"', '"apple pear"', '"pe" *', '"zz" *', '""')]
+        return [
+            reader.read_share(one) for one in ('"apple"', '"pear"', '"apple pear"', '"pe" *', '"zz" *', '""')
+        ]
 
     unknown = 2_000 / COUNT
     some = [1.0, 0.5, 0.5, 0.5 + 10 * unknown, 10 * unknown, 0.0]

@@ -236,7 +236,7 @@ def test_who_stops_following_calls_the_turn_off_unless_the_process_ends(run: Run
     async def test(there: Serving) -> None:
         session_id = await there.session()
         following = asyncio.create_task(there.turns.run(session_id, TurnInput("x"), lambda event: None))
-        await until(lambda: bool(there.feeds._followers))
+        await until(lambda: bool(there.feeds.followers))
         there.turns.keep(following)
         if is_ending:
             await there.turns.aclose(0.0)
@@ -245,7 +245,7 @@ def test_who_stops_following_calls_the_turn_off_unless_the_process_ends(run: Run
         with pytest.raises(asyncio.CancelledError):
             await following
         assert there.states(session_id) == (["waiting"] if is_ending else [])
-        assert there.feeds._followers == {}
+        assert there.feeds.followers == {}
 
     run(test)
 
@@ -334,14 +334,14 @@ def test_a_listener_goes_on_from_any_event_that_is_still_stored(run: Run) -> Non
         assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
         assert await listened(feeds, one, shown[0], '"c"') == shown[1:], "earlier ones are read too"
         assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
-        feed = feeds._by_session[one]
-        assert feeds._size_bytes == feed.size_bytes == len(feed.since(0)[0].partition(b"\n\n")[2])
+        feed = feeds.by_session[one]
+        assert feeds.size_bytes == feed.size_bytes == len(feed.since(0)[0].partition(b"\n\n")[2])
         await there.database.write(lambda db: db.execute("DELETE FROM team_events WHERE id <= ?", (ids[1],)))
         fresh = TeamFeeds(there.database)
         assert await listened(fresh, one, shown[0], '"c"') == ["event: gap", *shown[2:]]
         assert await listened(TeamFeeds(there.database), one, shown[1], '"c"') == shown[2:]
         await there.database.write(lambda db: db.execute("DELETE FROM team_events"))
-        emptied = await TeamFeeds(there.database)._ready(one, shown[2])
+        emptied = await TeamFeeds(there.database).find_ready(one, shown[2])
         assert emptied.start == other[-1], "of what came before it nothing is known to be whole"
 
     run(test)
@@ -354,7 +354,7 @@ def test_what_happens_is_told_to_listeners_followers_and_pages_once(run: Run) ->
         feeds.listeners.append(lambda name, event: heard.append((name, event)))
         start = await feeds.position(session_id)
         hearing = asyncio.create_task(listened(feeds, session_id, "", '"c"'))
-        await until(lambda: session_id in feeds._by_session)
+        await until(lambda: session_id in feeds.by_session)
         feeds.follow(session_id, "turn", start, taken_ids.append)
         await there.database.write(
             lambda db: db.execute(
@@ -372,7 +372,7 @@ def test_what_happens_is_told_to_listeners_followers_and_pages_once(run: Run) ->
         assert sorted(event.text for _, event in heard if isinstance(event, Notice)) == ["a", "b", "c"]
         assert {name for name, _ in heard} == {session_id} and taken_ids == [Notice("b")]
         feeds.handle_notification(session_id)
-        await until(lambda: feeds._reading is None)
+        await until(lambda: feeds.reading is None)
         assert len(heard) == 3, "what was read is told once"
 
     run(test)
@@ -388,15 +388,15 @@ def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
         feeds, heard = TeamFeeds(there.database), list[Event | None]()
         one, two = await there.session(), await there.session()
         feeds.follow(one, "none", await feeds.position(one), heard.append)
-        await until(lambda: feeds._reading is None)
+        await until(lambda: feeds.reading is None)
         told: list[Event] = []
         feeds.listeners.append(lambda name, event: told.append(event))
         await written(there, one, *"abcde")
         await written(there, two, "f")
         feeds.handle_notification(f"{one} {two}")
-        await until(lambda: feeds._reading is None)
+        await until(lambda: feeds.reading is None)
         assert [event.text for event in told if isinstance(event, Notice)] == [*"abcdef"] and heard == []
-        assert [*feeds._read_to] == [one], "what nobody follows is forgotten"
+        assert [*feeds.read_to] == [one], "what nobody follows is forgotten"
         await feeds.aclose()
 
     run(test)

@@ -63,7 +63,7 @@ class EngineHost:
         self.log = log
         self._engines = SessionEngines(log, runner, facts, spare)
         self._live = LiveList(log, facts.fixed_tokens)
-        self._brake = LatePart(_make_breaker)
+        self.brake = LatePart(_make_breaker)
         self._made: CompactionRunner | None = None
         self._last: Sequence[Message] = ()
         self._turn = 0
@@ -102,8 +102,8 @@ class EngineHost:
             from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
 
             counts = await compactions.last_counts(self.log)
-        if counts and self._brake.get().restore(counts, self.runner.threshold):
-            self._engines.report_stop(self._brake.get().stopped)
+        if counts and self.brake.get().restore(counts, self.runner.threshold):
+            self._engines.report_stop(self.brake.get().stopped)
         if leaving is not None and not leaving.is_closed:
             await leaving.hand_over()
         return done
@@ -143,7 +143,7 @@ class EngineHost:
             usage = msgspec.structs.replace(usage, prompt_tokens=0, input_tokens=0, total_tokens=0)
         self._usage = {key: getattr(usage, key) for key in _USAGE_KEYS}
         _report_usage(self._engines.active, self._usage)
-        tokens, brake = self._live.note_usage(usage), self._brake.created
+        tokens, brake = self._live.note_usage(usage), self.brake.created
         if brake is not None and brake.note_count(tokens, self.runner.threshold):
             self._engines.report_stop(brake.stopped)
 
@@ -184,7 +184,7 @@ class EngineHost:
         await self._engines.remember(self._live.rows.rows)
         self._engines.flush(emit)
         if done:
-            self._brake.get().reset()
+            self.brake.get().reset()
         return "compacted" if done else "unchanged"
 
     async def status(self) -> ContextStatus:
@@ -200,7 +200,7 @@ class EngineHost:
             used_tokens=self._live.tokens(),
             counted=self._live.is_counted,
             messages=len(self._live.rows.rows),
-            stopped="" if self._brake.created is None else self._brake.created.stopped,
+            stopped="" if self.brake.created is None else self.brake.created.stopped,
         )
 
     async def hand_over(self) -> None:
@@ -234,7 +234,7 @@ class EngineHost:
             from whet.context.compaction import CompactionRunner  # noqa: PLC0415 - most sessions compact nothing
 
             self._made = CompactionRunner(
-                self.log, self._engines, self._live, self._brake.get(), self._on_recorded
+                self.log, self._engines, self._live, self.brake.get(), self._on_recorded
             )
             self._made.memory_context = self._memory_context
         return self._made
@@ -249,19 +249,19 @@ class EngineHost:
     async def _before_request(self, emit: Emit) -> None:
         if first := self.log.live.turn_number != self._turn:
             self._turn = self.log.live.turn_number
-            if self._brake.created is not None:
-                self._brake.created.new_turn()
+            if self.brake.created is not None:
+                self.brake.created.new_turn()
         tokens = self._live.tokens()
         answer = await self._ask_engine(self.runner, tokens, first=first)
         if answer is None and (spare := await self._engines.use_spare()) is not None:
             answer = await self._ask_engine(spare, tokens, first=False)
         if answer is None:
             return
-        if answer.wants and self._brake.get().begin(answer.phase, tokens, self.runner.threshold):
+        if answer.wants and self.brake.get().begin(answer.phase, tokens, self.runner.threshold):
             await self._compactions.announce(answer.phase, tokens, emit)
             done = await self._compactions.compact(emit, tokens, answer.phase)
-            if not done and self._brake.get().note_idle(tokens, self._engines.window):
-                self._engines.report_stop(self._brake.get().stopped)
+            if not done and self.brake.get().note_idle(tokens, self._engines.window):
+                self._engines.report_stop(self.brake.get().stopped)
         elif not first and _can_prune(self.runner, self._live):
             await self._compactions.prune(tokens, emit)
         if answer.blocked and answer.blocked != self._blocked:
@@ -270,7 +270,7 @@ class EngineHost:
 
     async def _ask_engine(self, runner: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
         """Ask an engine whether to compact. Returns None if it failed."""
-        is_allowed = self._brake.created is None or self._brake.created.allows(tokens)
+        is_allowed = self.brake.created is None or self.brake.created.allows(tokens)
         question = CompactionQuestion(self._live.copy(), tokens, first, is_allowed, not self._live.is_counted)
         return (await runner.run("should_compress", lambda: ask_engine(runner.engine, question))).value
 
@@ -289,8 +289,8 @@ class EngineHost:
 
     async def _follow_model(self) -> None:
         if self._engines.has_other_model():
-            if self._brake.created is not None:
-                self._brake.created.reset()
+            if self.brake.created is not None:
+                self.brake.created.reset()
             self._live.forget_taken()
         await self._engines.follow_model()
 

@@ -69,7 +69,7 @@ class Deliveries:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._again: set[int] = set()
         self._slots = {name: asyncio.Semaphore(_AT_ONCE) for name in channels}
-        self._paused_until_s: defaultdict[str, float] = defaultdict(float)
+        self.paused_until_s: defaultdict[str, float] = defaultdict(float)
         self._silent: dict[str, int] = {}
 
     async def recover(self) -> None:
@@ -156,10 +156,10 @@ class Deliveries:
             row = self._database.read_now(lambda db: chats.next_message(db, name, chat_id))
 
     async def _wait_until(self, wait_s: float, name: str) -> None:
-        pause_s = self._paused_until_s[name] - self._clock.monotonic_s()
+        pause_s = self.paused_until_s[name] - self._clock.monotonic_s()
         while (longest_s := max(wait_s, pause_s)) > 0:
             await asyncio.sleep(longest_s)
-            wait_s, pause_s = 0.0, self._paused_until_s[name] - self._clock.monotonic_s()
+            wait_s, pause_s = 0.0, self.paused_until_s[name] - self._clock.monotonic_s()
 
     async def _send(self, channel: Channel, chat: ChatRecord, row: OutRow) -> None:
         message = _read(row)
@@ -236,13 +236,13 @@ class Deliveries:
         If the platform asks to wait or can't be reached, the whole channel waits, which does not count as
         a try. `since_ms` is the time at which the message may have arrived.
         """
-        wait_s = self._channel_wait_s(channel.name, error)
+        wait_s = self.channel_wait_s(channel.name, error)
         is_try = wait_s is None
         if wait_s is None:
             wait_s = min(2.0**row.attempts, self._waits.retry_s) * (1 - 0.25 * random.random())
         else:
             until_s = self._clock.monotonic_s() + wait_s
-            self._paused_until_s[channel.name] = max(self._paused_until_s[channel.name], until_s)
+            self.paused_until_s[channel.name] = max(self.paused_until_s[channel.name], until_s)
         again_ms = self._clock.unix_ms() + int(wait_s * 1000) + 1
 
         def work(connection: apsw.Connection) -> None:
@@ -256,7 +256,7 @@ class Deliveries:
 
         await self._database.append(work)
 
-    def _channel_wait_s(self, name: str, error: SendFailed) -> float | None:
+    def channel_wait_s(self, name: str, error: SendFailed) -> float | None:
         """Return how long the whole channel has to wait, or None if only this message failed."""
         if error.is_barred:  # nothing is lost until a new token is set
             log.error("channel %s: nothing can be sent: %s", name, error.reason)
@@ -265,7 +265,7 @@ class Deliveries:
             return error.retry_after_s
         if error.maybe_sent or error.status not in (0, _TOO_MANY):
             return None
-        pause_s = self._paused_until_s[name] - self._clock.monotonic_s()
+        pause_s = self.paused_until_s[name] - self._clock.monotonic_s()
         if pause_s > 0:  # others failed at the same time, which counts as one failure
             return pause_s
         times = self._silent[name] = self._silent.get(name, 0) + 1

@@ -110,7 +110,7 @@ class MessageDraft:
         every_s = limits.group_edit_every_s if self.chat.place.is_group else limits.edit_every_s
         while not await self._stops_within(wait_s):
             wait_s = every_s
-            text = self._draft_text()
+            text = self.draft_text()
             if not text or text == self._shown:
                 continue
             try:
@@ -164,7 +164,7 @@ class MessageDraft:
 
         await self._database.append(work)
 
-    def _draft_text(self) -> str:
+    def draft_text(self) -> str:
         if len(self._text) < _LEAST_CHARS:
             return ""
         room = self._channel.limits.message_chars - len(MARK) - 40

@@ -110,7 +110,7 @@ class GatewayServer:
             files=files,
         )
 
-        services.tools.registry.add(send_file_tool(self._post, settings.file_bytes))
+        services.tools.registry.add(send_file_tool(self.post, settings.file_bytes))
 
     async def run(self, commander: CommandRunner, stop: asyncio.Event) -> bool:
         """Serve until `stop` is set or every channel has failed for good, then drain.
@@ -121,12 +121,12 @@ class GatewayServer:
         intake = UpdateIntake(self.parts, conversations, self._plugin_filter())
         await self.parts.deliveries.recover()
         if self.parts.settings.reviews:
-            self._services.reviews.get().listeners.append(self._report_review)
+            self._services.reviews.get().listeners.append(self.report_review)
         self._services.reviews.get().start()
         self._services.schedules.get().start()
-        chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._prune())]
+        chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self.prune())]
         listening = {
-            asyncio.create_task(self._listen(configured.channel, intake), name=configured.channel.name)
+            asyncio.create_task(self.listen(configured.channel, intake), name=configured.channel.name)
             for configured in self._seats
         }
         stopping = asyncio.create_task(stop.wait())
@@ -169,7 +169,7 @@ class GatewayServer:
 
         return HookedIntake(self.parts, plugins).filter_updates
 
-    async def _listen(self, channel: Channel, intake: UpdateIntake) -> None:
+    async def listen(self, channel: Channel, intake: UpdateIntake) -> None:
         """Listen on a channel. If the platform refuses it for good, only this channel ends."""
         self._say(f"{channel.name}: listening")
         while True:
@@ -183,7 +183,7 @@ class GatewayServer:
                 log.warning("channel %s waits for the store: %s", channel.name, error.message)
                 await asyncio.sleep(5.0)
 
-    async def _prune(self) -> None:
+    async def prune(self) -> None:
         """Periodically delete rows that were finished long ago."""
         while True:
             before_ms = self._services.clock.unix_ms() - _KEEP_S * 1000
@@ -194,14 +194,14 @@ class GatewayServer:
                     await asyncio.sleep(0.1)
             await asyncio.sleep(_PRUNE_EVERY_S)
 
-    async def _post(self, session_id: str, message: Outgoing) -> bool:
+    async def post(self, session_id: str, message: Outgoing) -> bool:
         """Queue a message for a session's conversation. Returns False if it has none."""
         chat_id = await self._services.database.append(self._post_work(session_id, message))
         if chat_id:
             self.parts.deliveries.wake(chat_id)
         return bool(chat_id)
 
-    def _report_review(self, finished: ReviewFinished) -> None:
+    def report_review(self, finished: ReviewFinished) -> None:
         """Post the outcome of a review to its conversation, without a notification sound."""
         if finished.state == "saved" and finished.summary:
             queued = self._post_work(finished.session_id, Outgoing(f"_{finished.summary}_", quiet=True))

@@ -49,7 +49,7 @@ class Confinement:
         self.folders: SessionFolders = SessionFolders()
         """The private folders of the sessions; whoever drops a session from memory releases its folders."""
         self._opened: dict[str, tuple[Opening, ...]] = {}
-        self._denials: dict[str, Denial] = {}
+        self.denials: dict[str, Denial] = {}
         self._known: dict[tuple[Path, bool, bool], tuple[float, SandboxPolicy]] = {}
 
     @property
@@ -127,7 +127,7 @@ class Confinement:
     def set_call_openings(self, session_id: str, call_id: str, openings: Iterable[Opening]) -> None:
         """Set the openings of one call. Openings of an earlier call with the same id are dropped."""
         with self._lock:
-            self._denials.pop(call_id, None)
+            self.denials.pop(call_id, None)
             call_openings = tuple(openings)
             if call_openings:
                 self._opened[_call_key(session_id, call_id)] = call_openings
@@ -243,15 +243,15 @@ class Confinement:
             ):
                 denial = Denial(f"{denial.what}, but $TMPDIR is a folder of its own", denial.openings)
             with self._lock:
-                self._denials[call_id] = denial
-                for old in list(self._denials)[:-_MAX_DENIALS]:
-                    del self._denials[old]
+                self.denials[call_id] = denial
+                for old in list(self.denials)[:-_MAX_DENIALS]:
+                    del self.denials[old]
         return denial
 
     def denial_of(self, call_id: str) -> Denial | None:
         """Return why the sandbox stopped a call and the openings that would allow it, or None."""
         with self._lock:
-            return self._denials.get(call_id)
+            return self.denials.get(call_id)
 
     def close(self) -> None:
         """Close every sandbox and remove the private folders, including those that killed programs left."""

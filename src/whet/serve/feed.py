@@ -105,19 +105,19 @@ class Feeds:
         self._epoch = epoch
         self._made = 0
         self._all_bytes = all_bytes
-        self._size_bytes = 0
+        self.size_bytes = 0
         self.beat_s = beat_s
-        self._by_session: OrderedDict[str, Feed] = OrderedDict()
+        self.by_session: OrderedDict[str, Feed] = OrderedDict()
         self.is_closed = False
         self.listeners: list[Callable[[str, Event], None]] = []
 
     def feed_of(self, session_id: str) -> Feed:
         """Return a session's feed; create it if needed."""
-        feed = self._by_session.get(session_id)
+        feed = self.by_session.get(session_id)
         if feed is None:
             self._made += 1  # a recreated feed must not reuse ids of the old one
             feed = Feed(f"{self._epoch}z{self._made}", lambda event: self._notify(session_id, event))
-            self._by_session[session_id] = feed
+            self.by_session[session_id] = feed
             self._make_room(session_id)
         return feed
 
@@ -126,9 +126,9 @@ class Feeds:
         feed = self.feed_of(session_id)
         before = feed.size_bytes
         feed.add(event)
-        self._size_bytes += feed.size_bytes - before
-        self._by_session.move_to_end(session_id)
-        if self._size_bytes > self._all_bytes:
+        self.size_bytes += feed.size_bytes - before
+        self.by_session.move_to_end(session_id)
+        if self.size_bytes > self._all_bytes:
             self._make_room(session_id)
 
     def pass_on(self, session_id: str, event: Event) -> None:
@@ -137,7 +137,7 @@ class Feeds:
         For turns whose request already receives the events: keeping thousands of them would fill the
         memory for no reader.
         """
-        if session_id in self._by_session:
+        if session_id in self.by_session:
             self.add(session_id, event)
         else:
             self._notify(session_id, event)
@@ -150,21 +150,21 @@ class Feeds:
         """Wake the listeners of a session."""
         self.feed_of(session_id).wake()
 
-    async def _ready(self, session_id: str, last_id: str) -> Feed:
+    async def find_ready(self, session_id: str, last_id: str) -> Feed:
         """Return a session's feed, with the events after `last_id` that are still kept."""
         return self.feed_of(session_id)
 
     def _make_room(self, kept_session_id: str) -> None:
-        while len(self._by_session) > _ALL_FEEDS or self._size_bytes > self._all_bytes:
+        while len(self.by_session) > _ALL_FEEDS or self.size_bytes > self._all_bytes:
             idle = (
                 key
-                for key, other in self._by_session.items()
+                for key, other in self.by_session.items()
                 if not other.listeners and key != kept_session_id
             )
             oldest = next(idle, "")
             if not oldest:
                 return
-            self._size_bytes -= self._by_session.pop(oldest).size_bytes
+            self.size_bytes -= self.by_session.pop(oldest).size_bytes
 
     def _notify(self, session_id: str, event: Event) -> None:
         for listener in self.listeners:
@@ -173,7 +173,7 @@ class Feeds:
     def close(self) -> None:
         """End every stream."""
         self.is_closed: bool = True
-        for feed in self._by_session.values():
+        for feed in self.by_session.values():
             feed.wake()
 
     async def listen(
@@ -189,7 +189,7 @@ class Feeds:
         The stream also ends if `may_go_on`, which is called at every beat, returns False, or if `is_over`,
         which is called whenever the feed wakes, returns True.
         """
-        feed = await self._ready(session_id, last_id)
+        feed = await self.find_ready(session_id, last_id)
         number, is_gap = feed.after(last_id)
         feed.listeners += 1
         token_check = Ticker(self.beat_s)

@@ -111,11 +111,11 @@ class TeamFeeds(Feeds):
         super().__init__(_NAME, beat_s)
         self._database = database
         self._writer = EventWriter(database)
-        self._read_to: dict[str, int] = {}
+        self.read_to: dict[str, int] = {}
         self._newest = 0
         self._due: dict[str, None] = {}
-        self._reading: asyncio.Task[None] | None = None
-        self._followers: dict[str, tuple[str, int, Hear]] = {}
+        self.reading: asyncio.Task[None] | None = None
+        self.followers: dict[str, tuple[str, int, Hear]] = {}
 
     async def last_id(self, session_id: str) -> str:
         """Return the id after which a session's further events come."""
@@ -134,40 +134,40 @@ class TeamFeeds(Feeds):
 
     def wake(self, session_id: str) -> None:
         """Wake the listeners of a session."""
-        if (feed := self._by_session.get(session_id)) is not None:
+        if (feed := self.by_session.get(session_id)) is not None:
             feed.wake()
 
     def follow(self, session_id: str, turn_id: str, after: int, hear: Hear) -> None:
         """Call `hear` with the events of one queued turn that come after a number."""
-        self._followers[turn_id] = session_id, after, hear
-        self._read_to[session_id] = min(self._read_to.get(session_id, after), after)
+        self.followers[turn_id] = session_id, after, hear
+        self.read_to[session_id] = min(self.read_to.get(session_id, after), after)
         self.handle_notification(session_id)
 
     def unfollow(self, turn_id: str) -> None:
         """Stop following a turn."""
-        self._followers.pop(turn_id, None)
+        self.followers.pop(turn_id, None)
 
     def handle_notification(self, session_names: str) -> None:
         """Read the new events of the sessions that a notification names; "" means all sessions that matter
         here."""
         names: Iterable[str] = (
-            session_names.split(" ") if session_names else (*self._read_to, *self._by_session)
+            session_names.split(" ") if session_names else (*self.read_to, *self.by_session)
         )
         self._due.update(dict.fromkeys(names))
-        if self._reading is None and self._due:
-            self._reading = asyncio.create_task(self._read_all())
+        if self.reading is None and self._due:
+            self.reading = asyncio.create_task(self._read_all())
 
     async def aclose(self) -> None:
         """Stop reading and write the pending events."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait((self._reading,))
+        if self.reading is not None:
+            self.reading.cancel()
+            await asyncio.wait((self.reading,))
         await self._writer.drain()
 
-    async def _ready(self, session_id: str, last_id: str) -> TeamFeed:
+    async def find_ready(self, session_id: str, last_id: str) -> TeamFeed:
         """Return a session's feed with the events after `last_id`, as far as they are kept."""
         number = _number_of(last_id)
-        feed = self._by_session.get(session_id)
+        feed = self.by_session.get(session_id)
         if isinstance(feed, TeamFeed) and (number is None or number >= feed.start):
             return feed
         position = await self.position(session_id)
@@ -177,17 +177,17 @@ class TeamFeeds(Feeds):
             oldest = (row[0] if row else None) or position + 1
             start = max(number, oldest - 1)
         rows = await self._read_rows({session_id: start})
-        feed = self._by_session.get(session_id)
+        feed = self.by_session.get(session_id)
         if not isinstance(feed, TeamFeed):  # no other task has created it meanwhile
-            feed = self._by_session[session_id] = TeamFeed(start)
+            feed = self.by_session[session_id] = TeamFeed(start)
             for row in rows:
                 feed.add_row(row)
-            self._size_bytes += feed.size_bytes
+            self.size_bytes += feed.size_bytes
         else:
             before = feed.size_bytes
             feed.begin_at(start, rows)
-            self._size_bytes += feed.size_bytes - before
-        self._read_to.setdefault(session_id, feed.newest)
+            self.size_bytes += feed.size_bytes - before
+        self.read_to.setdefault(session_id, feed.newest)
         self._make_room(session_id)
         self.handle_notification(session_id)
         return feed
@@ -202,12 +202,12 @@ class TeamFeeds(Feeds):
                     self._due.update(due)
                     await asyncio.sleep(_AGAIN_S)
         finally:
-            self._reading = None
+            self.reading = None
 
     async def _read_due(self, due: Iterable[str]) -> None:
-        mine = {session_id for session_id, _, _ in self._followers.values()} | self._by_session.keys()
+        mine = {session_id for session_id, _, _ in self.followers.values()} | self.by_session.keys()
         positions = {
-            name: self._read_to.get(name, self._newest) for name in due if self.listeners or name in mine
+            name: self.read_to.get(name, self._newest) for name in due if self.listeners or name in mine
         }
         if not positions:
             return
@@ -216,8 +216,8 @@ class TeamFeeds(Feeds):
             self._deliver(row)
         if len(rows) == MAX_READ:
             self._due.update(dict.fromkeys(positions))
-        if len(self._read_to) > MAX_TRACKED:
-            self._read_to = {name: at for name, at in self._read_to.items() if name in mine}
+        if len(self.read_to) > MAX_TRACKED:
+            self.read_to = {name: at for name, at in self.read_to.items() if name in mine}
 
     async def _read_rows(self, positions: dict[str, int]) -> list[EventRow]:
         values = [*positions], [*positions.values()], MAX_READ
@@ -226,18 +226,18 @@ class TeamFeeds(Feeds):
 
     def _deliver(self, row: EventRow) -> None:
         """Pass a row to every follower and feed that has not received it."""
-        name, is_new = row.session_id, row.id > self._read_to.get(row.session_id, 0)
-        if (follower := self._followers.get(row.turn)) is not None and row.id > follower[1]:
-            self._followers[row.turn] = (name, row.id, follower[2])
+        name, is_new = row.session_id, row.id > self.read_to.get(row.session_id, 0)
+        if (follower := self.followers.get(row.turn)) is not None and row.id > follower[1]:
+            self.followers[row.turn] = (name, row.id, follower[2])
             follower[2](row.event)
-        feed = self._by_session.get(name)
+        feed = self.by_session.get(name)
         if isinstance(feed, TeamFeed) and row.id > feed.newest:
             before = feed.size_bytes
             feed.add_row(row)
-            self._size_bytes += feed.size_bytes - before
-            self._by_session.move_to_end(name)
+            self.size_bytes += feed.size_bytes - before
+            self.by_session.move_to_end(name)
         if is_new:
-            self._read_to[name], self._newest = row.id, max(self._newest, row.id)
+            self.read_to[name], self._newest = row.id, max(self._newest, row.id)
             if self.listeners and (event := row.event) is not None:
                 self._notify(name, event)
 

@@ -181,7 +181,7 @@ class TeamPostingReader(PostingReader):
         # words may be missing because they are rare, not because the list is full
         if len(self._shares) < _COUNTED_WORDS:
             self._least = min(self._least, _UNKNOWN / self.messages)
-        self._scope = " AND ".join(mark for mark in marks if self._share(mark) < _MAX)
+        self._scope = " AND ".join(mark for mark in marks if self.read_share(mark) < _MAX)
         self._population = self.messages * (self._work(self._scope) if self._scope else 1.0)
         self._windows: dict[int, IdWindow] = {}
         self._compared, self._fetched = 0.0, 0.0
@@ -324,7 +324,7 @@ class TeamPostingReader(PostingReader):
         return self.messages * min(self._work(self._add_scope(expression)), 1.0)
 
     def _work(self, expression: str) -> float:
-        return evaluate(expression, self._share, min, _add)
+        return evaluate(expression, self.read_share, min, _add)
 
     def _key(self, leaf: str) -> str:
         """Return the part of a phrase to query the index for: very common words cost more than they save.
@@ -335,7 +335,7 @@ class TeamPostingReader(PostingReader):
             return to_tsquery(leaf)
         return " & ".join(map(quote_word, rare)) and f"({' & '.join(map(quote_word, rare))})"
 
-    def _share(self, leaf: str) -> float:
+    def read_share(self, leaf: str) -> float:
         """Return the share of messages with the rarest word of a phrase, or a word with that beginning."""
         if (known_share := self._known.get(leaf)) is not None:
             return known_share
@@ -350,9 +350,9 @@ class TeamPostingReader(PostingReader):
         """Return the share according to the newest rows for a single word, else according to the server."""
         tokens, is_prefix = parse_leaf(leaf)
         if len(tokens) > 1:
-            return self._share(leaf)
+            return self.read_share(leaf)
         observed = (len(window.places[leaf]) + 3) / window.rows
-        return observed if is_prefix else min(observed, self._share(leaf))
+        return observed if is_prefix else min(observed, self.read_share(leaf))
 
     def _expand_prefix(self, term: Term) -> str:
         stems = dict.fromkeys((term.prefix, *index_words(term.text)[:1]))

@@ -59,7 +59,7 @@ class HomePages:
 
     async def costs(self, request: Request, visit: Visit) -> Response:
         """Show a month of tokens, money and cache hits, by day, model, interface and kind."""
-        since = self._since(_LONG_DAYS)
+        since = self.since(_LONG_DAYS)
 
         def read(db: apsw.Connection) -> dict[str, list[Spending]]:
             return {
@@ -71,7 +71,7 @@ class HomePages:
             "costs.html",
             visit,
             here="costs",
-            charts=self._make_charts(spending["day"], _LONG_DAYS),
+            charts=self.make_charts(spending["day"], _LONG_DAYS),
             groups=[(group, spending[group]) for group in ("model", "source", "kind")],
             total=sum_spending(spending["day"]),
             days=_LONG_DAYS,
@@ -79,7 +79,7 @@ class HomePages:
 
     async def confirmations(self, request: Request, visit: Visit) -> Response:
         """Show who decided on calls, and the address of the confirmation service."""
-        since = self._since(_LONG_DAYS)
+        since = self.since(_LONG_DAYS)
         decisions: list[DecisionCount] = await self._frame.services.database.read(
             lambda db: costs.count_decisions(db, since)
         )
@@ -96,7 +96,7 @@ class HomePages:
         )
 
     async def _home(self, visit: Visit, status: int = 200, problem: str = "") -> Response:
-        frame, since = self._frame, self._since(_DAYS)
+        frame, since = self._frame, self.since(_DAYS)
         today = iso(frame.services.clock.now())[:10]
 
         running_ids = frame.turns.running  # read here, because `read` runs in another thread
@@ -119,12 +119,12 @@ class HomePages:
             questions=frame.turns.questions.pending(),
             latest=latest,
             running=set(running_ids),
-            charts=self._make_charts(days, _DAYS),
+            charts=self.make_charts(days, _DAYS),
             today=next((day for day in days if day.label == today), None),
             spent=spent,
         )
 
-    def _make_charts(self, rows: list[Spending], days: int) -> list[charts.Chart]:
+    def make_charts(self, rows: list[Spending], days: int) -> list[charts.Chart]:
         labels = charts.days_back(self._frame.services.clock.now().date(), days)
         by_day = {row.label: row for row in rows}
 
@@ -156,7 +156,7 @@ class HomePages:
             )
         return drawn
 
-    def _since(self, days: int) -> str:
+    def since(self, days: int) -> str:
         return iso(self._frame.services.clock.now() - timedelta(days=days - 1))[:10]
 
 
