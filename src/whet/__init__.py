@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from whet.store.lesson_counts import LearningNews
     from whet.warm.library import build_warm, delete_warm, list_warm, load_warm
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 __all__ = [
     "Agent",
     "Answer",
