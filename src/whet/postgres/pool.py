@@ -122,10 +122,10 @@ class ConnectionPool:
                 raise StoreError("the database is closed")
             if idle:
                 return idle.pop()
-        if idle is not self._idle_readers:
-            return self.open_connection()
-        options = f"{self._options} -c default_transaction_read_only=on"
-        return PostgresConnection(connect(self.url, timeout_s=10, options=options), self.texts)
+        connection = self.open_connection()
+        if idle is self._idle_readers:  # as an option it would make target_session_attrs=read-write fail
+            connection.raw.execute("SET default_transaction_read_only = on")
+        return connection
 
     def _give_back(self, connection: PostgresConnection, idle: list[PostgresConnection]) -> None:
         with self._lock:
