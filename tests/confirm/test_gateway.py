@@ -81,7 +81,7 @@ class Gate:
 
     def read(self) -> bytes:
         assert self.process.stdout is not None
-        return within(self.process.stdout.readline, "a line of the gateway")
+        return within(self.process.stdout.readline, "a line of the gateway", 120)
 
     def answer(self, request_id: object) -> dict[str, Any]:
         while True:

@@ -155,9 +155,12 @@ class ConfirmNotifier:
         count = self._unserved.add(len(request_ids), asyncio.get_running_loop().time())
         if not count:
             return
-        content = await self._read_notice(request_ids[0], "submitted", lambda request: request.is_pending)
-        if content is not None:
-            await self._log.send(content[1])
+        for request_id in request_ids:  # the first that can be read
+            if content := await self._read_notice(
+                request_id, "submitted", lambda request: request.is_pending
+            ):
+                await self._log.send(content[1])
+                break
         if count > 1:
             _LOG.warning("no channel reached a person about %d requests: whet confirm list", count)
 
