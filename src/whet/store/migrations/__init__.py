@@ -6,18 +6,11 @@ applied when.
 
 from __future__ import annotations
 
-from whet.store.migrations import (
-    m001_m006,
-    m007_m012,
-    m013_m028,
-    m029_estimated,
-    m030_accepted,
-    m031_list_indexes,
-)
+from whet.store.migrations import m001_m006, m007_m012, m013_m028, m029_estimated, m030_accepted
 
 STEPS: dict[str, str] = {}
 """The SQL of each step by its name, in order."""
-for _module in (m001_m006, m007_m012, m013_m028, m029_estimated, m030_accepted, m031_list_indexes):
+for _module in (m001_m006, m007_m012, m013_m028, m029_estimated, m030_accepted):
     for _name, _text in vars(_module).items():
         if _name.startswith("M0"):
             STEPS[_name.lower()] = _text
