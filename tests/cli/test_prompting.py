@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
+import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, InMemoryHistory
@@ -13,7 +16,7 @@ from prompt_toolkit.keys import Keys
 from tests.growing import grows_in_proportion
 from whet.memory.typed import split
 from whet.terminal.pasted_text import Pastes
-from whet.terminal.prompt import InputCompleter, PasteParser, open_history
+from whet.terminal.prompt import InputCompleter, PasteParser, PathIndex, open_history
 
 
 def completions(folder: Path, text: str) -> list[str]:
@@ -113,3 +116,32 @@ def test_a_history_that_can_not_be_written_any_more_ends_nothing(tmp_path: Path)
     (tmp_path / "history").mkdir()
     history.append_string("said")
     assert history.get_strings() == ["said"]
+
+
+@pytest.mark.slow
+def test_at_shows_rows_while_a_large_tree_is_still_being_read(tmp_path: Path) -> None:
+    (tmp_path / "early").mkdir()
+    for number in range(1_200):
+        (tmp_path / "early" / f"reply{number}.py").touch()
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late" / "rply.md").touch()
+    os.mkfifo(tmp_path / "late" / ".gitignore")  # reading it waits until something is written
+    completer = InputCompleter(lambda: [], lambda: tmp_path)
+
+    async def main() -> None:
+        rows = completer.get_completions_async(Document("see @eply"), CompleteEvent())
+        assert (await anext(rows)).text == "early/reply0.py"
+        await asyncio.to_thread((tmp_path / "late" / ".gitignore").write_text, "none")
+        rest = [row.text async for row in rows]
+        assert "early/reply9.py" in rest and len(rest) == len(set(rest))
+        again = completer.get_completions_async(Document("see @rply"), CompleteEvent())
+        assert "late/rply.md" in [row.text async for row in again]
+
+    asyncio.run(main())
+
+
+def test_letters_that_very_many_paths_have_are_searched_with_bounded_work() -> None:
+    index = PathIndex([f"src/module{number}/main.py" for number in range(20_000)])
+    assert index.find("main", 3)[0] == "src/module0/main.py"
+    assert index.find("module19999", 3) == ["src/module19999/main.py"]
+    assert index.find("s19999m", 1) == ["src/module19999/main.py"] and index.find("zz", 3) == []

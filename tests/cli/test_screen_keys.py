@@ -20,7 +20,7 @@ from whet.config.schema import UiSettings
 from whet.terminal.blocks import MarkdownBlock
 from whet.terminal.pasted_text import dropped_images, fold_pastes
 from whet.terminal.plan import plan_rows
-from whet.terminal.prompt import FileFinder, InputCompleter, PasteParser, PathIndex, rank
+from whet.terminal.prompt import FileFinder, InputCompleter, PasteParser, rank
 from whet.terminal.render import Painter
 from whet.terminal.wording import columns
 from whet.tools.todo import TodoItem
@@ -314,35 +314,6 @@ def test_the_first_at_waits_for_the_list_of_files(folder: Path) -> None:
         return [one.text async for one in asked]
 
     assert asyncio.run(found()) == ["src/reply.py"]
-
-
-@pytest.mark.slow
-def test_at_shows_rows_while_a_large_tree_is_still_being_read(folder: Path) -> None:
-    (folder / "early").mkdir()
-    for number in range(1_200):
-        (folder / "early" / f"reply{number}.py").touch()
-    (folder / "late").mkdir()
-    (folder / "late" / "rply.md").touch()
-    os.mkfifo(folder / "late" / ".gitignore")  # reading it waits until something is written
-    completer = InputCompleter(lambda: [], lambda: folder)
-
-    async def main() -> None:
-        rows = completer.get_completions_async(Document("see @eply"), CompleteEvent())
-        assert (await anext(rows)).text == "early/reply0.py"
-        await asyncio.to_thread((folder / "late" / ".gitignore").write_text, "none")
-        rest = [row.text async for row in rows]
-        assert "early/reply9.py" in rest and len(rest) == len(set(rest))
-        again = completer.get_completions_async(Document("see @rply"), CompleteEvent())
-        assert "late/rply.md" in [row.text async for row in again]
-
-    asyncio.run(main())
-
-
-def test_letters_that_very_many_paths_have_are_searched_with_bounded_work() -> None:
-    index = PathIndex([f"src/module{number}/main.py" for number in range(20_000)])
-    assert index.find("main", 3)[0] == "src/module0/main.py"
-    assert index.find("module19999", 3) == ["src/module19999/main.py"]
-    assert index.find("s19999m", 1) == ["src/module19999/main.py"] and index.find("zz", 3) == []
 
 
 FACTS = StatusFacts(

@@ -6,9 +6,9 @@ the learning service.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,16 +105,22 @@ class Library:
         return replace(info, problem=f"{info.folder} is gone")
 
     def _own(self) -> list[SkillInfo]:
-        if not self.folder.is_dir():
-            return []
-        from whet.memory.skill_index import list_skill_folders, read_summaries  # noqa: PLC0415 - many homes have none
+        paths = self._few_paths()
+        if paths is not None:
+            return [info for path in paths if (info := self._read_own(path)) is not None]
+        from whet.memory.skill_index import list_skill_folders, read_summaries  # noqa: PLC0415 - few homes have many
 
         folders = list_skill_folders(self.folder)
-        summaries: Mapping[str, SkillSummary] = {}
-        if len(folders) >= _INDEXED_FROM:
-            summaries = read_summaries(self.folder, folders, self._read_summary)
+        summaries = read_summaries(self.folder, folders, self._read_summary)
         infos = [self._describe(folder, summaries.get(folder.path)) for folder in folders]
         return [info for info in infos if info is not None]
+
+    def _few_paths(self) -> Sequence[Path] | None:
+        """Return the paths that may hold a skill, those in folders first; None if there are many."""
+        own = list(islice(self.folder.glob("[!.]*"), _INDEXED_FROM))
+        inner = self.folder.glob("[!.]*/[!.]*") if len(own) < _INDEXED_FROM else iter(())
+        paths = [*islice(inner, _INDEXED_FROM), *own]
+        return paths if len(paths) < _INDEXED_FROM else None
 
     def _describe(self, folder: SkillFolder, summary: SkillSummary | None) -> SkillInfo | None:
         """Return the skill in a folder of the home, from its summary if it has one, or None."""

@@ -54,6 +54,8 @@ from whet.terminal.wording import printable, review_line
 if TYPE_CHECKING:
     from whet.memory.desk import LearningService
 
+_PREPARE_S = 0.5  # after the first prompt was drawn
+
 
 def run(options: ChatOptions) -> int:
     """Chat until the person quits, and return the exit code."""
@@ -73,6 +75,8 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
         chat = TerminalChat(app.sessions, session, screen, commands, state)
         for line in plugin_notes:
             chat.say(line, "dim")
+        loop = asyncio.get_running_loop()
+        loop.call_later(_PREPARE_S, loop.run_in_executor, None, chat.painter.prepare)
         code = await chat.run(options.images, picks=options.picks)
         await forget_empty(app.database, chat.session)
         await app.reviews.leave()
@@ -173,10 +177,10 @@ class TerminalChat:
         self._screen = screen
         self._state = state
         ui = services.settings.ui
-        self._painter = Painter(markdown=ui.markdown)
+        self.painter: Painter = Painter(markdown=ui.markdown)
         surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
-        self.recall: Callable[[str, int], None] = partial(recall, surface, self._painter)
-        self._view = TerminalTurnView(surface, self._painter, state.marks, show_reasoning=ui.show_reasoning)
+        self.recall: Callable[[str, int], None] = partial(recall, surface, self.painter)
+        self._view = TerminalTurnView(surface, self.painter, state.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: services.todo_lists.get(self.session.id)
         self._board = StatusBoard(services, plain=state.marks.plain)
         self._key_actions = KeyActions(self, screen.decide)
@@ -193,7 +197,6 @@ class TerminalChat:
         await self._screen.start(self._view.lines, lambda width: self._board.line(self.session, width))
         try:
             greet(self)
-            loop.run_in_executor(None, self._painter.prepare)
             await self._arrive()
             self.services.reviews.get().start()
             self.services.schedules.get().start()
@@ -397,7 +400,7 @@ class TerminalChat:
 
     def _echo(self, text: str) -> None:
         """Show the sent line in the scroll-back."""
-        self._screen.echo(f"\n{self._painter.line(_prompt_lines(self._state.marks.prompt, text), 'bold')}\n")
+        self._screen.echo(f"\n{self.painter.line(_prompt_lines(self._state.marks.prompt, text), 'bold')}\n")
 
     def _terminate(self) -> None:
         self._state.code = 143
