@@ -9,8 +9,6 @@ from whet.approval.addresses import is_metadata
 from whet.approval.risk import RiskScope, ShellRisk
 from whet.approval.shell_risk import analyse
 
-PLACE = RiskScope("/code/proj", "/home/u", "/home/u/.whet", own_ports=(6000, 6080))
-
 
 def judge(command: str, **more: object) -> ShellRisk:
     place = RiskScope("/code/proj", "/home/u", "/home/u/.whet", own_ports=(6000, 6080), **more)  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ import random
 import string
 
 _B62 = string.ascii_letters + string.digits
-_HEX = "0123456789abcdef"
 _WORDS = ("correcthorse", "sunflower", "winterwind", "blueharbour", "stonebridge", "quietriver", "oldlantern")
 
 

@@ -16,8 +16,6 @@ from tests.confirm.process import Served
 from tests.confirm.running import SUBMIT, Running, ToolUse
 from tests.confirm.test_sight import form, page_of
 
-ABSENT = object()
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

@@ -116,10 +116,6 @@ def test_a_conversation_is_written_row_by_row() -> None:
     )
 
 
-def longest(text: str) -> int:
-    return max(len(row) for row in text.split("\n\n"))
-
-
 def test_long_results_are_cut_before_anything_else_and_only_as_far_as_needed() -> None:
     result = Message("tool", "r" * 3_900, tool_name="terminal", tool_call_id="c")
     said = Message("user", "s" * 3_900)

@@ -73,9 +73,6 @@ def test_a_correction_counts_but_not_in_the_first_message_nor_where_it_was_writt
     assert occasion and occasion.kinds == BOTH
 
 
-FAILED = {"error": "exit"}
-
-
 @pytest.mark.parametrize(
     ("calls", "is_recovery"),
     [

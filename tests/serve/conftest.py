@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -150,9 +150,6 @@ class Api:
         assert not self._thread.is_alive()
         if self._problem is not None:
             raise self._problem
-
-
-Start = Callable[..., Api]
 
 
 @pytest.fixture(scope="session")

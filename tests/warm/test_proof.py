@@ -64,9 +64,6 @@ def claims(tasks: int, runs: int) -> float:
     return wrong / runs
 
 
-LARGE = [pytest.param(size, marks=pytest.mark.slow) for size in (20, 30, 200)]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("tasks", [6, 12])
 def test_without_an_effect_evidence_is_claimed_as_rarely_as_said(tasks: int) -> None:

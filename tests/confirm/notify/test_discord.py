@@ -11,8 +11,6 @@ from tests.confirm.people import Desk, off
 from tests.confirm.vendors.discord import CHAT, TOKEN, DiscordServer, too_many
 from whet.channels.discord import block, plain
 
-SECRETS = {"DISCORD_BOT_TOKEN": TOKEN}
-
 
 def channels(server: DiscordServer) -> str:
     return f"""
