@@ -32,7 +32,7 @@ def test_learning_carries_facts_to_the_point_of_use_and_nothing_else(tmp_path: P
     assert off.funnel.reached == 0
     assert (ours.poisoned, ours.leaks, ours.false_kept, ours.planted) == (0, 0, 0, 2)
     assert ours.spent.review_count > 3 and off.spent.review_count == 0
-    assert ours.spent.reviews.cache_hit_ratio > 0.5
+    assert ours.spent.review_cost <= 0.08 * ours.spent.cost
     sums = summarise([off, ours])
     text = format_report(sums, CampaignSettings(_SHORT))
     assert "| ours | " in text and "## Where ours loses" in text
@@ -40,6 +40,7 @@ def test_learning_carries_facts_to_the_point_of_use_and_nothing_else(tmp_path: P
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_every_arm_is_what_it_says(tmp_path: Path) -> None:
     arms = {name: run(tmp_path, name, _SHAPE) for name in ARMS}
     again = run(tmp_path / "again", "ours", _SHAPE)

@@ -77,7 +77,7 @@ def test_rare_hooks_are_told_what_happened(observed: dict[str, dict[str, Any]]) 
     skill = observed["on_skill_lifecycle"]
     assert (skill["action"], skill["skill_name"], skill["provenance"]) == (
         "created",
-        "brew-tea",
+        "hello-there",
         "agent_created",
     )
     assert skill["session_id"] == observed["on_session_reset"]["old_session_id"]
