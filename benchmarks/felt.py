@@ -92,7 +92,7 @@ def _skills(folder: Path, runs: int) -> Row:
             (path / "SKILL.md").write_text(f"---\nname: skill-{number}\ndescription: How.\n---\nSteps.\n")
 
         def read(skills: Path = skills) -> None:
-            index_part(Library(skills).all(), {}, 5_000, None)
+            index_part(Library(skills).all(), {}, 5_000)
 
         first_ms = _cpu_ms(read)
         read()

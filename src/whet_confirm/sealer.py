@@ -66,7 +66,7 @@ class Sealer:
         self._had_seal = False
         self._alone_from = math.inf
         self._is_alone = True
-        self.signed_at_s = -math.inf
+        self.signed_at_s: float = -math.inf
         self._must_sign = False
         self._kept: dict[str, dict[Any, Any]] = {}
         self.newest: dict[str, bytes] = {}

@@ -231,14 +231,17 @@ def test_a_transaction_that_the_administrator_ends_is_run_again(url, cluster):
 
 
 def test_a_reader_sees_one_state_and_can_not_write(url):
+    numbers = itertools.count()
     with closing(TeamDatabase.open_url(url)) as db:
 
         def work(connection) -> tuple[int, int]:
+            """A read may begin again."""
             before = connection.execute("SELECT count(*) FROM sessions").fetchone()[0]
-            asyncio.run(new_log(db, SystemClock()))
+            asyncio.run(new_log(db, SystemClock(), f"s{next(numbers)}"))
             return before, connection.execute("SELECT count(*) FROM sessions").fetchone()[0]
 
-        assert db.read_now(work) == (0, 0)
+        before, after = db.read_now(work)
+        assert before == after == next(numbers) - 1
         with pytest.raises(StoreError):
             db.read_now(lambda c: c.execute("DELETE FROM sessions"))
 

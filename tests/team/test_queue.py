@@ -71,7 +71,7 @@ class Team:
     def tidy(self) -> None:
         self.database.write_now(self.queue.tidy)
 
-    def run(self, sql: str, *values: object) -> None:
+    def run(self, sql: str, *values: str | float) -> None:
         self.database.write_now(lambda db: db.execute(sql, values))
 
     def events(self) -> list[dict[str, object]]:
@@ -279,7 +279,7 @@ def test_taking_reads_few_of_ten_thousand_waiting_turns(team, session_count):
     team.run(_SESSIONS, session_count)
     team.run(_TURNS, session_count)
 
-    def rows_read(db) -> int:
+    def rows_read(db) -> float:
         taken = db.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {queue.TAKE}", ("w", 1, "[]", 0)).fetchone()
         return _count_rows(taken[0][0]["Plan"])
 

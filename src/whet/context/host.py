@@ -63,7 +63,7 @@ class EngineHost:
         self.log = log
         self._engines = SessionEngines(log, runner, facts, spare)
         self._live = LiveList(log, facts.fixed_tokens)
-        self.brake = LatePart(_make_breaker)
+        self.brake: LatePart[CircuitBreaker] = LatePart(_make_breaker)
         self._made: CompactionRunner | None = None
         self._last: Sequence[Message] = ()
         self._turn = 0

@@ -16,7 +16,7 @@ import msgspec
 from whet.config.model_servers import ServerDialect
 from whet.config.paths import replace_file
 from whet.contract.errors import ConfigError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_json
 from whet.providers.tool_schemas import ToolCuts
 
 _DAYS = 30
@@ -54,6 +54,6 @@ def _oldest(today: date) -> str:
 
 def _read_all(path: Path) -> dict[str, LearnedDialect]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, LearnedDialect])
+        return from_json(path.read_bytes(), dict[str, LearnedDialect])
     except (OSError, *NOT_JSON):
         return {}

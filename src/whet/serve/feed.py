@@ -105,7 +105,7 @@ class Feeds:
         self._epoch = epoch
         self._made = 0
         self._all_bytes = all_bytes
-        self.size_bytes = 0
+        self.size_bytes: int = 0
         self.beat_s = beat_s
         self.by_session: OrderedDict[str, Feed] = OrderedDict()
         self.is_closed = False
