@@ -107,6 +107,8 @@ class TeamFeed(Feed):
 class TeamFeeds(Feeds):
     """The feeds of a team's sessions. Events of this process are sent to the other processes too."""
 
+    size_bytes: int
+
     def __init__(self, database: TeamDatabase, beat_s: float = 15.0) -> None:
         super().__init__(_NAME, beat_s)
         self._database = database
