@@ -26,8 +26,8 @@ WORDS = {"anna": "heron", "ben": "walrus", "": "badger"}
 def lesson(word: str) -> list[ScriptedReply]:
     """A conversation with a correction, and a review that saves a note and a skill."""
     quote = f"my tests run with ./check --{word} here"
-    text = f"---\nname: own-tests\ndescription: Tests with {word}.\n---\n\nRun `./check --{word}`.\n"
-    skill = use("skill_manage", action="create", name="own-tests", content=text, evidence=[quote])
+    text = f"---\nname: my-tests\ndescription: Tests with {word}.\n---\n\nRun `./check --{word}`.\n"
+    skill = use("skill_manage", action="create", name="my-tests", content=text, evidence=[quote])
     note = remember(f"The tests run with ./check --{word}.", quote)
     return [says("I ran pytest."), says("Understood."), does(note, skill), says("Done.")]
 
@@ -55,10 +55,10 @@ def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
                 b.server.install([says("Hello.")])
                 await ask(b, profile, "What runs the tests?")
                 body = b.server.requests[0].body.decode()
-                assert f"./check --{word}" in body and "own-tests" in body
+                assert f"./check --{word}" in body and "my-tests" in body
                 desk = b.app.learning.service_of(profile)
                 labels = " ".join(one.item.label for one in await measure_effects(desk, ("memory", "skill")))
-                view = await desk.skills.view("own-tests", "", Origin("foreground"))
+                view = await desk.skills.view("my-tests", "", Origin("foreground"))
                 assert word in labels and word in view.text
                 assert not strange(body + labels + view.text, profile)
             assert "badger" in b.memory()

@@ -216,6 +216,8 @@ def test_a_search_asks_the_server_a_few_times(
             patched.setattr(connection, "execute", counted)
             search.search(connection, query, 10)
 
+    db.read_now(look)  # the first read of several statements begins again in a transaction
+    asked.clear()
     db.read_now(look)
     assert len(asked) <= most, asked
 

@@ -69,7 +69,7 @@ async def run_hook(
     pool: Executor | None = None,
 ) -> HookVerdict:
     """Run a hook with `facts` as JSON on its input, on a thread of `pool` (None: the loop's own). Raises only
-    CancelledError, after ending the hook."""
+    CancelledError, after ending the hook; those of the pool that have not begun never run."""
     running = _Running()
     try:
         stdin = msgspec.json.encode(facts)
@@ -80,6 +80,8 @@ async def run_hook(
     try:
         code, out, err = await asyncio.shield(work)
     except asyncio.CancelledError:
+        if pool is not None:  # a thread that the end of this hook frees must not begin another one
+            pool.shutdown(wait=False, cancel_futures=True)
         running.cancel()
         await asyncio.wait([work])
         raise

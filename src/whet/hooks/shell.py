@@ -129,9 +129,14 @@ class ShellHooks:
             loop = asyncio.get_running_loop()
             accepted = await loop.run_in_executor(pool, self._prepare, hooks.values())
             runs = [self._run_hook(name, hook, facts, accepted, pool) for name, hook in hooks.items()]
-            return await asyncio.gather(*runs)
+            # Without return_exceptions, a cancel would wait for the first one that ends, not for all.
+            results = await asyncio.gather(*runs, return_exceptions=True)
         finally:
             pool.shutdown(wait=False)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in results if isinstance(result, HookVerdict)]
 
     def _prepare(self, hooks: Collection[HookSettings]) -> bool:
         """Create what the hooks share, and return whether the repository's among them may run."""

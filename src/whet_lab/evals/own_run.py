@@ -126,9 +126,10 @@ class OwnTaskSetup:
         return Home(self.folder / "homes" / f"{arm}-{repeat}")
 
     async def _run_task(self, task: OwnTask, home: Home, label: Label) -> TaskOutcome:
-        """Do one task in a fresh folder, and review it if the arm learns."""
+        """Do one task in a fresh folder, which is kept, and review it if the arm learns."""
         arm, learns = label.arm, label.learns and label.arm != "off"
-        folder = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
+        # One path for all tasks: notes hold in the folder in which they were learned.
+        folder = self.folder / "workspace"
         await task_folder.prepare_folder(task, self._origin, folder)
         async with aclosing(
             await App.start(
@@ -146,6 +147,10 @@ class OwnTaskSetup:
             after = await app.database.read(_sum_review_usage)
             calls = await app.database.read(lambda db: count_session_calls(db, session.id))
         ok, output = await task_folder.verify(task, folder, self._settings.sandbox, home)
+        kept = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(kept)
         return TaskOutcome(
             arm=label.name,
             repeat=label.repeat,
