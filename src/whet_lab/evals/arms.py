@@ -51,10 +51,11 @@ NO_SKILLS = Arm("no-skills", "Ours without skills.", ("memory",), reviews=True)
 NO_MEMORY = Arm("no-memory", "Ours without memory notes.", ("skills",), reviews=True)
 NO_GATE = Arm(
     "no-gate",
-    "Ours without the gate: no quote is checked, no source weighed, nothing quarantined.",
+    "No-budget without the gate: no quote is checked, no source weighed, nothing quarantined.",
     ("memory", "skills"),
     reviews=True,
     gated=False,
+    is_lifted=True,
 )
 ORACLE = Arm("oracle", "The facts that the task needs stand in its prompt, nothing else.", notes="needed")
 
