@@ -454,12 +454,13 @@ def test_what_a_package_manager_installs_tomorrow_can_not_be_put_into_its_cache(
     policy = default_policy(tmp_path / "ws", tmp_path / "whet", {**os.environ, "HOME": str(home)})
     cache = home.resolve() / ".npm" / "_cacache"
     assert policy.may_read(cache) and not policy.may_write(cache)
-    plan = JailPlan(
-        jail.plan.engine, policy.with_openings([read_opening("reach example.com")]), Scratch(), home
-    )
-    inside = plan.environment({}, 1).get("npm_config_cache")
-    assert inside == "/tmp/npm-cache"
-    plan.scratch.close()
+    opened = policy.with_openings([read_opening(f"write {cache}")])
+    for granted, is_private in ((policy, True), (opened, False)):
+        plan = JailPlan(jail.plan.engine, granted, Scratch(), home.resolve())
+        own = Path("/tmp") if plan.engine.own_network else plan.scratch.tmp
+        inside = plan.environment({}).get("npm_config_cache")
+        assert inside == (f"{own}/npm-cache" if is_private else None)
+        plan.scratch.close()
 
 
 _MODES = """

@@ -137,11 +137,12 @@ class JailPlan(msgspec.Struct, frozen=True):
             address = f"http://127.0.0.1:{proxy_port}"
             variables |= dict.fromkeys(_PROXY, address)
             variables |= {"NO_PROXY": _NO_PROXY_HOSTS, "no_proxy": _NO_PROXY_HOSTS, "NODE_USE_ENV_PROXY": "1"}
-            # the person's cache is read-only, and npm must write one
-            variables["npm_config_cache"] = "/tmp/npm-cache"
+        temporary = "/tmp" if self.engine.own_network else str(self.scratch.tmp)
+        if not self.policy.may_write(self.home / ".npm" / "_cacache"):
+            # npm writes its cache even for `npm pack`, and the person's is read-only
+            variables["npm_config_cache"] = f"{temporary}/npm-cache"
         if self.engine.own_network:
             return {name: value for name, value in variables.items() if name not in _TEMPORARY}
-        temporary = str(self.scratch.tmp)
         return {**variables, "HOME": str(self._link_home()), **dict.fromkeys(_TEMPORARY, temporary)}
 
     def _mount_policy(self) -> SandboxPolicy:
