@@ -382,6 +382,26 @@ def test_a_lock_held_too_long_is_busy(tmp_path, clock):
     db.close()
 
 
+def test_a_new_file_waits_for_a_process_that_writes_its_first_tables(tmp_path, clock, monkeypatch):
+    """SQLite does not wait for it when a file gets its write-ahead log."""
+    other = apsw.Connection(str(tmp_path / "state.db"))
+    other.execute("BEGIN IMMEDIATE; CREATE TABLE first (x)")
+    switches = []
+
+    def trace(cursor, statement, bindings):
+        if statement.startswith('pragma "journal_mode"('):
+            switches.append(statement)
+            if len(switches) == 2:
+                other.execute("COMMIT")
+        return True
+
+    monkeypatch.setattr(
+        apsw, "connection_hooks", [lambda connection: setattr(connection, "exec_trace", trace)]
+    )
+    StateDatabase.open(tmp_path / "state.db", clock).close()
+    assert len(switches) == 2
+
+
 def test_a_folder_that_does_not_exist_is_unwritable(tmp_path, clock):
     with pytest.raises(StoreUnwritable):
         StateDatabase.open(tmp_path / "no" / "state.db", clock)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from whet.contract.channels import ChatPlace
 from whet.contract.errors import NotFound
-from whet.store import chats, paired
+from whet.store import chat_changes, chats, paired
 from whet.store.chats import SENDING, ChannelCounts
 from whet.store.paired import MAX_WAITING, PairedPerson, PairingRequest
 
@@ -57,10 +58,10 @@ def test_an_update_is_received_once_and_crossed_off_with_its_turn(db):
         db, chats.has_begun_turn, chat
     )
     assert not on(db, chats.is_waiting, one) and on(db, chats.is_waiting, two)
-    assert not on(db, chats.replace_waiting_update, chat, "r1", "{}"), "a turn has it"
-    assert on(db, chats.replace_waiting_update, chat, "r2", '{"ref": "r2", "text": "new"}')
+    assert not on(db, chat_changes.replace_waiting_update, chat, "r1", "{}"), "a turn has it"
+    assert on(db, chat_changes.replace_waiting_update, chat, "r2", '{"ref": "r2", "text": "new"}')
     assert "new" in on(db, chats.list_waiting, chat)[0].body
-    assert on(db, chats.replace_waiting_update, chat, "r2", "")
+    assert on(db, chat_changes.replace_waiting_update, chat, "r2", "")
     assert [row.id for row in on(db, chats.list_waiting, chat)] == [three]
     assert on(db, chats.finish_taken_updates, chat)
     assert (
@@ -68,6 +69,34 @@ def test_an_update_is_received_once_and_crossed_off_with_its_turn(db):
         and on(db, chats.drop_waiting_updates, chat, three + 1) == 1
     )
     assert on(db, chats.list_open_chats, ["telegram"]) == [] and not on(db, chats.has_begun_turn, chat)
+
+
+def test_a_change_finds_the_act_of_the_running_turn_and_a_reaction_the_message_of_its_person(db):
+    row = on(db, chats.add_update, HOME, "u1", '{"joined": ["r1", "r2"], "text": "both"}', 1)
+    chat = on(db, chats.get_or_create_chat, HOME).id
+    assert on(db, chat_changes.read_begun_update, chat, "r2") == ""
+    assert "both" in on(db, chat_changes.read_waiting_body, row)
+    on(db, chats.set_update_state, row, "begun")
+    assert on(db, chat_changes.read_waiting_body, row) == ""
+    assert "both" in on(db, chat_changes.read_begun_update, chat, "r2")
+    assert on(db, chat_changes.read_begun_update, chat, "r3") == ""
+    change = on(db, chats.add_update, HOME, "u2", '{"verb": "edit", "ref": "r1"}', 2)
+    assert not on(db, chat_changes.replace_waiting_update, chat, "r1", "{}"), "a change is no message"
+    on(db, chats.set_update_state, change, "done")
+
+    (sent,) = on(db, chats.queue_messages, chat, ['{"text": "ours"}'], 3)
+    on(db, chats.end_sending, sent, "sent", ref="m1")
+    where = msgspec.structs.replace(HOME, thread="")
+    found = on(db, chat_changes.find_sent, where, "m1")
+    assert found is not None and found[0].id == chat and "ours" in found[1]
+    assert on(db, chat_changes.find_sent, where, "m2") is None
+    assert on(db, chat_changes.find_sent, msgspec.structs.replace(HOME, user="other"), "m1") is None
+    for number in range(25):
+        body = f'{{"verb": "reaction", "ref": "m1", "text": "{number}"}}'
+        on(db, chat_changes.add_reaction, HOME, f"x{number}", body, 4)
+    on(db, chat_changes.drop_reaction, chat, "m1", "24")
+    texts = [msgspec.json.decode(row.body)["text"] for row in on(db, chats.list_waiting, chat, 50)]
+    assert texts == [str(number) for number in range(5, 24)]
 
 
 def test_a_later_message_never_overtakes_one_that_waits(db):

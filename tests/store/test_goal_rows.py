@@ -10,7 +10,7 @@ import pytest
 from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, user
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import BudgetReached, NotFound, StoreBusy
-from whet.store import digests, goals, helper_rows, jobs, positions, schedules, sessions, wallet
+from whet.store import digests, goals, helper_rows, jobs, schedules, sessions, wallet
 from whet.store.digests import HeldAnswer
 from whet.store.goals import GoalRow
 from whet.store.helper_rows import HelperRow
@@ -184,9 +184,12 @@ def test_a_sum_is_near_its_cap_by_its_share_or_by_the_next_call(db, cap: Cap, sp
 def test_a_cancelled_call_costs_what_was_sent_and_shown(db, usd, tokens, prompt, shown, left):
     asked = PlannedCall("s", "turn", "m", usd, tokens, "t", prompt)
     held = on(db, wallet.reserve, asked, [("day", "D")], {}, 0.8)
-    assert on(db, wallet.count_open_reservations) == 1
+    assert on(db, wallet.read_open_reservations).count == 1
     on(db, wallet.settle_cancelled_call, held.id, asked, shown)
-    assert on(db, wallet.read_spending, ("day", "D")) == left and on(db, wallet.count_open_reservations) == 0
+    assert (
+        on(db, wallet.read_spending, ("day", "D")) == left
+        and on(db, wallet.read_open_reservations).count == 0
+    )
     [row] = db.read_now(lambda c: c.execute("SELECT usd, tokens FROM wallet_calls").fetchall())
     assert row == (None if usd is None else left[0], left[1])
 
@@ -230,12 +233,3 @@ def test_answers_wait_for_the_end_of_quiet_hours_in_one_job(db, clock):
         HeldAnswer("News", "answered", "n", "text 0"),
     ]
     assert on(db, digests.take_answers, "chat") == [] and len(on(db, digests.take_answers, "other")) == 1
-
-
-def test_an_engines_positions_never_go_back(db):
-    assert on(db, positions.read, 1, "e") == {}
-    on(db, positions.write, 1, "e", {"kept": 5, "read": 3})
-    on(db, positions.write, 1, "e", {"kept": 4, "read": 7})
-    on(db, positions.write, 2, "e", {"kept": 9})
-    on(db, positions.write, 1, "f", {"kept": 8})
-    assert on(db, positions.read, 1, "e") == {"kept": 5, "read": 7}

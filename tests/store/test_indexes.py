@@ -11,7 +11,7 @@ import pytest
 from tests.store.support import ONLY_SQLITE
 from tests.support import FixedClock
 from whet.contract.channels import ChatPlace
-from whet.store import api, chats, facts, forks, jobs, outcomes, reviews, sessions
+from whet.store import api, chat_changes, chats, facts, forks, jobs, outcomes, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import NewJob
 from whet.store.sessions import NewSession
@@ -29,7 +29,9 @@ WORKS: dict[str, Callable[[apsw.Connection], object]] = {
     "waiting": lambda db: chats.list_waiting(db, 1),
     "is_begun": lambda db: chats.has_begun_turn(db, 1),
     "open_chats": lambda db: chats.list_open_chats(db, ["board"]),
-    "replace_waiting": lambda db: chats.replace_waiting_update(db, 1, "m1", "{}"),
+    "replace_waiting": lambda db: chat_changes.replace_waiting_update(db, 1, "m1", "{}"),
+    "read_begun": lambda db: chat_changes.read_begun_update(db, 1, "m1"),
+    "drop_reaction": lambda db: chat_changes.drop_reaction(db, 1, "m1", "x"),
     "finish_begun": lambda db: chats.finish_taken_updates(db, 1),
     "drop_waiting": lambda db: chats.drop_waiting_updates(db, 1, 5_000),
     "due": lambda db: chats.list_due(db, "board"),
@@ -39,7 +41,7 @@ WORKS: dict[str, Callable[[apsw.Connection], object]] = {
     "is_due": lambda db: jobs.is_due(db, ["review"], CLOCK),
     "due_in": lambda db: jobs.seconds_until_due(db, ["review"], CLOCK),
     "waiting_job": lambda db: jobs.find_waiting(db, "review", "s1"),
-    "count_open": reviews.count_open_reviews,
+    "open_payloads": reviews.list_open_payloads,
     "spent_since": lambda db: reviews.spent_since(db, "2100"),
     "sessions_of_program": lambda db: sessions.list_sessions(db, 50, token="bob"),
     "sessions_of_folder": lambda db: sessions.list_sessions(db, 50, workspace="/elsewhere"),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.store.support import ONLY_POSTGRES, ONLY_SQLITE, talk
 from whet.contract.errors import NotFound
-from whet.store import api, grants, index, session_deletion, sessions, titles
+from whet.store import api, grants, index, pins, session_deletion, sessions, titles
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 
@@ -51,12 +51,24 @@ def test_a_session_is_found_by_id_beginning_and_title(db):
         resolve("x")
 
 
+def test_pinned_sessions_are_listed_the_last_pinned_first_unless_archived(db):
+    make(db, *(NewSession(id=id_) for id_ in ("a", "b", "c", "d")))
+    for id_, at in (("c", "2026-11-21"), ("a", "2026-11-22"), ("d", "2026-11-23")):
+        db.write_now(lambda c, id_=id_, at=at: pins.set_pin_time(c, id_, at))
+    db.write_now(lambda c: sessions.set_archive_time(c, "d", "2026-11-24"))
+    assert ids(db.read_now(lambda c: pins.list_pinned(c, 9))) == ["a", "c"]
+    assert ids(db.read_now(lambda c: pins.list_pinned(c, 1))) == ["a"]
+    db.write_now(lambda c: pins.set_pin_time(c, "a", ""))
+    assert ids(db.read_now(lambda c: pins.list_pinned(c, 9))) == ["c"]
+
+
 def test_what_is_noted_of_a_session_is_read_again_and_of_none_refused(db):
     make(db, NewSession(id="abc1"))
     notes = [
         lambda c, id_: sessions.set_planning(c, id_, True),
         lambda c, id_: sessions.choose_model(c, id_, "p2", "m2", chosen=True),
         lambda c, id_: sessions.set_archive_time(c, id_, "2026-11-22"),
+        lambda c, id_: pins.set_pin_time(c, id_, "2026-11-22"),
         lambda c, id_: sessions.rename(c, id_, "Other"),
         lambda c, id_: sessions.end_session(c, id_, "completed", "2026-11-23"),
     ]
@@ -286,3 +298,16 @@ def test_a_filter_that_few_sessions_match_lists_as_one_that_many_match(db: State
         assert sessions.list_sessions(it, 50, token="few", workspace="/many") == []
 
     db.read_now(check)
+
+
+def test_archived_sessions_are_found_by_title_and_marked(db):
+    make(db, NewSession(id="abc1", title="gamma ray"), NewSession(id="abc2", title="gamma burst"))
+    db.write_now(lambda c: sessions.set_archive_time(c, "abc1", "2026-11-24"))
+
+    def found(**filters):
+        rows = db.read_now(lambda c: sessions.list_sessions(c, 9, **filters))
+        return {row.id: row.archived for row in rows}
+
+    assert found() == {"abc2": False}
+    assert found(query="gamma") == found(query="abc") == {"abc1": True, "abc2": False}
+    assert found(query="gamma", archived=True) == found(archived=True) == {"abc1": True}

@@ -58,13 +58,13 @@ def test_settling_frees_what_was_not_spent_and_happens_once(db: StateDatabase) -
         db.write_now(lambda c: wallet.settle(c, held.id, 0.25, 70))
     usd, tokens = db.read_now(lambda c: wallet.read_spending(c, _SCOPES[0]))
     assert (round(usd, 9), tokens) == (0.25, 70)
-    assert db.read_now(wallet.count_open_reservations) == 0
+    assert db.read_now(wallet.read_open_reservations).count == 0
 
 
 def test_an_answer_above_its_reservation_is_reserved_for_later_ones_and_fades(db: StateDatabase) -> None:
     def call(usd: float, tokens: int) -> None:
         held = _reserve(db, _asked(0.01, 100))
-        db.write_now(lambda c: wallet.settle(c, held.id, usd, tokens, is_whole=True))
+        db.write_now(lambda c: wallet.settle(c, held.id, usd, tokens, _asked(0.01, 100)))
 
     call(0.11, 10_100)
     held = _reserve(db, _asked(0.01, 100))
@@ -76,13 +76,61 @@ def test_an_answer_above_its_reservation_is_reserved_for_later_ones_and_fades(db
     assert db.read_now(lambda c: wallet.read_spending(c, ("overrun", "m")))[1] == 7_290
 
 
+def test_answers_that_are_always_above_the_expected_cost_are_reserved_whole(db: StateDatabase) -> None:
+    asked = _asked(0.01, 100)
+    for _ in range(12):
+        held = _reserve(db, asked)
+        db.write_now(lambda c, number=held.id: wallet.settle(c, number, 0.03, 300, asked))
+    _reserve(db, asked)
+    assert db.read_now(lambda c: wallet.read_spending(c, _SCOPES[1]))[1] == 13 * 300
+
+
 def test_a_call_waits_for_those_under_way_until_their_model_is_known(db: StateDatabase) -> None:
     asked = msgspec.structs.replace(_asked(0.1, 100), doubt=wallet.Doubt(0.5, 5_000, _AT))
     held = [_reserve(db, asked), _reserve(db, asked)]
     with pytest.raises(wallet.CallsUnderWay):
         _reserve(db, asked)
-    db.write_now(lambda c: wallet.settle(c, held[0].id, 0.1, 90, is_whole=True))
+    db.write_now(lambda c: wallet.settle(c, held[0].id, 0.1, 90, asked))
     _reserve(db, asked)
+
+
+def test_a_call_waits_for_living_calls_that_may_leave_room(db: StateDatabase) -> None:
+    asked = msgspec.structs.replace(_asked(0.6, 1_000), doubt=wallet.Doubt(0.0, 0, _AT))
+    other = _reserve(db, msgspec.structs.replace(asked, session="other"))
+    with pytest.raises(wallet.CallsUnderWay):
+        _reserve(db, asked)
+    with pytest.raises(BudgetReached) as refused:
+        _reserve(db, msgspec.structs.replace(asked, usd=1.1))
+    assert type(refused.value) is BudgetReached, "the call has no room alone"
+    db.write_now(lambda c: wallet.settle(c, other.id, 0.5, 900, asked))
+    other = _reserve(db, msgspec.structs.replace(asked, session="other", usd=0.45))
+    with pytest.raises(BudgetReached) as refused:
+        _reserve(db, msgspec.structs.replace(asked, usd=0.2))
+    assert type(refused.value) is BudgetReached, "the last call of the model cost as much as is reserved"
+
+
+def _reserve_and_die(folder: Path, asked: PlannedCall) -> None:
+    _reserve(opened(folder), asked)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_the_call_of_a_killed_process_is_not_under_way(tmp_path: Path) -> None:
+    """It counts as reserved, and later calls neither wait for it nor reserve what it may cost beyond that."""
+    opened(tmp_path).close()
+    asked = msgspec.structs.replace(_asked(0.3, 100), doubt=wallet.Doubt(0.5, 5_000, _AT))
+    child = multiprocessing.get_context("fork").Process(
+        target=_reserve_and_die, args=(tmp_path, msgspec.structs.replace(asked, session="other"))
+    )
+    child.start()
+    child.join()
+    database = opened(tmp_path)
+    held = _reserve(database, asked)
+    database.write_now(lambda c: wallet.settle(c, held.id, 0.3, 90, asked))
+    assert database.read_now(wallet.read_open_reservations).count == 1
+    with pytest.raises(BudgetReached) as refused:
+        _reserve(database, msgspec.structs.replace(asked, usd=0.5))
+    assert type(refused.value) is BudgetReached, "no call is under way that could leave room"
+    database.close()
 
 
 def test_what_is_near_its_cap_says_so_once_before_it_stops(db: StateDatabase) -> None:
@@ -215,7 +263,7 @@ def test_a_cancelled_call_costs_what_was_sent_and_what_came_of_its_answer(
     held = _reserve(db, asked)
     db.write_now(lambda c: wallet.settle_cancelled_call(c, held.id, asked, shown))
     assert db.read_now(lambda c: wallet.read_spending(c, _SCOPES[0])) == pytest.approx(spent)
-    assert db.read_now(wallet.count_open_reservations) == 0
+    assert db.read_now(wallet.read_open_reservations).count == 0
 
 
 def test_a_cancelled_call_of_which_nothing_is_known_costs_all_that_it_might(db: StateDatabase) -> None:
@@ -278,6 +326,7 @@ def test_a_call_counts_for_the_day_the_chat_it_works_for_its_person_schedule_and
     assert scopes("helper") == [*own[:2], ("helper", "h"), *own[2:]]
     assert scopes("next") == [("day", "d"), ("session", "next"), ("person", "d ann")]
     assert scopes("gone") == [("day", "d"), ("session", "gone"), ("person", "d ")]
+    assert scopes("") == [("day", "d"), ("person", "d ")]
     caps = [db.read_now(lambda c, one=one: wallet.read_own_cap(c, one)) for one in scopes("helper")[1:3]]
     assert caps == [None, Cap(0.5, setting="budget_usd")]
     assert db.read_now(lambda c: wallet.read_own_cap(c, ("goal", "gone"))) == Cap(setting="--budget")

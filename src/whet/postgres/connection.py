@@ -8,7 +8,8 @@ restored when it is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -93,6 +94,24 @@ def connect(url: str, *, timeout_s: float, options: str = "") -> psycopg.Connect
     return raw
 
 
+class _LateCursor(psycopg.RawCursor[Any]):
+    """Asks for its result when that is read."""
+
+    receive: Callable[[], None]
+
+    def fetchone(self) -> Any:
+        self.receive()
+        return super().fetchone()
+
+    def fetchall(self) -> list[Any]:
+        self.receive()
+        return super().fetchall()
+
+    def __iter__(self) -> Any:
+        self.receive()
+        return super().__iter__()
+
+
 class PostgresConnection:
     """A connection as a work receives it. Each statement's text is translated once."""
 
@@ -100,34 +119,56 @@ class PostgresConnection:
         self.raw = raw
         self.texts = translations
         """Translations by statement, shared by the connections of a process."""
-        self._changed = 0
+        self._pipeline: psycopg.Pipeline | None = None
+        self._last: psycopg.Cursor[Any] | None = None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
-        """Run a statement. Raises apsw.ConstraintError if a row already exists, psycopg.Error."""
-        cursor = self.raw.cursor()
-        try:
-            cursor.execute(self.translate_sql(sql), values)
-        except errors.IntegrityError as error:
-            raise apsw.ConstraintError(str(error).partition("\n")[0]) from error
-        self._changed = max(cursor.rowcount, 0)
+        """Run a statement. Raises apsw.ConstraintError if a row already exists, psycopg.Error.
+
+        In `pipelined` the statement only begins, and its error may be raised by a later call.
+        """
+        text = self.translate_sql(sql)  # this may query the database
+        if self._pipeline is None:
+            cursor = self.raw.cursor()
+        else:
+            cursor = _LateCursor(self.raw)
+            cursor.receive = self.receive_results
+        with _constraint_errors():
+            cursor.execute(text, values)
+        self._last = cursor
         return cursor
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run a statement for each of the rows. Raises the same errors as `execute`."""
-        cursor = self.raw.cursor()
-        try:
-            cursor.executemany(self.translate_sql(sql), [tuple(row) for row in rows])
-        except errors.IntegrityError as error:
-            raise apsw.ConstraintError(str(error).partition("\n")[0]) from error
-        self._changed = max(cursor.rowcount, 0)
+        text, cursor = self.translate_sql(sql), self.raw.cursor()
+        with _constraint_errors():
+            cursor.executemany(text, [tuple(row) for row in rows])
+        self._last = cursor
+
+    @contextmanager
+    def pipelined(self) -> Generator[None]:
+        """Send statements without waiting for the results of those before, until a result is read."""
+        with self.raw.pipeline() as self._pipeline:
+            try:
+                yield
+            finally:
+                self._pipeline = None
+
+    def receive_results(self) -> None:
+        """Wait until the statements so far have run. From then on the server ends the transaction if this
+        process stops. Raises the same errors as `execute`."""
+        if self._pipeline is not None:
+            with _constraint_errors():
+                self._pipeline.sync()
 
     def changes(self) -> int:
         """Return how many rows the last statement changed."""
-        return self._changed
+        self.receive_results()
+        return 0 if self._last is None else max(self._last.rowcount, 0)
 
     def last_insert_rowid(self) -> int:
         """Return the id of the last new row."""
-        row = self.raw.execute("SELECT lastval()").fetchone()
+        row = self.execute("SELECT lastval()").fetchone()
         assert row is not None  # it returns a row or fails
         return row[0]
 
@@ -146,3 +187,12 @@ class PostgresConnection:
     def _list_columns(self, table: str) -> tuple[list[str], list[str]]:
         column_rows = self.raw.execute(_KEYS, (table,)).fetchall()
         return [name for name, _ in column_rows], [name for name, is_key in column_rows if is_key]
+
+
+@contextmanager
+def _constraint_errors() -> Generator[None]:
+    """Raise apsw.ConstraintError, as SQLite does, if a row already exists."""
+    try:
+        yield
+    except errors.IntegrityError as error:
+        raise apsw.ConstraintError(str(error).partition("\n")[0]) from error

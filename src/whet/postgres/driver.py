@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -27,6 +28,11 @@ def is_ambiguous(url: str) -> bool:
     show it."""
     match = _PASSWORD.search(url)
     return match is not None and _UNESCAPED.search(match[2]) is not None
+
+
+def lock_number(scope: str) -> int:
+    """Return the number of the lock that one process holds while it writes what `scope` names."""
+    return int.from_bytes(hashlib.blake2b(scope.encode(), digest_size=8).digest(), signed=True)
 
 
 @contextmanager

@@ -1,13 +1,13 @@
-"""The way of one process's writes to PostgreSQL: one connection, one thread, group commit.
+"""Write to PostgreSQL from one process: one connection, one thread, group commit.
 
-As SQLite's lane (`sqlite/lane.py`), with two differences. A batch of plain rows goes over the network in one
-piece, which is one transaction: no worker ever stands still half-way through it. A batch with functions
-takes a lock that one batch in the whole team holds at a time: the functions were written for one writer, and
-read before they write.
+This is the lane of SQLite (`sqlite/lane.py`) with two differences. A batch of plain rows is sent in one piece
+and one transaction, so a worker can't pause in the middle of it. Functions in a batch read before they write
+and assume one writer, so they take locks: functions of one scope (`ScopedWork`) run in one process of the
+team at a time, and a function without a scope runs alone.
 
-If the connection is lost the batch is run again on a new one, unless it was committed, which a number of
-the lane's own in the database tells (`commits.py`). A full disk is waited for, too: what a model has said is
-not asked for again.
+If the connection is lost, the batch runs again on a new one, unless a row that the lane writes with each
+commit (`commits.py`) shows that it was committed. The lane also waits while the disk is full, so that a
+model's answer is not lost.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ import psycopg
 from whet.contract.errors import StoreBusy, StoreError
 from whet.postgres.commits import COMMIT, CommitNumbers, forget_old_lanes
 from whet.postgres.connection import PostgresConnection
+from whet.postgres.driver import lock_number
 from whet.postgres.faults import is_away, is_lost, may_run_again, translate_error
 from whet.postgres.rows import RowSender
-from whet.sqlite.lane import GroupLane, Outcome, RowStatement, Work
+from whet.sqlite.lane import GroupLane, Outcome, RowStatement, ScopedWork, Work
 
 WRITE_LOCK = 0x57524954
-_BEGIN = "BEGIN; SELECT pg_advisory_xact_lock({lock}), whet_commit('{lane}', {number})"
+_BEGIN = "BEGIN; SELECT {locks}, whet_commit('{lane}', {number})"
 _MAX_RUNS = 8
 _PAUSE_S = 0.2
 _LOG_AT_RUN = 3
@@ -36,24 +37,25 @@ _logger = logging.getLogger("whet.team")
 
 
 class Round:
-    """Hooks around the functions of a batch, which must be the only writer meanwhile."""
+    """Hooks around the functions of a batch."""
 
-    def begin(self, connection: PostgresConnection, row: tuple[str, int]) -> None:
-        """Begin a transaction, wait until no other process writes, and write the attempt's row, in one
+    def begin(self, connection: PostgresConnection, row: tuple[str, int], works: Sequence[Work]) -> None:
+        """Begin a transaction, wait for the locks of these works, and write the attempt's row, in one
         message."""
         lane, number = row
-        connection.raw.execute(_BEGIN.format(lock=WRITE_LOCK, lane=lane, number=number).encode())
+        locks = ", ".join(_list_locks(works))
+        connection.raw.execute(_BEGIN.format(locks=locks, lane=lane, number=number).encode())
 
     def end(self, connection: PostgresConnection) -> None:
-        """Do the work that belongs into the same transaction, at its end."""
+        """Add statements to the transaction before it is committed. Does nothing here."""
 
     def roll_back(self) -> None:
-        """Called after the transaction was rolled back, or if its end is unknown."""
+        """Handle a transaction that was rolled back, or whose end is unknown. Does nothing here."""
 
 
 class TeamLane(GroupLane):
-    """Commits works in the order they were queued, many in one transaction. `around` is called for batches
-    with functions."""
+    """Commits works in the order they were queued, many in one transaction. `around` hooks into batches with
+    functions."""
 
     name = "team-lane"
 
@@ -91,13 +93,14 @@ class TeamLane(GroupLane):
         """Commit all works in one transaction or, after a failure, each in its own."""
         try:
             return self._commit_durably(works)
-        except BaseException as error:  # noqa: BLE001  the one who waits for the result is told
+        except BaseException as error:  # noqa: BLE001  the error becomes the outcome
             if len(works) == 1:
                 return [(None, self._translate(error))]
         return [outcome for work in works for outcome in self._commit((work,))]
 
     def _commit_durably(self, works: Sequence[Work]) -> list[Outcome]:
-        """Commit works, retrying for the lane's patience if the connection is lost or others' works meet."""
+        """Commit works, retrying for `patience_s` if the connection is lost, and a few times after a conflict
+        with another process."""
         until_s = time.monotonic() + self._patience_s
         runs = 0
         while True:
@@ -115,7 +118,7 @@ class TeamLane(GroupLane):
                     if time.monotonic() > until_s:
                         raise
                     self._log_wait(error, runs)
-                    if not was_asked:  # the question opened a connection, which is used while it lives
+                    if not was_asked:  # the check has opened a new connection: use it at once
                         time.sleep(_PAUSE_S)
                 elif not may_run_again(error) or runs >= _MAX_RUNS:
                     raise
@@ -147,14 +150,14 @@ class TeamLane(GroupLane):
                 connection, [row for work in works if not callable(work) for row in work], attempt
             )
             return
-        self._around.begin(connection, attempt.row)
+        self._around.begin(connection, attempt.row, works)
         outcomes: list[Outcome] = []
         for work in works:
             if callable(work):
                 outcomes.append((work(connection), None))  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
             else:
                 for statement, values in work:
-                    _write(connection, statement, [values])
+                    _write(connection, statement, values)
                 outcomes.append((None, None))
         self._around.end(connection)
         attempt.outcomes, attempt.may_be_committed = outcomes, True
@@ -166,15 +169,20 @@ class TeamLane(GroupLane):
         rows: Sequence[tuple[RowStatement, tuple[Any, ...]]],
         attempt: _Attempt,
     ) -> None:
-        """Send plain rows, those of one statement together, in one piece, which is one transaction."""
-        lists: dict[RowStatement, list[tuple[Any, ...]]] = {COMMIT: [attempt.row]}
+        """Send plain rows, grouped by statement, in one piece and one transaction."""
+        first_sql, first_values = COMMIT.sql, attempt.row
+        lists: dict[RowStatement, list[tuple[Any, ...]]] = {}
         for statement, values in rows:
-            lists.setdefault(statement, []).append(values)
+            if statement.sql.startswith("SELECT "):  # a check, such as a fence's
+                first_sql, first_values = f"{first_sql}, {statement.sql[7:]}", (*first_values, *values)
+            else:
+                lists.setdefault(statement, []).append(values)
         if self._sender is None or self._sender.connection is not connection:
             self._sender = RowSender(connection)
         attempt.may_be_committed = True
         try:
-            self._sender.send([(statement.sql, row) for statement, values in lists.items() for row in values])
+            sent_rows = [(statement.sql, row) for statement, values in lists.items() for row in values]
+            self._sender.send([(first_sql, first_values), *sent_rows])
         except psycopg.errors.UniqueViolation as error:
             conflicting = next((statement for statement in lists if statement.conflict), None)
             raise StoreBusy(
@@ -183,8 +191,8 @@ class TeamLane(GroupLane):
             ) from error
 
     def _check_commit(self, attempt: _Attempt, until_s: float) -> bool:
-        """Return on a new connection whether an attempt was committed whose answer was lost. Raises
-        psycopg.Error if the database can't say so before `until_s`."""
+        """Ask on a new connection whether an attempt was committed whose answer was lost. Raises
+        psycopg.Error if the database does not answer before `until_s`."""
         while True:
             try:
                 return self._numbers.was_committed(self._connected(), attempt.row)
@@ -196,7 +204,7 @@ class TeamLane(GroupLane):
             time.sleep(_PAUSE_S)
 
     def _log_wait(self, error: psycopg.Error, runs: int) -> None:
-        """Log the reason for the wait, unless it was over quickly."""
+        """Log the reason for the wait once, at the third failure."""
         if runs == _LOG_AT_RUN:
             _logger.warning(
                 "waiting up to %.0f s: %s", self._patience_s, translate_error(error, self._url).message
@@ -230,8 +238,21 @@ class _Attempt:
         self.outcomes: list[Outcome] = []
 
 
-def _write(connection: PostgresConnection, statement: RowStatement, rows: list[tuple[Any, ...]]) -> None:
+def _list_locks(works: Sequence[Work]) -> list[str]:
+    """Return the calls that take a batch's locks: one for each scope, in the same order in every process, or
+    the one that excludes all others."""
+    scopes: set[int] = set()
+    for work in works:
+        if isinstance(work, ScopedWork):
+            scopes.add(lock_number(work.scope))
+        elif callable(work):
+            return [f"pg_advisory_xact_lock({WRITE_LOCK})"]
+    locks = [f"pg_advisory_xact_lock({number})" for number in sorted(scopes)]
+    return [f"pg_advisory_xact_lock_shared({WRITE_LOCK})", *locks]
+
+
+def _write(connection: PostgresConnection, statement: RowStatement, values: tuple[Any, ...]) -> None:
     try:
-        connection.executemany(statement.sql, rows)
+        connection.execute(statement.sql, values)
     except apsw.ConstraintError as error:
         raise StoreBusy(statement.conflict, hint=statement.hint) from error

@@ -24,8 +24,9 @@ class ConnectionPool:
     """Opens connections and keeps idle ones. Safe to use from any thread. The server ends transactions in
     which this process stops. A read waits up to `patience_s` if the database is away.
 
-    Most reads are one statement, which sees one state without a transaction. A work that turns out to run
-    another begins again in a transaction, as it does from then on. Connections for reads can't write.
+    Most reads are one statement, which sees one state without a transaction, and saves two round trips. A
+    work that turns out to run another begins again in a transaction, as it does from then on. Connections for
+    reads can't write.
     """
 
     def __init__(self, url: str, options: str, patience_s: float = 0.0) -> None:
@@ -61,7 +62,10 @@ class ConnectionPool:
         self._give_back(connection, self._idle)
 
     def read_now(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Read on the caller's thread; sees one consistent state. Raises StoreError."""
+        """Read on the caller's thread; sees one consistent state. Raises StoreError.
+
+        The work may run more than once, here and after a lost connection: a second run must do no harm.
+        """
         until_s, was_tried = time.monotonic() + self._patience_s, False
         while True:
             try:
@@ -81,9 +85,12 @@ class ConnectionPool:
                 return work(_FirstStatement(reader))
             except _SecondStatementError:
                 self._long_reads.add(code)
-        reader.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
-            return work(reader)
+            with reader.pipelined():
+                reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                result = work(reader)
+                reader.execute("ROLLBACK")
+            return result
         finally:
             if not reader.raw.closed and reader.in_transaction:
                 reader.raw.execute("ROLLBACK")

@@ -42,3 +42,36 @@ def grant_rights(raw: psycopg.Connection, suffix: str, grants: Sequence[str], *,
         for statement in statements:
             raw.execute(statement.encode())
     return statements
+
+
+def list_excess_rights(raw: psycopg.Connection, schemas: Sequence[str]) -> list[str]:
+    """Return what the connected role may do beyond reading and writing rows of these schemas; empty for a
+    role that `grant_rights` made. Raises psycopg.Error."""
+    row = raw.execute(_EXCESS, (list(schemas),)).fetchone()
+    assert row is not None  # the query always returns a row
+    return [text for text, is_held in zip(_EXCESS_TEXTS, row, strict=True) if is_held]
+
+
+_EXCESS_TEXTS = (
+    "is a superuser",
+    "may create roles or databases",
+    "owns the tables",
+    "reads tables of other schemas",
+)
+_EXCESS = """
+WITH tables AS (
+  SELECT c.oid, c.relowner, n.nspname AS schema FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema')
+SELECT r.rolsuper, r.rolcreaterole OR r.rolcreatedb,
+  EXISTS (SELECT FROM tables WHERE schema = ANY($1) AND pg_has_role(relowner, 'USAGE')),
+  EXISTS (SELECT FROM tables WHERE NOT schema = ANY($1) AND has_schema_privilege(schema, 'USAGE')
+    AND has_table_privilege(oid, 'SELECT'))
+FROM pg_roles r WHERE r.rolname = current_user"""
+
+
+def describe_excess(rights: Sequence[str], suffix: str) -> str:
+    """Return the line for the administrator about a role's excess rights; empty if there are none."""
+    if not rights:
+        return ""
+    what = ", ".join(rights)
+    return f"the database's role {what}; whet team init URL --roles makes one that does not, ..._{suffix}"

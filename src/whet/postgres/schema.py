@@ -243,6 +243,19 @@ BEGIN
 END $$;
 """
 
+# A turn that another worker has taken does not begin here.
+_BEGIN = """
+CREATE FUNCTION whet_begin_turn(which text, attempt bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE team_turns SET turn = (
+    SELECT max(t.number) FROM turns t JOIN sessions s ON s.key = t.session WHERE s.id = team_turns.session)
+  WHERE id = which AND attempts = attempt AND state = 'running' AND turn = 0;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'turn % was taken by another worker', which USING ERRCODE = 'WF001';
+  END IF;
+END $$;
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
@@ -254,6 +267,7 @@ TEAM_STEPS: dict[str, str] = {
     "team_newest": _NEWEST,
     "team_commits": commits.SCHEMA + _STARTS,
     "team_fairness": _FAIRNESS,
+    "team_begin": _BEGIN,
 }
 
 

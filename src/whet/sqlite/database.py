@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -29,6 +30,7 @@ Work = Callable[[apsw.Connection], T]
 
 _READER_CACHE_KB = 16_000
 _DELAY_S = 0.25
+_BUSY_PAUSE_S = 0.01
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,14 +257,26 @@ def _prepare(connection: apsw.Connection, path: Path, layout: Layout, now: str, 
     if connection.readonly("main"):
         raise StoreUnwritable(f"{path} can't be written", hint=layout.access_hint)
     current = _is_current(connection, path, layout)
-    if connection.pragma("journal_mode") != "wal":
-        connection.pragma("journal_mode", "wal")
+    _switch_to_wal(connection, patience_s)
     connection.pragma("synchronous", "full")
     connection.pragma("journal_size_limit", layout.wal_limit_bytes)
     if layout.writer_cache_kb:
         connection.pragma("cache_size", -layout.writer_cache_kb)
     if not current:
         _migrate(connection, path, layout, now)
+
+
+def _switch_to_wal(connection: apsw.Connection, patience_s: float) -> None:
+    """Switch a new file to a write-ahead log. SQLite itself does not wait here for a transaction of another
+    process that opens the file at the same time."""
+    until_s = time.monotonic() + patience_s
+    while connection.pragma("journal_mode") != "wal":
+        try:
+            connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if time.monotonic() >= until_s:
+                raise
+            time.sleep(_BUSY_PAUSE_S)
 
 
 def _is_current(connection: apsw.Connection, path: Path, layout: Layout) -> bool:

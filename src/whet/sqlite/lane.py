@@ -25,11 +25,12 @@ from whet.sqlite.faults import FAULTS, translate_error
 
 class RowStatement(msgspec.Struct, frozen=True, eq=False):
     """One SQL statement for plain rows. `conflict` and `hint` explain to a person what it means if a row
-    already exists."""
+    already exists. `is_synced`: see `ScopedWork`."""
 
     sql: str
     conflict: str = ""
     hint: str = ""
+    is_synced: bool = True
 
     def write(self, connection: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Write these rows. Raises StoreBusy if one already exists."""
@@ -43,6 +44,22 @@ Rows: TypeAlias = tuple[tuple[RowStatement, tuple[Any, ...]], ...]
 """Statements with the values of each, in their order. Across the works of one batch only the order of the
 statements is kept, so rows of different works must not depend on each other. Their result is None."""
 Work: TypeAlias = Callable[[apsw.Connection], Any] | Rows
+
+
+class ScopedWork(msgspec.Struct, frozen=True):
+    """A function whose reads and writes concern one thing, such as a session, which `scope` names. In a team,
+    works of different scopes may run at the same time in different processes. If it is not `is_synced`, the
+    file's next synced commit syncs it, too: until then a power cut may undo it, the end of a process not."""
+
+    scope: str
+    work: Callable[[apsw.Connection], Any]
+    is_synced: bool = True
+
+    def __call__(self, connection: apsw.Connection) -> Any:
+        """Run the function."""
+        return self.work(connection)
+
+
 Outcome = tuple[Any, BaseException | None]
 Deliver = Callable[[Sequence[Outcome]], None]
 
@@ -52,6 +69,12 @@ _CHECK_EVERY = 16  # commits; checking the log's size after each one by a hook c
 _QUICK_COMMIT_S = 0.002
 _WRITTEN: Outcome = (None, None)
 _now_s = time.perf_counter
+
+
+def _must_sync(work: Work) -> bool:
+    if callable(work):
+        return not isinstance(work, ScopedWork) or work.is_synced
+    return any(statement.is_synced for statement, _ in work)
 
 
 def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
@@ -177,6 +200,7 @@ class WriterLane(GroupLane):
         self._capture = _Capture()
         self._patience_ms = patience_ms
         self._timeout_ms = -1
+        self._is_full = True
         self._pace_s = 0.0
         self._commits = 0
         self._checkpointed_pages = 0
@@ -235,7 +259,8 @@ class WriterLane(GroupLane):
         capture = self._capture
         with capture:
             outcomes = self._run_all(works)
-            self._pace_s = 0.8 * self._pace_s + 0.2 * (_now_s() - began)
+            if self._is_full:
+                self._pace_s = 0.8 * self._pace_s + 0.2 * (_now_s() - began)
             return outcomes
         error, capture.error = capture.error, None
         if isinstance(error, _NotBegun):
@@ -247,6 +272,7 @@ class WriterLane(GroupLane):
     def _run_all(self, works: Sequence[Work]) -> list[Outcome]:
         connection = self._connection
         first = works[0]
+        self._set_sync(any(map(_must_sync, works)))
         try:
             if len(works) == 1 and not callable(first) and len(first) == 1:
                 statement, values = first[0]
@@ -269,6 +295,13 @@ class WriterLane(GroupLane):
         if milliseconds != self._timeout_ms:
             self._connection.set_busy_timeout(milliseconds)
             self._timeout_ms = milliseconds
+
+    def _set_sync(self, is_full: bool) -> None:
+        """Sync the log on each commit from now on, or leave it to a later commit, which syncs all before it
+        (https://sqlite.org/pragma.html#pragma_synchronous)."""
+        if is_full != self._is_full:
+            self._connection.execute(f"PRAGMA synchronous = {'full' if is_full else 'normal'}")
+            self._is_full = is_full
 
     def _translate(self, error: BaseException | None) -> BaseException:
         if isinstance(error, FAULTS):

@@ -153,6 +153,12 @@ def find_response(connection: apsw.Connection, response_id: str) -> tuple[str, b
     return (row[0], row[1] == _last_turn(connection, row[2])) if row else None
 
 
+def read_response_turn(connection: apsw.Connection, response_id: str) -> int:
+    """Return the turn of a response in its session, or 0 if it is unknown."""
+    row = connection.execute("SELECT turn FROM api_responses WHERE id = ?", (response_id,)).fetchone()
+    return int(row[0]) if row else 0
+
+
 def _last_turn(connection: apsw.Connection, key: int) -> int:
     last = "SELECT coalesce(max(number), 0) FROM turns WHERE session = ? AND undone = ''"
     return rows.number(connection, last, key)

@@ -15,6 +15,7 @@ import apsw
 import msgspec
 
 from whet.clock import iso
+from whet.contract.errors import NotFound
 from whet.contract.messages import ToolCall
 from whet.contract.receipts import CallEffects
 from whet.contract.texts import NOT_JSON, shared_decoder
@@ -242,10 +243,12 @@ def list_unjudged_sessions(connection: apsw.Connection, *, again: bool = False) 
     ]
 
 
-def read_judged_turn(connection: apsw.Connection, key: int) -> int:
-    """Return the turn up to which a session's calls have outcomes."""
-    row = connection.execute("SELECT judged_turn FROM sessions WHERE key = ?", (key,)).fetchone()
-    return row[0] if row else 0
+def read_judged_turn(connection: apsw.Connection, session_id: str) -> tuple[int, int]:
+    """Return a session's key and the turn up to which its calls have outcomes. Raises NotFound."""
+    row = connection.execute("SELECT key, judged_turn FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session {session_id}", hint="`whet sessions list` shows them")
+    return row
 
 
 def last_ended_turn(connection: apsw.Connection, key: int) -> int:

@@ -20,6 +20,8 @@ InState: TypeAlias = Literal["waiting", "begun", "done", "dropped"]
 OutState: TypeAlias = Literal["queued", "sending", "sent", "unknown", "failed"]
 SENDING = "?"
 """A draft whose id is not known yet."""
+REPLACED = "sent again, or dropped"
+"""The error of a message that ended without being confirmed: it no longer waits."""
 
 
 class ChatRecord(msgspec.Struct, frozen=True):
@@ -172,23 +174,6 @@ def set_update_state(connection: apsw.Connection, row_id: int, state: InState) -
     connection.execute("UPDATE gateway_inbox SET state = ? WHERE id = ?", (state, row_id))
 
 
-def replace_waiting_update(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
-    """Change the body of a waiting update, or drop it if `body` is empty. Returns False if it no longer
-    waits."""
-    row = connection.execute(
-        f"SELECT id FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
-        " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1",
-        (chat_id, ref),
-    ).fetchone()
-    if row is None:
-        return False
-    if body:
-        replace_body(connection, row[0], body)
-    else:
-        set_update_state(connection, row[0], "dropped")
-    return True
-
-
 def replace_body(connection: apsw.Connection, row_id: int, body: str) -> None:
     """Replace the body of an update in the inbox."""
     connection.execute("UPDATE gateway_inbox SET body = ? WHERE id = ?", (body, row_id))
@@ -221,13 +206,31 @@ def drop_waiting_updates(connection: apsw.Connection, chat_id: int, before: int)
     return connection.changes()
 
 
-def queue_messages(connection: apsw.Connection, chat_id: int, bodies: Sequence[str], now_ms: int) -> None:
-    """Queue messages to a conversation, in this order."""
+def queue_messages(
+    connection: apsw.Connection, chat_id: int, bodies: Sequence[str], now_ms: int
+) -> list[int]:
+    """Queue messages to a conversation, in this order, and return their numbers."""
     channel = get_chat(connection, chat_id).place.channel
-    connection.executemany(
-        "INSERT INTO gateway_outbox (channel, chat, body, at_ms) VALUES (?, ?, ?, ?)",
-        [(channel, chat_id, body, now_ms) for body in bodies],
-    )
+    sql = "INSERT INTO gateway_outbox (channel, chat, body, at_ms) VALUES (?, ?, ?, ?) RETURNING id"
+    rows = [connection.execute(sql, (channel, chat_id, body, now_ms)).fetchone() for body in bodies]
+    return [int(row[0]) for row in rows if row is not None]
+
+
+def has_arrived(connection: apsw.Connection, numbers: Sequence[int]) -> bool:
+    """Return whether the platform has confirmed all of these messages; old ones were deleted since."""
+    marks = ", ".join("?" * len(numbers))
+    row = connection.execute(
+        f"SELECT 1 FROM gateway_outbox WHERE id IN ({marks}) AND (state != 'sent' OR error = ?) LIMIT 1",
+        (*numbers, REPLACED),
+    ).fetchone()
+    return row is None
+
+
+def read_refs(connection: apsw.Connection, numbers: Sequence[int]) -> list[str]:
+    """Return the platform's ids of those of these messages that have one."""
+    marks = ", ".join("?" * len(numbers))
+    rows = connection.execute(f"SELECT ref FROM gateway_outbox WHERE id IN ({marks}) AND ref != ''", numbers)
+    return [ref for (ref,) in rows]
 
 
 def list_due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[OutRow]:

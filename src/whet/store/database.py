@@ -16,7 +16,7 @@ from whet.clock import Clock, iso
 from whet.config.paths import Home, read_small
 from whet.contract.errors import ConfigError, StoreBusy, StoreError
 from whet.contract.forms import DATABASE_SCHEMES
-from whet.postgres.driver import needs_driver
+from whet.postgres.driver import lock_number, needs_driver
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import translate_error
 from whet.sqlite.lane import RowStatement
@@ -41,6 +41,13 @@ def read_time(connection: apsw.Connection, clock: Clock) -> datetime:
     row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
     assert row is not None  # a query without a table always returns a row
     return datetime.fromtimestamp(row[0], UTC)
+
+
+def lock_scope(connection: apsw.Connection, scope: str) -> None:
+    """Wait, in a team, until no other process writes what `scope` names, and keep it until the transaction's
+    end."""
+    if is_team(connection):
+        connection.execute("SELECT pg_advisory_xact_lock(?)", (lock_number(scope),))
 
 
 class CallStart(NamedTuple):

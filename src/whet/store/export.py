@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import apsw
 import msgspec
 
 from whet.contract.messages import Message, to_dict
-from whet.contract.texts import map_texts, unwrap_pastes
+from whet.contract.texts import map_texts
 from whet.log import mask
 from whet.store import rows, sessions
+from whet.store.parts import AnswerPart, ConversationPart, PersonPart, list_parts
 
 _BACKTICKS = re.compile("`+")
 
@@ -44,22 +47,25 @@ def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
         ("Turns", str(session.turns)),
     )
     yield mask("\n".join(f"- {name}: {value}" for name, value in facts if value) + "\n\n")
-    for message in iter_messages(connection, session_id):
-        for block in _blocks(message):
-            yield mask(block)
+    for _, turn in groupby(iter_with_turns(connection, session_id), key=itemgetter(0)):
+        for part in list_parts([message for _, message in turn]):
+            yield from map(mask, _blocks(part))
 
 
-def _blocks(message: Message) -> Iterator[str]:
-    if message.role == "tool":
-        failed = " (failed)" if message.is_error else ""
-        yield f"Result of `{message.tool_name or 'tool'}`{failed}:\n\n{_fence(message.text)}"
-        return
-    if message.role == "user" or message.text:
-        is_person = message.role == "user"
-        text = unwrap_pastes(message.text) if is_person else message.text
-        yield f"## {'You' if is_person else 'Assistant'}\n\n{text}\n\n"
-    for call in message.tool_calls:
-        yield f"Call of `{call.name}`:\n\n{_fence(call.arguments, 'json')}"
+def _blocks(part: ConversationPart) -> Iterator[str]:
+    if isinstance(part, PersonPart):
+        yield f"## You\n\n{part.text()}\n\n"
+        yield from (f"[{image.media_type}]\n\n" for image in part.images)
+        if part.attached:
+            yield f"Sent with it:\n\n{_fence(part.attached)}"
+    elif isinstance(part, AnswerPart):
+        if part.text:
+            yield f"## Assistant\n\n{part.text}\n\n"
+    else:
+        yield f"Call of `{part.call.name}`:\n\n{_fence(part.call.arguments, 'json')}"
+        if part.result is not None:
+            failed = " (failed)" if part.state == "failed" else ""
+            yield f"Result of `{part.call.name}`{failed}:\n\n{_fence(part.result.text)}"
 
 
 def _fence(text: str, language: str = "") -> str:

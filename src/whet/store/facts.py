@@ -16,6 +16,7 @@ from whet.contract.receipts import (
     TestCounts,
     TurnReceipt,
 )
+from whet.contract.tags import tags_of
 from whet.contract.texts import from_json
 
 _MAY_BE_DONE = ("interrupted", "timeout")
@@ -112,6 +113,33 @@ def store_changed_files(
         connection.execute(
             "UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?", (facts, step[0], last[0])
         )
+
+
+def has_changed_files(connection: apsw.Connection, step: tuple[int, int, int]) -> bool:
+    """Return whether `store_changed_files` has stored files of a step (session key, turn, number)."""
+    row = connection.execute(
+        "SELECT 1 FROM tool_calls WHERE session = ? AND turn = ? AND step = ? AND facts LIKE '%\"touched\":%'"
+        " LIMIT 1",
+        step,
+    ).fetchone()
+    return row is not None
+
+
+def list_edited_files(connection: apsw.Connection, session_id: str, turn: int, step: int) -> list[str]:
+    """Return the files that the calls of a step edited, or none if a call of it may have changed others."""
+    calls = connection.execute(
+        "SELECT c.name, c.facts FROM tool_calls c JOIN sessions s ON s.key = c.session"
+        " WHERE s.id = ? AND c.turn = ? AND c.step = ? AND c.error_kind <> 'denied'",
+        (session_id, turn, step),
+    ).fetchall()
+    if not all(_edits_or_reads(tags_of(name)) for name, _ in calls):
+        return []
+    return [edit.path for _, text in calls if text for edit in from_json(text, CallEffects).edits]
+
+
+def _edits_or_reads(tags: frozenset[str]) -> bool:
+    """Return whether a tool changes only files that its calls name, or none, and takes no long time."""
+    return "edits" in tags or "own" in tags or {"looks", "local"} <= tags
 
 
 def find_last_tests(connection: apsw.Connection, key: int, turn: int) -> FactRow | None:

@@ -28,11 +28,13 @@ _COLUMNS = (
 
 
 class WorkingTree(msgspec.Struct, frozen=True):
-    """A helper's git working tree: its folder, the repository's folder, and the commit that it began at."""
+    """A helper's git working tree: its folder, the repository's folder, the commit that it began at, and the
+    same commit as git converts the files (line ends, encodings), which is checked out."""
 
     place: str
     repository: str
     base: str
+    head: str = ""
 
 
 class MergePlan(msgspec.Struct, frozen=True, omit_defaults=True):

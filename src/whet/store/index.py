@@ -21,6 +21,7 @@ import apsw
 import msgspec
 
 from whet.contract.texts import NOT_JSON
+from whet.sqlite.lane import ScopedWork
 from whet.store import query as words
 from whet.store import rows
 from whet.store.database import StateDatabase, is_team
@@ -68,7 +69,7 @@ def time_marks(begin_ms: int, end_ms: int) -> list[str]:
 def schedule_indexing(db: StateDatabase) -> None:
     """Index new messages in the background after a short delay, with those stored until then. After a failure
     the next call or search tries again."""
-    db.submit_later(index_batch)
+    db.submit_later(_INDEX_BATCH)
 
 
 def has_new(connection: apsw.Connection) -> bool:
@@ -106,23 +107,27 @@ def index_batch(connection: apsw.Connection) -> bool:
     return index_new(connection) or _index_newest(connection, "dirty")
 
 
+_INDEX_BATCH = ScopedWork("the search index", index_batch)
+
+
 def _index_newest(connection: apsw.Connection, condition: str, *values: str) -> bool:
     batch, before = _Batch(), 1 << 62
-    while not batch.is_full and (
-        some := connection.execute(
+    some = [()] * _SESSIONS_AT_ONCE
+    while not batch.is_full and len(some) == _SESSIONS_AT_ONCE:
+        some = connection.execute(
             f"{_OPEN_ENDS} {condition} AND key < ? ORDER BY key DESC LIMIT ?",
             (*values, before, _SESSIONS_AT_ONCE),
         ).fetchall()
-    ):
         for before, *open_end in some:
             if not batch.is_full:
                 _read_session(connection, batch, before, *open_end)
-    _insert_texts(connection, batch.texts)
+    if batch.texts:
+        _insert_texts(connection, batch.texts)
     return batch.is_full
 
 
 _OPEN_ENDS = (
-    "SELECT key, indexed_seq, EXISTS (SELECT 1 FROM turns WHERE session = key AND ended = ''),"
+    "SELECT key, indexed_seq, turns, EXISTS (SELECT 1 FROM turns WHERE session = key AND ended = ''),"
     " CASE kind WHEN 'review' THEN NULL ELSE profile END, workspace FROM sessions WHERE"
 )
 
@@ -144,7 +149,7 @@ class _Batch:
 
 
 def _read_session(
-    connection: apsw.Connection, batch: _Batch, key: int, done: int, *session_fields: Any
+    connection: apsw.Connection, batch: _Batch, key: int, done: int, turn_count: int, *session_fields: Any
 ) -> None:
     """Add a session's new messages to the batch, as far as they fit.
 
@@ -172,7 +177,9 @@ def _read_session(
     if reached > done:
         connection.execute("UPDATE sessions SET indexed_seq = ? WHERE key = ?", (reached, key))
     if reached == until and not is_open:
-        connection.execute("UPDATE sessions SET dirty = 0 WHERE key = ?", (key,))
+        connection.execute(  # in a team a turn may begin meanwhile
+            "UPDATE sessions SET dirty = 0 WHERE key = ? AND turns = ?", (key, turn_count)
+        )
 
 
 def _safe_limit(connection: apsw.Connection, key: int, done: int, is_open: int) -> int:
@@ -190,9 +197,7 @@ def _insert_texts(connection: apsw.Connection, texts: dict[int, str]) -> None:
     if is_team(connection):
         from whet.store import team_words  # noqa: PLC0415 - a home's own file does without
 
-        for id_, text in texts.items():
-            team_words.store_message_words(connection, id_, text)
-        return
+        return team_words.store_message_words(connection, texts)
     numbered = [(-2 * id_, text) for id_, text in texts.items()]
     numbered += [(-2 * id_ - 1, BEAT) for id_ in texts if _has_beat(id_)]
     connection.executemany("INSERT INTO messages_fts (rowid, body) VALUES (?, ?)", sorted(numbered))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
@@ -18,8 +19,8 @@ from whet.clock import Clock
 from whet.contract.errors import NotFound, StoreBusy, WhetError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.texts import shared_decoder
-from whet.sqlite.lane import Rows, RowStatement
-from whet.store import claims, rows, sessions, turns
+from whet.sqlite.lane import Rows, RowStatement, ScopedWork
+from whet.store import claims, rows, turns
 from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import AtEnd, queue_nothing
 from whet.store.sessions import SessionRow
@@ -111,6 +112,12 @@ class LiveState(msgspec.Struct):
         self.seqs.append(seq)
         self.next_seq = seq + 1
 
+    def result_of(self, call_id: str) -> Message | None:
+        """Return the last stored result of a call, also one of the step that still runs."""
+        running = self.step.results.values() if self.step is not None else ()
+        newest_first = chain(running, reversed(self.messages))
+        return next((message for message in newest_first if message.tool_call_id == call_id), None)
+
     def fold_results(self) -> None:
         """Put the last step's results into the live list, in the order of their calls."""
         step = self.step
@@ -172,7 +179,8 @@ class SessionWriter:
                     waiter.set_result(None)
 
         self._in_flight += 1
-        return self.db.append(work, after)
+        scoped_work = ScopedWork(self._live.session.conversation_id, work) if callable(work) else work
+        return self.db.append(scoped_work, after)
 
     async def drain(self) -> None:
         """Wait for writes whose waiters were cancelled."""
@@ -184,7 +192,7 @@ class SessionWriter:
                 self._waiting.remove(waiter)
 
     async def refresh(self) -> None:
-        """Read the changes of other processes after the pending writes. Usually there are none, and two index
+        """Read the changes of other processes after the pending writes. Usually there are none, and index
         lookups show it."""
         await self.drain()
         live = self._live
@@ -192,8 +200,10 @@ class SessionWriter:
         def look(connection: apsw.Connection) -> None:
             if live.open_turn or live.step:
                 raise StaleTranscript
-            self.refuse_if_stale(connection)
-            live.session = sessions.get(connection, live.session.id)
+            session, _, stored_version = turns.read_with_version(connection, live.session.id)
+            if turns.is_newer(stored_version, live.version):
+                raise StaleTranscript
+            live.session = session
 
         try:
             self.db.read_now(look)
@@ -321,9 +331,7 @@ def load(
     connection: apsw.Connection, session_id: str, in_memory: dict[int, Message] | None = None
 ) -> LiveState:
     """Read a session. Messages in `known` (by number) are kept as the same objects. Raises NotFound."""
-    session = sessions.get(connection, session_id)
-    key = sessions.key_of(connection, session_id)
-    epoch = rows.number(connection, "SELECT epoch FROM sessions WHERE key = ?", key)
+    session, key, (epoch, newest, _) = turns.read_with_version(connection, session_id)
     hidden = read_undone_parts(connection, key)
     messages, seqs, after = _read_compaction(connection, key, hidden, in_memory or {})
     unfinished = find_open_turn(connection, key)
@@ -349,7 +357,6 @@ def load(
             step.results[seq - step.seq - 1] = message
     if step is not None:
         _read_starts(connection, key, step)
-    newest = rows.number(connection, "SELECT coalesce(max(number), 0) FROM turns WHERE session = ?", key)
     return LiveState(session, key, epoch, messages, seqs, next_seq, newest, step, unfinished)
 
 

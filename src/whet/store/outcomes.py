@@ -22,14 +22,16 @@ Signal = Literal["good", "bad", "retry", "correction"]
 
 
 class TurnOutcome(msgspec.Struct, frozen=True):
-    """How one turn went. `signals` of trouble: correction, retry, undo, bad, failed; `good` comes from a
-    person."""
+    """How one turn went, its steps and its cost. `signals` of trouble: correction, retry, undo, bad, failed;
+    `good` comes from a person."""
 
     session_id: str
     turn: int
     calls: int
     failed_calls: int
     signals: frozenset[str]
+    steps: int = 0
+    cost_usd: float = 0.0
 
     @property
     def had_trouble(self) -> bool:
@@ -97,8 +99,9 @@ def list_turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[T
     """Return the outcomes of each ended turn of each chat."""
     calls = _count_calls(connection)
     outcomes: list[TurnOutcome] = []
-    for key, session_id, number, reason, undone, signals in connection.execute(
-        "SELECT t.session, s.id, t.number, t.reason, t.undone <> '',"
+    for key, session_id, number, reason, undone, steps, cost_usd, signals in connection.execute(
+        "SELECT t.session, s.id, t.number, t.reason, t.undone <> '', t.steps,"
+        " CASE WHEN t.usage = '' THEN NULL ELSE json_extract(t.usage, '$.cost_usd') END,"
         " (SELECT group_concat(signal) FROM turn_signals g WHERE g.session = t.session AND g.turn = t.number)"
         " FROM turns t JOIN sessions s ON s.key = t.session"
         " WHERE s.kind = 'chat' AND NOT s.private AND s.profile = ? AND t.ended <> ''"
@@ -111,7 +114,9 @@ def list_turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[T
         if undone and "retry" not in turn_signals:
             turn_signals.add("undo")
         total, failed = calls.get((key, number), (0, 0))
-        outcomes.append(TurnOutcome(session_id, number, total, failed, frozenset(turn_signals)))
+        outcomes.append(
+            TurnOutcome(session_id, number, total, failed, frozenset(turn_signals), steps, cost_usd or 0.0)
+        )
     return outcomes
 
 

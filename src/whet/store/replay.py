@@ -29,6 +29,11 @@ class CallFacts(msgspec.Struct, frozen=True):
     facts: str = ""
 
     @property
+    def own_edits(self) -> tuple[FileLines, ...]:
+        """The files that its own edits changed."""
+        return _facts.decode(self.facts).edits if self.facts else ()
+
+    @property
     def edits(self) -> tuple[FileLines, ...]:
         """The files it changed: by its own edits and by a command."""
         if not self.facts:
@@ -84,6 +89,22 @@ def list_entries(connection: apsw.Connection, session_id: str, first: int, limit
         facts = CallFacts(*call) if call[0] is not None else None
         result.append(ReplayEntry(id_ & (rows.SEQ_LIMIT - 1), turn, at_ms, message, usage, facts))
     return result
+
+
+def list_last_turn(
+    connection: apsw.Connection, session_id: str
+) -> tuple[list[ReplayEntry], ReplayedTurn | None]:
+    """Return the messages of the newest turn that was not undone, and the turn. Raises NotFound."""
+    key = sessions.key_of(connection, session_id)
+    number = rows.number(
+        connection, "SELECT coalesce(max(number), 0) FROM turns WHERE session = ? AND undone = ''", key
+    )
+    turn = list_turns(connection, session_id, number, number).get(number)
+    low, high = rows.ids_of(key)
+    before = "SELECT coalesce(max(id), 0) FROM messages WHERE id > ? AND id < ? AND turn < ?"
+    first = (rows.number(connection, before, low, high, number) & (rows.SEQ_LIMIT - 1)) + 1
+    entries = list_entries(connection, session_id, first, rows.SEQ_LIMIT) if turn else []
+    return [entry for entry in entries if entry.turn == number], turn
 
 
 def list_turns(

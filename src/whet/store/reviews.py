@@ -189,20 +189,23 @@ def payloads_since(connection: apsw.Connection, since: str) -> list[str]:
     return [row[0] for row in found.fetchall()]
 
 
-def count_open_reviews(connection: apsw.Connection) -> int:
-    """Count the reviews that wait or run."""
-    return rows.number(connection, f"SELECT count(*) FROM jobs WHERE kind = ? AND {jobs.OPEN}", KIND)
+def list_open_payloads(connection: apsw.Connection) -> list[str]:
+    """Return the payloads of the reviews that wait or run."""
+    records = connection.execute(f"SELECT payload FROM jobs WHERE kind = ? AND {jobs.OPEN}", (KIND,))
+    return [row[0] for row in records.fetchall()]
 
 
 def list_unreviewed_ids(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:
     """Return the ids of one-shots like `session` (same folder, source and person) that ended before it,
-    newest first, back to the last review but one: the next review may find what one missed."""
+    newest first, back to the last review but one: the next review may find what one missed. Reviews that
+    asked no model read no one-shot but their own, so they don't count."""
     rows = connection.execute(
         "SELECT s.id, s.key FROM sessions s JOIN sessions mine ON mine.id = ?"
         " WHERE s.workspace = mine.workspace AND s.source = mine.source AND s.profile = mine.profile"
         " AND s.kind = 'chat' AND s.private = 0 AND s.key < mine.key"
         " AND s.key > coalesce((SELECT DISTINCT r.session FROM reviews r JOIN sessions o ON o.key = r.session"
-        "  WHERE o.workspace = mine.workspace AND o.source = mine.source AND r.session < mine.key"
+        "  LEFT JOIN sessions c ON c.key = r.child WHERE (c.key IS NULL OR c.total_tokens > 0)"
+        "  AND o.workspace = mine.workspace AND o.source = mine.source AND r.session < mine.key"
         "  ORDER BY r.session DESC LIMIT 1 OFFSET 1), 0)"
         " ORDER BY s.key DESC LIMIT ?",
         (session.id, limit),

@@ -67,20 +67,25 @@ def mark_done(connection: apsw.Connection, rewind_id: str) -> None:
 
 
 def delete_rewind(connection: apsw.Connection, rewind_id: str) -> None:
-    """Delete a rewind that was not carried out."""
+    """Delete a rewind that was not carried out, or that changed nothing."""
     connection.execute("DELETE FROM rewinds WHERE id = ?", (rewind_id,))
 
 
-async def rewind_conversation(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
+async def rewind_conversation(
+    log: Transcript, rewind_id: str, turn: int, step: int, *, changed_files: bool = False
+) -> str:
     """Rewind the conversation to before a turn, or a step of it (0: the turn), in one transaction with the
-    rewind's end. Returns the person's message of that turn. Raises StoreBusy while a turn runs, NotFound."""
+    rewind's end. A rewind that changed neither the conversation nor files is deleted.
+
+    Returns the person's message of that turn. Raises StoreBusy while a turn runs, NotFound.
+    """
     await log.drain()
     now = iso(log.writer.clock.now())
 
     def work(connection: apsw.Connection) -> str:
         log.writer.refuse_if_held(connection)
         key = log.live.key
-        before = msgspec.json.encode(_read_state(connection, key)).decode()
+        before = _read_state(connection, key)
         user_text = _read_user_text(connection, key, turn)
         first = _first_of_step(connection, key, turn, step) if step else 0
         connection.execute(
@@ -102,7 +107,7 @@ async def rewind_conversation(log: Transcript, rewind_id: str, turn: int, step: 
             (now, key, turn, turn, first),
         )
         _increment_epoch(connection, key)
-        connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id))
+        _end_rewind(connection, key, rewind_id, before, changed_files=changed_files)
         return user_text
 
     user_text = await log.writer.commit(work, lambda _: None)
@@ -110,16 +115,18 @@ async def rewind_conversation(log: Transcript, rewind_id: str, turn: int, step: 
     return user_text
 
 
-async def undo_rewind(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
+async def undo_rewind(
+    log: Transcript, rewind_id: str, undone: RewindRow, *, changed_files: bool = False
+) -> None:
     """Restore the conversation to its state before the rewind `undone`; `rewind_id` is the rewind that does
-    so."""
+    so. It is deleted if it changed neither the conversation nor files."""
     await log.drain()
     now = iso(log.writer.clock.now())
 
     def work(connection: apsw.Connection) -> None:
         log.writer.refuse_if_held(connection)
         key = log.live.key
-        before = msgspec.json.encode(_read_state(connection, key)).decode()
+        before = _read_state(connection, key)
         was = from_json(undone.before, _ConversationState)
         turns, compactions = _join_numbers(was.turns), _join_numbers(was.compactions)
         connection.execute(
@@ -137,10 +144,25 @@ async def undo_rewind(log: Transcript, rewind_id: str, undone: RewindRow) -> Non
             (now, key),
         )
         _increment_epoch(connection, key)
-        connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id))
+        _end_rewind(connection, key, rewind_id, before, changed_files=changed_files)
 
     await log.writer.commit(work, lambda _: None)
     await log.writer.reload()
+
+
+def _end_rewind(
+    connection: apsw.Connection,
+    key: int,
+    rewind_id: str,
+    before: _ConversationState,
+    *,
+    changed_files: bool,
+) -> None:
+    """Store the end of a rewind, or delete it if it changed nothing: undo then finds the one before it."""
+    if not changed_files and _read_state(connection, key) == before:
+        return delete_rewind(connection, rewind_id)
+    text = msgspec.json.encode(before).decode()
+    connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (text, rewind_id))
 
 
 def list_unreported_turns(connection: apsw.Connection, key: int) -> list[int]:

@@ -82,10 +82,13 @@ MESSAGE = RowStatement(
     conflict="another process has continued this session",
     hint="open the session again to go on",
 )
+# An answer with calls and these calls are synced with the first call's start, or with its result.
+CALLING = msgspec.structs.replace(MESSAGE, is_synced=False)
 CALL = RowStatement(
     "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name) VALUES (?, ?, ?, ?, ?, ?, ?)",
     conflict=MESSAGE.conflict,
     hint=MESSAGE.hint,
+    is_synced=False,
 )
 # The start of a call holds the claim in the same statement: `decided_by` may not be NULL, so that nothing is
 # written if another process holds the session or has started the call meanwhile.

@@ -15,6 +15,7 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
+from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import from_json, shared_decoder
 from whet.store import jobs
@@ -64,6 +65,28 @@ class Schedule(msgspec.Struct, frozen=True):
     paused: bool = False
     goal: ScheduleGoal | None = None
     quiet: str = ""
+
+
+class ScheduleWish(msgspec.Struct, frozen=True):
+    """A new schedule as a person describes it: when, as `expression` or `at`, and what to do. An empty or
+    zero value means the default. `session` empty: a new session each time."""
+
+    prompt: str
+    expression: str = ""
+    at: str = ""
+    name: str = ""
+    time_zone: str = ""
+    workspace: str = ""
+    target: str = ""
+    session: str = ""
+    toolsets: tuple[str, ...] = ()
+    timeout_s: float = 0.0
+    goal: ScheduleGoal | None = None
+    quiet: str = ""
+
+
+ScheduleAdder: TypeAlias = Callable[[apsw.Connection, Settings, ScheduleWish, Clock], tuple[Schedule, str]]
+"""Stores a new schedule, and returns it with its first time. Raises ConfigError and NotFound."""
 
 
 class Firing(msgspec.Struct, frozen=True):

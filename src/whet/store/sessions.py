@@ -49,6 +49,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     tool_calls: int
     usage: Usage
     model_chosen: bool = False
+    archived: bool = False
 
 
 class NewSession(msgspec.Struct, frozen=True):
@@ -92,10 +93,8 @@ class StoreStats(msgspec.Struct, frozen=True):
 
 _BLOCKS = re.compile(r"(?:\s*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>)*", re.DOTALL)
 _GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
-_SUMS = ", ".join(rows.USAGE_COLUMNS)
-_COLUMNS = (
-    f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}, model_chosen"
-)
+_LAST = ", ".join((*rows.USAGE_COLUMNS, "model_chosen", "archived"))
+COLUMNS = f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_LAST}"
 # The concatenation stops SQLite from sorting by the index on time, which would visit every session.
 _SORTED = "ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?"
 _ALL = 1 << 40
@@ -104,8 +103,7 @@ _NO_SESSION_HINT = "`whet sessions list` shows them"
 
 def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow:
     """Store a session and its frozen prefix. Raises NotFound for a parent that does not exist."""
-    conversation, private, prime = new.conversation_id, new.private, new.prime_json
-    profile = new.profile
+    conversation, private, prime, profile = new.conversation_id, new.private, new.prime_json, new.profile
     if new.parent_session_id:
         parent = get(connection, new.parent_session_id)
         conversation = conversation or parent.conversation_id
@@ -139,17 +137,17 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
 
 def get(connection: apsw.Connection, session_id: str) -> SessionRow:
     """Return a session. Raises NotFound."""
-    return _session(_cells(connection, _COLUMNS, session_id))
+    return read_row(read_columns(connection, COLUMNS, session_id))
 
 
 def profile_of(connection: apsw.Connection, session_id: str) -> str:
     """Return the profile whose memory a session reads and writes, empty for the owner's. Raises NotFound."""
-    return _cells(connection, "profile", session_id)[0]
+    return read_columns(connection, "profile", session_id)[0]
 
 
 def key_of(connection: apsw.Connection, session_id: str) -> int:
     """Return the key of a session's rows. Raises NotFound."""
-    return _cells(connection, "key", session_id)[0]
+    return read_columns(connection, "key", session_id)[0]
 
 
 def set_planning(connection: apsw.Connection, session_id: str, on: bool) -> None:
@@ -160,16 +158,16 @@ def set_planning(connection: apsw.Connection, session_id: str, on: bool) -> None
 
 def is_planning(connection: apsw.Connection, session_id: str) -> bool:
     """Return whether a session only reads until its plan is approved. Raises NotFound."""
-    return bool(_cells(connection, "planning", session_id)[0])
+    return bool(read_columns(connection, "planning", session_id)[0])
 
 
 def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
     """Return whether a session has requested helpers."""
-    cursor = connection.execute("SELECT 1 FROM helpers WHERE parent = ? LIMIT 1", (session_id,))
-    return cursor.fetchone() is not None
+    return bool(rows.number(connection, "SELECT EXISTS (SELECT 1 FROM helpers WHERE parent = ?)", session_id))
 
 
-def _cells(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
+def read_columns(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
+    """Return columns of a session. Raises NotFound."""
     row = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
@@ -178,8 +176,8 @@ def _cells(connection: apsw.Connection, columns: str, session_id: str) -> tuple[
 
 class SessionFilter(TypedDict, total=False):
     """Which sessions to list. Missing or empty fields do not restrict, but `kinds` is ("chat",) unless set.
-    `query` is a part of the title or the beginning of the id. `archived`: list the archived sessions,
-    which are left out otherwise. `token`: only sessions that an API client with this name began."""
+    `query` is a part of the title or the beginning of the id. Archived sessions are left out without a
+    `query`; `archived`: only those. `token`: only sessions that an API client with this name began."""
 
     kinds: Sequence[SessionKind]
     source: str
@@ -216,12 +214,12 @@ def _list_rows(
         where.append("last_active < ?")
         values.append(before)
     condition = " AND ".join(where)
-    newest = f"SELECT {_COLUMNS} FROM sessions WHERE {condition} ORDER BY last_active DESC, key DESC LIMIT ?"
+    newest = f"SELECT {COLUMNS} FROM sessions WHERE {condition} ORDER BY last_active DESC, key DESC LIMIT ?"
     text = filters.get("query", "")
     if not text:
         if (few := titles.find_narrow_filter(connection, filters)) is None:
             return _rows(connection, f"{newest} OFFSET ?", *values, limit, offset)
-        by_filter = f"SELECT {_COLUMNS} FROM sessions WHERE {condition} AND key IN ({few[0]}) {_SORTED}"
+        by_filter = f"SELECT {COLUMNS} FROM sessions WHERE {condition} AND key IN ({few[0]}) {_SORTED}"
         return _rows(connection, by_filter, *values, few[1], limit, offset)
     matches, parts = titles.build_condition(text)
     near = f"SELECT * FROM ({newest}) AS near WHERE {matches} LIMIT ? OFFSET ?"
@@ -232,18 +230,19 @@ def _list_rows(
         return newest_rows
     # Only the returned rows are read whole, because thousands may match.
     by_runs = (
-        f"SELECT {_COLUMNS} FROM sessions WHERE key IN (SELECT key FROM sessions WHERE {candidates[0]}"
+        f"SELECT {COLUMNS} FROM sessions WHERE key IN (SELECT key FROM sessions WHERE {candidates[0]}"
         f" AND {matches} AND {condition} {_SORTED}) ORDER BY last_active || '' DESC, key DESC"
     )
     return _rows(connection, by_runs, *candidates[1], *parts, *values, limit, offset)
 
 
 def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[SessionRow]:
-    return [_session(row) for row in connection.execute(sql, values)]
+    return [read_row(row) for row in connection.execute(sql, values)]
 
 
 def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
-    where, values = [f"archived {'<>' if filters.get('archived') else '='} ''"], list[Any]()
+    archived = "archived <> ''" if filters.get("archived") else "1 = 1" if filters.get("query") else ""
+    where, values = [archived or "archived = ''"], list[Any]()
     if kinds := filters.get("kinds", ("chat",)):
         where.append(f"kind IN ({', '.join('?' * len(kinds))})")
         values += kinds
@@ -365,16 +364,16 @@ def read_stats(connection: apsw.Connection) -> StoreStats:
     )
 
 
-def _session(row: tuple[Any, ...]) -> SessionRow:
-    sums = Usage(*row[17:-1])
-    return SessionRow(*row[:9], bool(row[9]), *row[10:17], sums, bool(row[-1]))  # pyright: ignore[reportCallIssue] the columns are the fields
+def read_row(row: tuple[Any, ...]) -> SessionRow:
+    """Return a session from its `COLUMNS`."""
+    sums = Usage(*row[17:-2])
+    return SessionRow(*row[:9], bool(row[9]), *row[10:17], sums, bool(row[-2]), bool(row[-1]))  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
 def filter_existing_ids(connection: apsw.Connection, ids: set[str]) -> set[str]:
     """Return those of `ids` that are sessions."""
-    return {
-        id_ for id_ in ids if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (id_,)).fetchone()
-    }
+    query = "SELECT 1 FROM sessions WHERE id = ?"
+    return {id_ for id_ in ids if connection.execute(query, (id_,)).fetchone()}
 
 
 def family_keys(connection: apsw.Connection, session_id: str) -> list[int]:
@@ -438,13 +437,14 @@ def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, too
 
 
 def _freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple[int, int]:
-    """Store two texts unless they are stored, and return their ids."""
+    """Store two texts unless they are stored, and return their ids. Others may store them meanwhile."""
     digests = [hashlib.sha256(text.encode()).digest() for text in (first, second)]
-    ids: dict[bytes, int] = dict(
-        connection.execute("SELECT hash, id FROM frozen_texts WHERE hash IN (?, ?)", digests).fetchall()
-    )
+    ids = dict(connection.execute("SELECT hash, id FROM frozen_texts WHERE hash IN (?, ?)", digests))
     for digest, text in zip(digests, (first, second), strict=True):
         if digest not in ids:
-            connection.execute("INSERT INTO frozen_texts (hash, text) VALUES (?, ?)", (digest, text))
-            ids[digest] = connection.last_insert_rowid()
+            [(ids[digest],)] = connection.execute(
+                "INSERT INTO frozen_texts (hash, text) VALUES (?, ?)"
+                " ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING id",
+                (digest, text),
+            )
     return ids[digests[0]], ids[digests[1]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ from whet.store.database import CallStart, StateDatabase
 from whet.store.migrations import STEPS
 
 T = TypeVar("T")
+_logger = logging.getLogger("whet.team")
+_SCHEMAS = ("public",)
 _VACUUM = "VACUUM messages, message_words, tool_calls, ledger, learned_texts"
 
 
@@ -61,9 +64,18 @@ class TeamDatabase(StateDatabase):
         """Run one statement in a transaction of its own, beside the lane. Raises StoreError."""
         return self._connections.run(work)  # pyright: ignore[reportArgumentType] as above
 
+    def list_excess_rights(self) -> list[str]:
+        """Return what this process's role may do beyond what turns need. Raises StoreError."""
+        rights: list[str] = []
+        self._connections.check_database(lambda raw: rights.extend(roles.list_excess_rights(raw, _SCHEMAS)))
+        return rights
+
     def keep_claims(self) -> None:
-        """Renew the claims of this process, and its own lease, from now on."""
-        self.keeper.begin(claims.claiming_process())
+        """Renew the claims of this process, and its own lease, from now on. Logs a warning the first time if
+        the process's role has more rights than turns need."""
+        is_first = self.keeper.begin(claims.claiming_process())
+        if is_first and (excess := roles.describe_excess(self.list_excess_rights(), "agent")):
+            _logger.warning("%s", excess)
 
     def release_session(self, key: int, holder: claims.Holder) -> None:
         """Release any claim of `holder` before the next write."""

@@ -18,7 +18,6 @@ import psycopg
 
 from whet.contract.errors import StoreBusy
 from whet.postgres.connection import PostgresConnection
-from whet.postgres.faults import fence_error
 from whet.sqlite.lane import RowStatement
 
 FENCE = RowStatement("SELECT whet_fence(?, ?, ?)")
@@ -113,20 +112,14 @@ def refuse_if_held(
 
 
 def check_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
-    """Lock the claim until the end of the transaction. Raises StoreBusy if it was lost."""
-    row = connection.execute(
-        "SELECT 1 FROM claims WHERE session = ? AND token = ? AND fence = ? FOR UPDATE",
-        (key, holder.token, holder.fence),
-    ).fetchone()
-    if row is None:
-        raise fence_error()
+    """Lock the claim until the end of the transaction, which fails if it was lost."""
+    connection.execute(FENCE.sql, (key, holder.token, holder.fence))
 
 
 def release_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
-    """Release the session. Raises StoreBusy if the claim was lost meanwhile."""
+    """Release the session. The transaction fails if the claim was lost meanwhile."""
+    check_claim(connection, key, holder)
     delete_claim(connection, key, holder)
-    if not connection.changes():
-        raise fence_error()
 
 
 def delete_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
@@ -149,14 +142,16 @@ class Keeper:
         self._start = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def begin(self, process: ClaimingProcess) -> None:
-        """Start renewing the claims of this process. Calling it again does nothing."""
+    def begin(self, process: ClaimingProcess) -> bool:
+        """Start renewing the claims of this process, and return whether that is new."""
         with self._start:
-            if self._thread is None and not self._ended.is_set():
-                self._thread = threading.Thread(
-                    target=self._run, args=(process,), name="team-keeper", daemon=True
-                )
-                self._thread.start()
+            if self._thread is not None or self._ended.is_set():
+                return False
+            self._thread = threading.Thread(
+                target=self._run, args=(process,), name="team-keeper", daemon=True
+            )
+            self._thread.start()
+            return True
 
     def close(self) -> None:
         """Stop renewing."""

@@ -9,13 +9,15 @@ from contextlib import closing
 import apsw
 import msgspec
 
+from whet.postgres import roles
 from whet.postgres.driver import hide_password
 from whet.store.team import TeamDatabase
 
 
 class TeamStatus(msgspec.Struct, frozen=True):
     """The state of a team's database for its administrator. `clock_off_s`: how many seconds the database's
-    clock is ahead of this machine's, on which nothing depends."""
+    clock is ahead of this machine's, on which nothing depends. `excess`: what this role may do beyond what
+    turns need."""
 
     address: str
     server: str
@@ -28,6 +30,7 @@ class TeamStatus(msgspec.Struct, frozen=True):
     aside: int
     oldest_s: float
     clock_off_s: float
+    excess: str = ""
 
 
 _ASKED = """
@@ -47,7 +50,9 @@ SELECT (SELECT setting FROM pg_settings WHERE name = 'server_version'),
 def read_status(url: str, lease_s: float) -> TeamStatus:
     """Query the database. Raises StoreError."""
     with closing(TeamDatabase.open_url(url, lease_s=lease_s, patience_s=2)) as database:
-        return database.read_now(lambda connection: _status(connection, url))
+        status = database.read_now(lambda connection: _status(connection, url))
+        excess = roles.describe_excess(database.list_excess_rights(), "agent")
+        return msgspec.structs.replace(status, excess=excess)
 
 
 def _status(connection: apsw.Connection, url: str) -> TeamStatus:

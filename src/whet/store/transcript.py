@@ -14,6 +14,7 @@ from whet.clock import Clock, iso
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
+from whet.sqlite.lane import ScopedWork
 from whet.store import rows, sessions, turns
 from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
@@ -58,7 +59,7 @@ class Transcript:
             sessions.create(connection, new, iso(clock.now()))
             return load(connection, new.id)
 
-        return cls(db, clock, await db.append(work))
+        return cls(db, clock, await db.append(ScopedWork(new.id, work)))
 
     @classmethod
     async def open(cls, db: StateDatabase, session_id: str, clock: Clock) -> Transcript:
@@ -155,7 +156,8 @@ class Transcript:
         await self.writer.append(apply, (rows.MESSAGE, row), also=also)
 
     async def append_reply(self, turn: TurnRecord, reply: Message, usage: Usage, model: str) -> None:
-        """Store an answer and a row for each of its calls, in one transaction."""
+        """Store an answer and a row for each of its calls, in one transaction. A power cut may undo it until
+        its first call has begun, or has a result."""
         self.live.fold_results()
         state = self.live
         reply = rows.to_storable(reply)
@@ -176,7 +178,7 @@ class Transcript:
             turn.messages += 1
             turn.tool_calls += len(calls)
 
-        await self.writer.append(apply, (rows.MESSAGE, row), *calls)
+        await self.writer.append(apply, (rows.CALLING if calls else rows.MESSAGE, row), *calls)
 
     def open_calls(self, turn: TurnRecord) -> list[OpenCall]:
         """Return the last answer's calls that have no result, in the model's order."""
@@ -242,9 +244,8 @@ class Transcript:
 
         def work(connection: apsw.Connection) -> tuple[SessionRow, Sequence[QueuedJob]]:
             self.writer.release(connection)
-            turns.end_turn(connection, self.live.key, turn, *marker)
-            queued = at_end(connection)
-            return sessions.get(connection, self.live.session.id), queued
+            row = turns.end_turn(connection, self.live.key, turn, *marker)
+            return sessions.read_row(row), at_end(connection)
 
         def apply(ended: tuple[SessionRow, Sequence[QueuedJob]]) -> None:
             self.live.session = ended[0]

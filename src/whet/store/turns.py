@@ -6,13 +6,14 @@ Every function takes a connection inside a transaction; `transcript.py` decides 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import apsw
 import msgspec
 
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, Usage
-from whet.store import claims, rows
+from whet.store import claims, rows, sessions
 from whet.store.jobs import AtEnd, QueuedJob
 
 
@@ -105,8 +106,8 @@ def begin_turn(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
 
 def end_turn(
     connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, error: str, now: str
-) -> None:
-    """Store the end marker and add the turn's sums to the session's."""
+) -> tuple[Any, ...]:
+    """Store the end marker, add the turn's sums to the session's, and return the session's columns."""
     usage = msgspec.json.encode(turn.usage).decode()
     connection.execute(
         "UPDATE turns SET ended = ?, reason = ?, error = ?, steps = ?, usage = ?"
@@ -114,11 +115,14 @@ def end_turn(
         (now, reason, error, turn.steps, usage, key, turn.number),
     )
     sums = ", ".join(f"{column} = {column} + ?" for column in rows.USAGE_COLUMNS)
-    connection.execute(
+    row = connection.execute(
         "UPDATE sessions SET last_active = ?, dirty = 1, messages = messages + ?,"
-        f" tool_calls = tool_calls + ?, {sums} WHERE key = ?",
+        f" tool_calls = tool_calls + ?, {sums} WHERE key = ? RETURNING {sessions.COLUMNS}",
         (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key),
-    )
+    ).fetchone()
+    if row is None:
+        raise NotFound("this session was deleted", hint="start a new one with /new")
+    return row
 
 
 def read_last_reason(connection: apsw.Connection, key: int) -> str:
@@ -170,6 +174,21 @@ def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str
     return last[0], rows.unpack(*user_row).text if user_row else ""
 
 
+def read_with_version(
+    connection: apsw.Connection, session_id: str
+) -> tuple[sessions.SessionRow, int, tuple[int, int, int]]:
+    """Return a session, its key, and its stored version: its epoch, its last turn's number, and its last
+    message's id or 0. Raises NotFound."""
+    columns = (
+        f"{sessions.COLUMNS}, key, epoch,"
+        " (SELECT coalesce(max(number), 0) FROM turns WHERE session = sessions.key),"
+        " (SELECT coalesce(max(m.id), 0) FROM messages m"
+        f" WHERE m.id > sessions.key << {rows.SEQ_BITS} AND m.id < (sessions.key + 1) << {rows.SEQ_BITS})"
+    )
+    row = sessions.read_columns(connection, columns, session_id)
+    return sessions.read_row(row[:-4]), row[-4], row[-3:]
+
+
 def has_moved_on(connection: apsw.Connection, key: int, version: tuple[int, int, int]) -> bool:
     """Return whether a session differs from `version` (epoch, last turn, next number). Raises NotFound."""
     row = connection.execute(
@@ -180,5 +199,11 @@ def has_moved_on(connection: apsw.Connection, key: int, version: tuple[int, int,
     ).fetchone()
     if row is None:
         raise NotFound("this session was deleted", hint="start a new one with /new")
+    return is_newer(row, version)
+
+
+def is_newer(stored: tuple[int, int, int], version: tuple[int, int, int]) -> bool:
+    """Return whether a session as stored (epoch, last turn, last message's id) differs from `version` (epoch,
+    last turn, next number)."""
     epoch, last_turn, next_seq = version
-    return row[0] != epoch or row[1] != last_turn or row[2] & (rows.SEQ_LIMIT - 1) >= next_seq
+    return stored[:2] != (epoch, last_turn) or stored[2] & (rows.SEQ_LIMIT - 1) >= next_seq

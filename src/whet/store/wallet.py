@@ -13,9 +13,9 @@ import msgspec
 
 from whet.contract.errors import BudgetReached
 from whet.contract.texts import from_json
-from whet.store import rows
+from whet.store import claims
 
-# The largest sum by which an answer of a model was above its reservation.
+# The largest sum by which an answer of a model was above the expected cost.
 _OVERRUN = "overrun"
 # It fades by a tenth with each answer, so that one odd answer does not take room for ever.
 _NOTE_OVERRUN = """
@@ -62,7 +62,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
 
 
 class CallsUnderWay(BudgetReached):
-    """The cap has room for the call, unless the calls under way cost more than expected."""
+    """The cap may have room for the call once the calls under way have ended."""
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -72,8 +72,19 @@ class Reservation(msgspec.Struct, frozen=True):
     near: tuple[str, ...] = ()
 
 
+class OpenReservations(msgspec.Struct, frozen=True):
+    """Calls that run now or that a kill cut off: they count in full. `usd` is the sum of the known prices."""
+
+    count: int = 0
+    usd: float = 0.0
+    tokens: int = 0
+
+
 def list_scopes(connection: apsw.Connection, session_id: str, day: str) -> list[Scope]:
-    """Return the sums that a session's calls count in. Helpers and reviews count as their parents."""
+    """Return the sums that a session's calls count in. Helpers and reviews count as their parents. Calls of
+    no session (""), as a plugin's, count for the day and the owner."""
+    if not session_id:
+        return [("day", day), ("person", f"{day} ")]
     root = _find_root(connection, session_id)
     scopes: list[Scope] = [("day", day), ("session", root), *_helper_scopes(connection, session_id)]
     row = connection.execute("SELECT profile FROM sessions WHERE id = ?", (root,)).fetchone()
@@ -111,14 +122,20 @@ def reserve(
     call, doubted = _with_overrun(connection, call)
     for scope in scopes:
         cap = read_own_cap(connection, scope) or caps.get(scope[0], Cap())
-        notices += _check_cap(connection, call, scope, cap, near)
+        try:
+            notices += _check_cap(connection, call, scope, cap, near)
+        except BudgetReached as error:
+            if not _may_fit_later(connection, call, scope, cap):
+                raise
+            raise CallsUnderWay(error.message, hint=error.hint) from error
         try:
             _refuse(connection, doubted, scope, cap)
         except BudgetReached as error:
             raise CallsUnderWay(error.message, hint=error.hint) from error
+    claims.register_process(connection)
     connection.execute(
-        "INSERT INTO wallet_calls (at, session, what, model, scopes, usd, tokens)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO wallet_calls (at, session, what, model, scopes, usd, tokens, owner)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             call.at,
             call.session,
@@ -127,6 +144,7 @@ def reserve(
             msgspec.json.encode(scopes).decode(),
             call.usd,
             call.tokens,
+            claims.owner_name("call"),
         ),
     )
     number = connection.last_insert_rowid()
@@ -153,20 +171,25 @@ def widen(connection: apsw.Connection, number: int, more: PlannedCall, caps: Map
 
 
 def settle(
-    connection: apsw.Connection, number: int, usd: float | None, tokens: int, *, is_whole: bool = False
+    connection: apsw.Connection,
+    number: int,
+    usd: float | None,
+    tokens: int,
+    expected: PlannedCall | None = None,
 ) -> None:
-    """Replace a reservation by the call's real cost, once. `is_whole`: the answer came whole, so later calls
-    of its model are reserved by it."""
+    """Replace a reservation by the call's real cost, once. If the answer came whole, `expected` is the cost
+    without what was reserved because of answers before; later calls of the model are reserved by the
+    difference."""
     row = connection.execute(
-        "SELECT scopes, usd, tokens, model FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
+        "SELECT scopes, usd, tokens FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
     ).fetchone()
     if row is None:
         return
     scopes = from_json(row[0], list[Scope])
-    if is_whole:
+    if expected is not None:
+        more_usd = max((usd or 0.0) - (expected.usd or 0.0), 0.0)
         connection.execute(
-            _NOTE_OVERRUN,
-            (_OVERRUN, row[3], max((usd or 0.0) - (row[1] or 0.0), 0.0), max(tokens - row[2], 0)),
+            _NOTE_OVERRUN, (_OVERRUN, expected.model, more_usd, max(tokens - expected.tokens, 0))
         )
     connection.execute(
         "UPDATE wallet_calls SET usd = ?, tokens = ?, settled = 1 WHERE id = ?", (usd, tokens, number)
@@ -177,13 +200,35 @@ def settle(
 def settle_cancelled_call(
     connection: apsw.Connection, number: int, call: PlannedCall, answer_chars: int
 ) -> None:
-    """Settle a cancelled call: the whole prompt, and twice the answer so far (`shown` characters), because
+    """Settle a cancelled call: the whole prompt, and twice the answer so far (`answer_chars`), because
     more was generated than was shown."""
+    if not call.tokens:  # it was not sent, or nothing is known of its size
+        settle(connection, number, call.usd, 0)
+        return
     tokens = min(call.tokens, call.prompt_tokens + answer_chars)
-    if call.tokens:  # the answer may have passed what was reserved
-        tokens = max(tokens, call.prompt_tokens + answer_chars // 3)
-    share = tokens / call.tokens if call.tokens else 1.0
-    settle(connection, number, None if call.usd is None else call.usd * share, tokens)
+    tokens = max(tokens, call.prompt_tokens + answer_chars // 3)  # it may have passed what was reserved
+    settle_cut_call(
+        connection, number, call, None if call.usd is None else call.usd * tokens / call.tokens, tokens
+    )
+
+
+def settle_cut_call(
+    connection: apsw.Connection, number: int, call: PlannedCall, usd: float | None, tokens: int
+) -> None:
+    """Settle a call whose cost the server did not report: the estimate; and if answers of the model cost more
+    than expected, at least the expected prompt and what was reserved for that."""
+    row = connection.execute(
+        "SELECT usd, tokens FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
+    ).fetchone()
+    if row is None:
+        return
+    more_usd, more_tokens = (row[0] or 0.0) - (call.usd or 0.0), row[1] - call.tokens
+    if usd is not None and more_usd > 0:
+        share = call.prompt_tokens / call.tokens if call.tokens else 1.0
+        usd = max(usd, (call.usd or 0.0) * share) + more_usd
+    if more_tokens > 0:
+        tokens = max(tokens, call.prompt_tokens) + more_tokens
+    settle(connection, number, usd, tokens)
 
 
 def read_spending(connection: apsw.Connection, scope: Scope) -> tuple[float, int]:
@@ -194,14 +239,19 @@ def read_spending(connection: apsw.Connection, scope: Scope) -> tuple[float, int
     return (row[0], row[1]) if row else (0.0, 0)
 
 
-def count_open_reservations(connection: apsw.Connection) -> int:
-    """Count the reservations that were never settled."""
-    return rows.number(connection, "SELECT count(*) FROM wallet_calls WHERE settled = 0")
+def read_open_reservations(connection: apsw.Connection, since: str = "") -> OpenReservations:
+    """Return the sums of the reservations since a time (ISO) that were never settled."""
+    row = connection.execute(
+        "SELECT count(*), coalesce(sum(usd), 0.0), coalesce(sum(tokens), 0) FROM wallet_calls"
+        " WHERE settled = 0 AND at >= ?",
+        (since,),
+    ).fetchone()
+    return OpenReservations(*row) if row else OpenReservations()
 
 
 def _with_overrun(connection: apsw.Connection, call: PlannedCall) -> tuple[PlannedCall, PlannedCall]:
     """Return a call with what its model's answers were above the expected, and with what else the calls under
-    way may cost as long as no answer of the model was counted."""
+    way may cost as long as no answer of the model was counted. Calls of ended processes are not under way."""
     row = connection.execute(
         "SELECT usd, tokens FROM wallet_sums WHERE scope = ? AND name = ?", (_OVERRUN, call.model)
     ).fetchone()
@@ -210,12 +260,46 @@ def _with_overrun(connection: apsw.Connection, call: PlannedCall) -> tuple[Plann
         return more, more
     if call.doubt is None:
         return call, call
-    count = connection.execute(
-        "SELECT count(*) FROM wallet_calls WHERE settled = 0 AND model = ? AND at >= ?",
+    cursor = connection.execute(
+        "SELECT owner FROM wallet_calls WHERE settled = 0 AND model = ? AND at >= ?",
         (call.model, call.doubt.since),
-    ).fetchone()
-    under_way = count[0] if count else 0
+    )
+    under_way = sum(not claims.is_gone(connection, owner) for (owner,) in cursor.fetchall())
     return call, _plus(call, call.doubt.usd * under_way, call.doubt.tokens * under_way)
+
+
+def _may_fit_later(connection: apsw.Connection, call: PlannedCall, scope: Scope, cap: Cap) -> bool:
+    """Return whether a cap has room for a call if the calls under way cost as much as the last ones of their
+    model did (nothing, if none has ended). Calls of processes that have ended are not under way."""
+    if call.doubt is None:
+        return False
+    spent_usd, whole_tokens = read_spending(connection, scope)
+    spent_tokens = float(whole_tokens)
+    cursor = connection.execute(
+        "SELECT owner, model, scopes, coalesce(usd, 0.0), tokens FROM wallet_calls"
+        " WHERE settled = 0 AND at >= ? AND session <> ?",
+        (call.doubt.since, call.session),
+    )
+    count = 0
+    for owner, model, scopes, usd, tokens in cursor.fetchall():
+        if scope not in from_json(scopes, list[Scope]) or claims.is_gone(connection, owner):
+            continue
+        usual_usd, usual_tokens = _read_usual_cost(connection, model)
+        spent_usd -= max(usd - usual_usd, 0.0)
+        spent_tokens -= max(tokens - usual_tokens, 0)
+        count += 1
+    has_usd = not cap.usd or call.usd is None or spent_usd + call.usd <= cap.usd + 1e-9
+    return count > 0 and has_usd and not (cap.tokens and spent_tokens + call.tokens > cap.tokens)
+
+
+def _read_usual_cost(connection: apsw.Connection, model: str) -> tuple[float, float]:
+    row = connection.execute(
+        "SELECT coalesce(avg(usd), 0.0), coalesce(avg(tokens), 0.0)"
+        " FROM (SELECT usd, tokens FROM wallet_calls"
+        " WHERE settled = 1 AND tokens > 0 AND model = ? ORDER BY id DESC LIMIT 20) AS last_calls",
+        (model,),
+    ).fetchone()
+    return (row[0], float(row[1])) if row else (0.0, 0.0)
 
 
 def _plus(call: PlannedCall, usd: float, tokens: int) -> PlannedCall:

@@ -5,6 +5,9 @@ Every function takes a connection inside a transaction. It knows a template only
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import apsw
 import msgspec
 
@@ -84,6 +87,23 @@ def list_first_calls(
         " ORDER BY w.session DESC LIMIT ?",
         (hash_, limit),
     ).fetchall()
+    return _count_first_calls(connection, records, calls)
+
+
+def list_cold_calls(connection: apsw.Connection, calls: int, limit: int) -> list[ArmCounts]:
+    """Return the newest sessions for which no template was considered, with their first `calls` judged
+    calls."""
+    records = connection.execute(
+        "SELECT s.key, 'cold', '' FROM sessions s LEFT JOIN warm_starts w ON w.session = s.key"
+        " WHERE w.session IS NULL AND s.kind = 'chat' AND NOT s.private ORDER BY s.key DESC LIMIT ?",
+        (limit,),
+    ).fetchall()
+    return _count_first_calls(connection, records, calls)
+
+
+def _count_first_calls(
+    connection: apsw.Connection, records: Sequence[tuple[Any, ...]], calls: int
+) -> list[ArmCounts]:
     counts: list[ArmCounts] = []
     for key, arm, at in records:
         outcomes = connection.execute(

@@ -1,4 +1,4 @@
-"""Schema steps 29 to 31."""
+"""Schema steps 29 to 33."""
 
 from __future__ import annotations
 
@@ -28,4 +28,15 @@ CREATE INDEX sessions_by_source ON sessions (source);
 CREATE INDEX sessions_archived ON sessions (last_active DESC, key DESC) WHERE archived <> '';
 CREATE INDEX forks_by_origin ON forks (origin);
 CREATE INDEX reviews_by_time ON jobs (created DESC, id DESC) WHERE kind = 'review';
+"""
+
+# Sessions that a person keeps at the top of lists.
+M032_PINNED_SESSIONS = """
+ALTER TABLE sessions ADD COLUMN pinned TEXT NOT NULL DEFAULT '';
+CREATE INDEX sessions_pinned ON sessions (pinned) WHERE pinned <> '';
+"""
+
+# The process that makes a model call: the call of one that was killed is not under way. Empty: made before.
+M033_WALLET_CALL_OWNERS = """
+ALTER TABLE wallet_calls ADD COLUMN owner TEXT NOT NULL DEFAULT '';
 """

@@ -1,0 +1,160 @@
+"""A stored conversation as parts for people: what a person typed, the answers, and each call with its result.
+
+Every surface that shows a stored conversation shows these parts: terminal, page, editors and exports. This
+module does not know how a part is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import apsw
+import msgspec
+
+from whet.contract.messages import ImagePart, Message, ToolCall
+from whet.contract.texts import NOT_JSON, argument_text, from_json, subject_of, unwrap_pastes
+from whet.question import Row, parse_row
+from whet.store import replay, rows
+from whet.store.replay import CallFacts, ReplayEntry
+
+RAN = "I ran this here myself:"
+"""The line above the output of a command that the person ran, which is sent with their next message."""
+_ATTACHED = ("\n\n<skill name=", "\n\n<command name=", f"\n\n{RAN}\n")
+_DIFFS, _WRITTEN = ("diff", "patch"), ("content", "new_string", "old_string")
+
+
+class PersonPart(msgspec.Struct, frozen=True):
+    """A message of the person. `typed` marks pasted text with tags; `attached` is what was sent with it: a
+    skill, a prompt file, the output of a command."""
+
+    typed: str
+    attached: str
+    images: tuple[ImagePart, ...]
+
+    def text(self, fold: Callable[[str], str] = str) -> str:
+        """Return the typed text with each paste as `fold` shows it."""
+        return unwrap_pastes(self.typed, fold)
+
+
+class AnswerPart(msgspec.Struct, frozen=True):
+    """A text of the model, in Markdown, and its visible reasoning."""
+
+    text: str
+    reasoning: str
+
+
+class CallPart(msgspec.Struct, frozen=True):
+    """A call. `result` and `facts` are None until it has ended."""
+
+    call: ToolCall
+    result: Message | None = None
+    facts: CallFacts | None = None
+
+    @property
+    def state(self) -> Literal["open", "failed", "done"]:
+        """Whether the call has ended, and how."""
+        return "open" if self.result is None else "failed" if self.result.is_error else "done"
+
+
+ConversationPart = PersonPart | AnswerPart | CallPart
+
+
+class CallText(msgspec.Struct, frozen=True):
+    """The arguments of a call: its subject, the rows of the diff that it writes, and all others by name."""
+
+    subject: str
+    rows: tuple[Row, ...]
+    others: tuple[tuple[str, str], ...]
+
+
+def list_parts(messages: Sequence[Message], facts: Sequence[CallFacts | None] = ()) -> list[ConversationPart]:
+    """Return the parts of messages, in order. `facts`, if given, has one item for each message."""
+    parts: list[ConversationPart] = []
+    open_calls: dict[str, int] = {}
+    for at, message in enumerate(messages):
+        if message.role == "user":
+            parts.append(read_person(message))
+        elif message.role == "assistant":
+            if message.text or message.reasoning:
+                parts.append(AnswerPart(message.text, message.reasoning))
+            for call in message.tool_calls:
+                open_calls[call.id] = len(parts)
+                parts.append(CallPart(call))
+        elif (number := open_calls.pop(message.tool_call_id, None)) is not None:
+            call_part = parts[number]
+            assert isinstance(call_part, CallPart)
+            parts[number] = CallPart(call_part.call, message, facts[at] if facts else None)
+    return parts
+
+
+def list_entry_parts(entries: Sequence[ReplayEntry]) -> list[ConversationPart]:
+    """Return the parts of stored messages, with the outcomes of their calls."""
+    return list_parts([entry.message for entry in entries], [entry.call for entry in entries])
+
+
+def read_parts(connection: apsw.Connection, session_id: str) -> list[ConversationPart]:
+    """Return the parts of a session without undone turns. Raises NotFound."""
+    entries = replay.list_entries(connection, session_id, 1, rows.SEQ_LIMIT)
+    turns = replay.list_turns(connection, session_id, 0, rows.SEQ_LIMIT)
+    undone = {number for number, turn in turns.items() if turn.is_undone}
+    return list_entry_parts([entry for entry in entries if entry.turn not in undone])
+
+
+def list_calls(parts: Iterable[ConversationPart]) -> list[CallPart]:
+    """Return the calls among parts."""
+    return [part for part in parts if isinstance(part, CallPart)]
+
+
+def read_person(message: Message) -> PersonPart:
+    """Return a message of the person as a part."""
+    typed = typed_text(message.text)
+    content = () if isinstance(message.content, str) else message.content
+    images = tuple(part for part in content if isinstance(part, ImagePart))
+    return PersonPart(typed, message.text[len(typed) :].strip(), images)
+
+
+def typed_text(text: str) -> str:
+    """Return the typed text of a message, without the skill, prompt file and command output sent with it."""
+    for mark in _ATTACHED:
+        text = text.partition(mark)[0]
+    return text
+
+
+def read_call(call: ToolCall, show: Callable[[str], str] = str) -> CallText:
+    """Return the arguments of a call for reading. `show` masks and cuts the lines that it writes. Arguments
+    that are not a JSON object are one text without a name."""
+    try:
+        values = from_json(call.arguments or "{}", dict[str, object])
+    except NOT_JSON:
+        return CallText("", (), (("", call.arguments),))
+    written: list[Row] = []
+    others: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if name in _DIFFS and isinstance(value, str) and "\n" in value:
+            written += map(_diff_row, show(value).strip("\n").split("\n"))
+        elif name in _WRITTEN and isinstance(value, str):
+            sign = "-" if name == "old_string" else "+"
+            written += [parse_row(sign + line) for line in show(value).removesuffix("\n").split("\n")]
+        else:
+            others.append((name, argument_text(value)))
+    return CallText(subject_of(values), tuple(written), tuple(others))
+
+
+def last_turn(parts: Sequence[ConversationPart]) -> Sequence[ConversationPart]:
+    """Return the parts from the person's last message on; all of them if there is none."""
+    starts = [at for at, part in enumerate(parts) if isinstance(part, PersonPart) and part.typed]
+    return parts[starts[-1] :] if starts else parts
+
+
+def last_exchange(parts: Sequence[ConversationPart], fold: Callable[[str], str] = str) -> tuple[str, str]:
+    """Return the person's last message and the answer to it; an empty string for each that is missing."""
+    turn = last_turn(parts)
+    first = turn[0] if turn else None
+    answers = [part.text for part in turn if isinstance(part, AnswerPart) and part.text]
+    question = first.text(fold) if isinstance(first, PersonPart) else ""
+    return question, answers[-1] if answers else ""
+
+
+def _diff_row(line: str) -> Row:
+    return Row("file", line) if line.startswith(("--- ", "+++ ")) else parse_row(line)
