@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
+import subprocess
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import httpx2
 import pytest
 import yaml
 
+import whet
 from tests.support import output_of, wait_until
 from tests.team.processes import end, environment, served, start
 from tests.team.test_workers import ask, has_ended, opened
@@ -110,6 +113,7 @@ def test_the_chart_makes_objects_that_fit_each_other(key):
     values = yaml.safe_load((CHART / "values.yaml").read_text()) | {"confirmKeySecret": key}
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["apiVersion"] == "v2" and chart["name"] == "whet"
+    assert chart["appVersion"] == whet.__version__
     made = rendered(values)
     kinds = [one["kind"] for one in made]
     assert kinds.count("Deployment") == kinds.count("Service") + 1 == (3 if key else 2)
@@ -130,6 +134,24 @@ def test_the_chart_makes_objects_that_fit_each_other(key):
             check_command([str(word) for word in container["args"]])
             assert container["image"] == values["image"]
             assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not (shutil.which("helm") and shutil.which("uvx")), reason="needs helm and uvx")
+def test_helm_renders_the_chart_and_the_schemas_of_kubernetes_accept_it(tmp_path):
+    set_key = ["--set", "confirmKeySecret=confirm-key"]
+    subprocess.run(["helm", "lint", "--strict", str(CHART), *set_key], check=True)
+    chart = subprocess.run(
+        ["helm", "template", "team", str(CHART), *set_key], check=True, capture_output=True
+    )
+    path = tmp_path / "chart.yaml"
+    path.write_bytes(chart.stdout)
+    own = rendered(yaml.safe_load((CHART / "values.yaml").read_text()) | {"confirmKeySecret": "confirm-key"})
+    helms = list(yaml.safe_load_all(chart.stdout))
+    assert sorted(map(repr, helms)) == sorted(map(repr, own)), (
+        "the renderer of the quick test differs from helm"
+    )
+    subprocess.run(["uvx", "kubernetes-validate", "--strict", str(path)], check=True)
 
 
 def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:

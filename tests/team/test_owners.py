@@ -43,7 +43,8 @@ def db(url: str) -> Iterator[TeamDatabase]:
 def other_process(url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process = child(_OTHER, url, str(LEASE_S))
     try:
-        yield process, output_of(process).readline().strip()
+        lines = iter(output_of(process).readline, "")  # the first may warn of the role's rights
+        yield process, next(line.strip() for line in lines if line.endswith(" other\n"))
     finally:
         process.kill()
         process.communicate(timeout=60)

@@ -69,7 +69,7 @@ class Team:
         )
 
     def tidy(self) -> None:
-        self.database.write_now(self.queue.tidy)
+        self.database.write_now(aside.set_lost_aside)
 
     def run(self, sql: str, *values: str | float) -> None:
         self.database.write_now(lambda db: db.execute(sql, values))

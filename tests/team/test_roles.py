@@ -81,6 +81,25 @@ def test_a_worker_runs_turns_with_a_role_of_its_own(granted, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_role_with_more_rights_than_it_needs_is_named(granted, tmp_path, caplog):
+    url, agent_url, confirm_url = granted[0], as_role(granted[0], "agent"), as_role(granted[0], "confirm")
+    with opened(url) as (db, _), opened(agent_url) as (agent_db, _):
+        agent_db.keep_claims()
+        assert agent_db.list_excess_rights() == [] and caplog.text == ""
+        db.keep_claims()
+        db.keep_claims()
+    assert caplog.text.count("owns the tables") == 1 and "reads tables of other schemas" in caplog.text
+    caplog.clear()
+    with opened_service(service_paths(Home(tmp_path / "confirm"), confirm_url), ToolUse()):
+        assert caplog.text == ""
+    with opened_service(service_paths(Home(tmp_path / "confirm"), url), ToolUse()):
+        assert "..._confirm" in caplog.text
+    with PracticeServer() as server:
+        given = environment(url, tmp_path / "home", server, "practice")
+        assert "whet team init URL --roles" in run_whet(given, tmp_path, "doctor")
+
+
+@pytest.mark.slow
 def test_the_confirmation_service_decides_with_a_role_of_its_own(granted, tmp_path):
     confirm_url = as_role(granted[0], "confirm")
     where = service_paths(Home(tmp_path / "home"), confirm_url)

@@ -17,7 +17,8 @@ from whet.app.conversations.hosted import Receipt, SessionHost
 from whet.app.conversations.people import PersonRouter
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
+from whet.config.permission_settings import SandboxSettings
+from whet.config.schema import ModelSettings, ReviewSettings, Settings
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Event, Notice, TextDelta, TurnEnd
 from whet.contract.messages import ImagePart, Usage
@@ -36,8 +37,7 @@ from whet.team.events import EventWriter
 from whet.team.queue import DatabaseQueue, TakenTurn, TurnOptions
 from whet_lab.practice.server import PracticeServer
 
-WAIT_S = 30.0
-IMAGE = ImagePart("image/png", "aGk=")
+WAIT_S, IMAGE = 30.0, ImagePart("image/png", "aGk=")
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def test_what_is_said_meanwhile_is_refused_given_to_the_turn_or_becomes_one(run:
         taken = there.worker.take()
         assert taken.text == "one"
         assert await (await turns.begin(session_id, TurnInput("and this", busy="steer"))) is False
-        said = there.database.read_now(lambda db: orders.messages_after(db, taken.id, 0))
+        said, _ = there.database.read_now(lambda db: orders.read_orders(db, taken.id, 0))
         assert [text for _, text in said] == ["and this"]
         assert await turns.run(session_id, TurnInput("that", busy="steer"), lambda event: None) is None
         await turns.begin(session_id, TurnInput("seen", (IMAGE,), "steer", is_plain=True))
@@ -181,7 +181,7 @@ def test_what_is_said_meanwhile_is_refused_given_to_the_turn_or_becomes_one(run:
         seen = there.worker.take()
         assert seen.text == "seen" and seen.options == TurnOptions((IMAGE,), 45.0)
         assert await turns.cancel(session_id) is True
-        assert there.database.read_now(lambda db: orders.is_cancelled(db, seen.id))
+        assert there.database.read_now(lambda db: orders.read_orders(db, seen.id, 0))[1]
         assert there.states(session_id) == ["running"]
         await there.worker.end(seen, "cancelled")
         assert await turns.cancel(session_id) is False
@@ -265,9 +265,7 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
         waiting = ask(kept, second := await there.session())
         await until(lambda: bool(kept))
         other = there.worker.take()
-        await there.database.write(
-            lambda db: there.worker.queue.give_back(db, other, "it has no such folder")
-        )
+        await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
         slow = ask(late, third := await there.session())
         await until(lambda: bool(late))
         hint, line = "start one that can: whet worker --turns 8", "no worker has room for this turn yet"
@@ -280,9 +278,7 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
         again = ask(words := list[Event](), fourth := await there.session())
         await until(lambda: there.states(fourth) == ["waiting"])
         other = there.worker.take()
-        await there.database.write(
-            lambda db: there.worker.queue.give_back(db, other, "it has no such folder")
-        )
+        await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
         await until(lambda: bool(words))
         assert words == [Notice(f"it has no such folder; {hint}")]
         await there.worker.end(there.worker.take())

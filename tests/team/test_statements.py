@@ -90,9 +90,9 @@ def understood() -> Iterator[PostgresConnection]:
 
 
 def test_the_statements_of_the_source_are_found() -> None:
-    module = importlib.import_module("whet.store.positions")
-    found = list(statements(module, ast.parse((SOURCE / "store/positions.py").read_text())))
-    assert len(found) == 2 and found[1][1].endswith("max(engine_positions.seq, excluded.seq)")
+    module = importlib.import_module("whet.store.imported_items")
+    found = list(statements(module, ast.parse((SOURCE / "store/imported_items.py").read_text())))
+    assert len(found) == 2 and found[1][1].endswith("INTO moved VALUES (?, ?, ?, ?)")
 
 
 @pytest.mark.parametrize("name", modules())

@@ -1,4 +1,4 @@
-"""Turns that were set aside because workers were lost with them: list them, and release them to the queue."""
+"""Turns with which too many workers were lost: set them aside, list them, and release them to the queue."""
 
 from __future__ import annotations
 
@@ -6,8 +6,18 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound
-from whet.team.notices import WAITING
+from whet.contract.events import TurnEnd
+from whet.contract.messages import Usage
+from whet.team.events import write_end, write_lost_ends
+from whet.team.notices import ENDED, WAITING
+from whet.team.queue import CLOSE
+from whet.team.taking import IS_OWNED, LOST, MARK_MISSED, MAX_LOST
 
+_LOST_TURNS = f"""
+SELECT t.id, t.session, t.attempts - t.passed FROM team_turns t
+WHERE t.state = 'running' AND t.lease_until < now() AND {LOST} >= {MAX_LOST} AND NOT {IS_OWNED}
+FOR UPDATE OF t SKIP LOCKED
+"""
 _LIST = """
 SELECT id, session, person, left(body, 200), attempts, error, extract(epoch FROM now() - ended)::float8
 FROM team_turns WHERE state = 'aside' ORDER BY number
@@ -28,6 +38,20 @@ class AsideTurn(msgspec.Struct, frozen=True):
     attempts: int
     error: str
     age_s: float
+
+
+def set_lost_aside(connection: apsw.Connection) -> None:
+    """Set turns aside with which too many workers were lost, and write the ends of those that ended without a
+    listener. Called regularly."""
+    for turn_id, session_id, lost_count in connection.execute(_LOST_TURNS).fetchall():
+        error = f"set aside, because {lost_count} workers stopped while they ran this turn"
+        connection.execute(CLOSE, (turn_id, "aside", "failed", error, ENDED))
+        connection.execute("UPDATE team_turns SET told = 1 WHERE id = ?", (turn_id,))
+        hint = f"whoever runs the team may release it: whet team release {turn_id}"
+        end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error=error, hint=hint)
+        write_end(connection, turn_id, end)
+    connection.execute(MARK_MISSED)
+    write_lost_ends(connection)
 
 
 def list_aside(connection: apsw.Connection) -> list[AsideTurn]:

@@ -68,11 +68,16 @@ def send_message(connection: apsw.Connection, session_id: str, text: str) -> boo
     return True
 
 
-def messages_after(connection: apsw.Connection, turn_id: str, after: int) -> list[tuple[int, str]]:
-    """Return the messages to a turn after the number `after`, with their numbers."""
-    return connection.execute(
-        "SELECT id, body FROM team_said WHERE turn = ? AND id > ? ORDER BY id", (turn_id, after)
+def read_orders(connection: apsw.Connection, turn_id: str, after: int) -> tuple[list[tuple[int, str]], bool]:
+    """Return the messages to a turn after the number `after`, with their numbers, and whether the turn was
+    cancelled."""
+    records = connection.execute(
+        "SELECT t.cancelled, s.id, s.body FROM team_turns t"
+        " LEFT JOIN team_said s ON s.turn = t.id AND s.id > ? WHERE t.id = ? ORDER BY s.id",
+        (after, turn_id),
     ).fetchall()
+    messages = [(number, text) for _, number, text in records if number is not None]
+    return messages, any(is_cancelled for is_cancelled, _, _ in records)
 
 
 def mark_read(connection: apsw.Connection, number: int) -> None:
@@ -101,12 +106,6 @@ def cancel(connection: apsw.Connection, session_id: str) -> bool:
     if open_rows:
         connection.execute("SELECT pg_notify(?, ?)", (ORDERS, session_id))
     return bool(open_rows)
-
-
-def is_cancelled(connection: apsw.Connection, turn_id: str) -> bool:
-    """Whether the turn has been cancelled."""
-    row = connection.execute("SELECT cancelled FROM team_turns WHERE id = ?", (turn_id,)).fetchone()
-    return row is not None and bool(row[0])
 
 
 def ask(connection: apsw.Connection, mark: TurnMark, question_id: str, body: str, wait_s: float) -> None:

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 import msgspec
 import psycopg
 
-from whet.contract.errors import QueueFull, StoreBusy
-from whet.contract.events import TurnEnd
-from whet.contract.messages import ImagePart, Usage
+from whet.contract.errors import QueueFull
+from whet.contract.messages import ImagePart
 from whet.contract.texts import from_json
 from whet.postgres.connection import PostgresConnection
 from whet.store.team import TeamDatabase
-from whet.team.events import TurnMark, write_end, write_lost_ends
+from whet.team.events import TurnMark
 from whet.team.notices import ENDED, WAITING
-from whet.team.taking import IS_OWNED, KEEP, LOST, MARK_MISSED, MAX_LOST, TAKE
+from whet.team.taking import KEEP, TAKE
 
 MAX_WAITING = 1000
 """How many turns of one person may wait."""
@@ -53,7 +52,7 @@ class TakenTurn(msgspec.Struct, frozen=True):
     """A turn that this worker has taken.
 
     `turn` is its number in the session once the message is stored, otherwise 0. `attempts` counts the
-    workers that took it. `is_cancelled` is set if it has been cancelled.
+    workers that took it. `is_cancelled` is set if it has been cancelled. `workspace` is its session's.
     """
 
     id: str
@@ -63,6 +62,7 @@ class TakenTurn(msgspec.Struct, frozen=True):
     attempts: int
     is_cancelled: bool
     options: TurnOptions
+    workspace: str
 
     @property
     def mark(self) -> TurnMark:
@@ -82,50 +82,6 @@ class EndedTurn(msgspec.Struct, frozen=True):
     owner: str
 
 
-class TurnQueue(Protocol):
-    """The interface of workers and the API to a queue of turns. Another engine can replace the row locks.
-
-    It must be in the same database as the transcripts, because turns are queued and ended in their
-    transactions. It maintains the rows of `team_turns`, from which `outcome`, `orders.py` and `events.py`
-    read.
-    """
-
-    database: TeamDatabase
-
-    def ask(self, connection: apsw.Connection, new_turn: AskedTurn) -> None:
-        """Queue a turn in the caller's transaction. Raises QueueFull."""
-        ...
-
-    def take(self, owner: str, most: int, missing: Sequence[str] = (), reserved: int = 0) -> list[TakenTurn]:
-        """Take turns that wait or whose worker was lost, people in turn. Turns with a workspace in `missing`
-        are skipped. The last `reserved` are turns that a person waits for."""
-        ...
-
-    def give_back(self, connection: apsw.Connection, taken_turn: TakenTurn, why: str) -> None:
-        """Return a turn that has not begun here to the queue, for the reason `why`."""
-        ...
-
-    def keep(self, connection: PostgresConnection, taken_turns: Sequence[TakenTurn]) -> None:
-        """Renew the leases of these turns, on the thread that renews leases."""
-        ...
-
-    def leave(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
-        """Record that a worker leaves a turn to others, so that it does not count as lost with it."""
-        ...
-
-    def tidy(self, connection: apsw.Connection) -> None:
-        """Set turns aside with which too many workers were lost. Called regularly."""
-        ...
-
-    def begin(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
-        """Record that the message is stored, in the transaction that stores it."""
-        ...
-
-    def end(self, connection: apsw.Connection, taken_turn: TakenTurn, reason: str, error: str) -> None:
-        """Record the result of a turn, in the transaction that ends it."""
-        ...
-
-
 _PERSON = "coalesce((SELECT profile FROM sessions WHERE id = {}), '')"
 _ASK = f"""
 WITH put AS (
@@ -142,17 +98,16 @@ _OLDEST_OF = f"""
 SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8 FROM team_turns
 WHERE state = 'waiting' AND person = {_PERSON.format("?")}
 """
-_CLOSE = "SELECT whet_close_turn(?, ?, ?, ?, ?)"
-_LOST_TURNS = f"""
-SELECT t.id, t.session, t.attempts - t.passed FROM team_turns t
-WHERE t.state = 'running' AND t.lease_until < now() AND {LOST} >= {MAX_LOST} AND NOT {IS_OWNED}
-FOR UPDATE OF t SKIP LOCKED
-"""
+CLOSE = "SELECT whet_close_turn(?, ?, ?, ?, ?)"
+"""End a turn: its id, state, reason and error, and the channel of the notification."""
 _encode = msgspec.json.Encoder().encode
 
 
 class DatabaseQueue:
-    """The queue in the team's database itself: rows taken with SKIP LOCKED, and notifications."""
+    """The queue of a team's database: rows taken with SKIP LOCKED, and notifications.
+
+    Workers and the API use `ask`, `take`, `keep`, `leave`, `begin` and `end`.
+    """
 
     def __init__(self, database: TeamDatabase) -> None:
         self.database: TeamDatabase = database
@@ -180,51 +135,25 @@ class DatabaseQueue:
                 taken_turns += [_read_row(row) for row in rows]
         return taken_turns
 
-    def give_back(self, connection: apsw.Connection, taken_turn: TakenTurn, why: str) -> None:
-        """Return a turn that has not begun here to the queue, for the reason `why`."""
-        connection.execute(
-            "UPDATE team_turns SET state = 'waiting', owner = '', attempts = attempts - 1, error = ?"
-            " WHERE id = ? AND attempts = ? AND state = 'running'",
-            (why, taken_turn.id, taken_turn.attempts),
-        )
-        connection.execute("SELECT pg_notify(?, '')", (WAITING,))
-
     def keep(self, connection: PostgresConnection, taken_turns: Sequence[TakenTurn]) -> None:
         """Renew the leases of these turns. A turn that a transaction is writing is renewed the next time:
         its lock would keep the others waiting."""
         ids, attempts = [turn.id for turn in taken_turns], [turn.attempts for turn in taken_turns]
         connection.raw.execute(KEEP, (ids, attempts))
 
-    def leave(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
-        """Record that a worker leaves a turn to others, so that it does not count as lost with it."""
+    def leave(self, connection: apsw.Connection, taken_turn: TakenTurn, why: str = "") -> None:
+        """Leave a turn to other workers, without counting as lost with it: after its lease or, for the reason
+        `why`, at once, if it has not begun here."""
+        changes = "state = 'waiting', owner = '', attempts = attempts - 1" if why else "passed = passed + 1"
         connection.execute(
-            "UPDATE team_turns SET passed = passed + 1 WHERE id = ? AND attempts = ? AND state = 'running'",
-            (taken_turn.id, taken_turn.attempts),
+            f"UPDATE team_turns SET {changes}, error = ? WHERE id = ? AND attempts = ? AND state = 'running'",
+            (why, taken_turn.id, taken_turn.attempts),
         )
-
-    def tidy(self, connection: apsw.Connection) -> None:
-        """Set turns aside with which too many workers were lost, and write the ends of those that ended
-        without a listener."""
-        for turn_id, session_id, lost_count in connection.execute(_LOST_TURNS).fetchall():
-            error = f"set aside, because {lost_count} workers stopped while they ran this turn"
-            connection.execute(_CLOSE, (turn_id, "aside", "failed", error, ENDED))
-            connection.execute("UPDATE team_turns SET told = 1 WHERE id = ?", (turn_id,))
-            hint = f"whoever runs the team may release it: whet team release {turn_id}"
-            end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error=error, hint=hint)
-            write_end(connection, turn_id, end)
-        connection.execute(MARK_MISSED)
-        write_lost_ends(connection)
+        connection.execute("SELECT pg_notify(?, '')", (WAITING,))
 
     def begin(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
-        """Record that the message is stored. Raises StoreBusy if another worker has taken the turn."""
-        number = "SELECT max(t.number) FROM turns t JOIN sessions s ON s.key = t.session WHERE s.id = ?1"
-        connection.execute(
-            f"UPDATE team_turns SET turn = ({number})"
-            " WHERE id = ?2 AND attempts = ?3 AND state = 'running' AND turn = 0",
-            (taken_turn.session_id, taken_turn.id, taken_turn.attempts),
-        )
-        if not connection.changes():
-            raise StoreBusy("another worker has taken this turn", hint="it goes on there")
+        """Record that the message is stored. The transaction fails if another worker has taken the turn."""
+        connection.execute("SELECT whet_begin_turn(?, ?)", (taken_turn.id, taken_turn.attempts))
 
     def end(self, connection: apsw.Connection, taken_turn: TakenTurn, reason: str, error: str) -> None:
         """Record the result of a turn.
@@ -233,7 +162,7 @@ class DatabaseQueue:
         still owns the session until another worker takes it. Unread messages become turns of their own,
         unless the turn was cancelled.
         """
-        connection.execute(_CLOSE, (taken_turn.id, "done", reason, error, ENDED))
+        connection.execute(CLOSE, (taken_turn.id, "done", reason, error, ENDED))
 
     def hear(self, channel: str, timeout_s: float) -> str | None:
         """Wait for a notification and return its payload.
@@ -271,6 +200,6 @@ def outcome(database: TeamDatabase, turn_id: str) -> EndedTurn | None:
 
 
 def _read_row(row: tuple[Any, ...]) -> TakenTurn:
-    id_, session_id, text, turn, attempts, is_cancelled, options = row
+    id_, session_id, text, turn, attempts, is_cancelled, options, workspace = row
     turn_options = from_json(options, TurnOptions)
-    return TakenTurn(id_, session_id, text, turn, attempts, bool(is_cancelled), turn_options)
+    return TakenTurn(id_, session_id, text, turn, attempts, bool(is_cancelled), turn_options, workspace)

@@ -33,11 +33,7 @@ class RunningTurn:
 async def deliver_orders(running: RunningTurn, hosted: SessionHost, database: StateDatabase) -> None:
     """Pass the new messages from other processes to a turn, and cancel it if it was called off."""
     taken_turn, after = running.taken_turn, running.read_to
-
-    def look(db: apsw.Connection) -> tuple[list[tuple[int, str]], bool]:
-        return orders.messages_after(db, taken_turn.id, after), orders.is_cancelled(db, taken_turn.id)
-
-    messages, is_cancelled = await database.read(look)
+    messages, is_cancelled = await database.read(lambda db: orders.read_orders(db, taken_turn.id, after))
     running.is_cancelled = running.is_cancelled or is_cancelled
     if running.is_ending or not hosted.is_running(taken_turn.session_id):
         return  # the messages become a turn of their own when this one ends, or are read when it begins
@@ -54,7 +50,7 @@ async def restore_messages(running: RunningTurn, hosted: SessionHost) -> None:
     """Queue the messages that arrived for a turn before it is resumed, so that it reads them before its open
     calls run."""
     taken_turn = running.taken_turn
-    messages = await hosted.services.database.read(lambda db: orders.messages_after(db, taken_turn.id, 0))
+    messages, _ = await hosted.services.database.read(lambda db: orders.read_orders(db, taken_turn.id, 0))
     if messages:
         session = await hosted.open_session(taken_turn.session_id)
         for number, text in messages:

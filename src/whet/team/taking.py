@@ -64,7 +64,8 @@ WHERE id = ANY (ARRAY(
     WHERE t.id = r.id AND (t.state = 'waiting' OR (t.state = 'running' AND t.lease_until < now()))
     OFFSET 0 FOR UPDATE OF t SKIP LOCKED) locked
   LIMIT ?2))
-RETURNING id, session, body, turn, attempts, cancelled, options
+RETURNING id, session, body, turn, attempts, cancelled, options,
+  (SELECT workspace FROM sessions s WHERE s.id = t.session)
 """
 KEEP = f"""
 UPDATE team_turns SET lease_until = {UNTIL} WHERE id = ANY (ARRAY(

@@ -24,10 +24,11 @@ from whet.postgres.connection import PostgresConnection
 from whet.store import claims, sessions, turns
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.turns import TurnRecord
+from whet.team.aside import set_lost_aside
 from whet.team.events import EventWriter
 from whet.team.metrics import WorkerCounts
 from whet.team.notices import ORDERS, WAITING, Notices
-from whet.team.queue import EndedTurn, TakenTurn, TurnQueue, outcome
+from whet.team.queue import DatabaseQueue, EndedTurn, TakenTurn, outcome
 from whet.team.running_turn import RunningTurn, deliver_orders, restore_messages
 
 _LOOK_S = 2.0
@@ -46,7 +47,7 @@ class TurnWorker:
     def __init__(
         self,
         hosted: SessionHost,
-        queue: TurnQueue,
+        queue: DatabaseQueue,
         owner: str,
         most: int,
         tell: Callable[[EndedTurn], None],
@@ -140,7 +141,7 @@ class TurnWorker:
         while True:
             await asyncio.sleep(every_s)
             with suppress(StoreError):  # retried at the next beat
-                await self._database.append(self._queue.tidy)
+                await self._database.append(set_lost_aside)
             self._ordered.set()
 
     def _renew(self, connection: PostgresConnection) -> None:
@@ -172,7 +173,7 @@ class TurnWorker:
         try:
             if await self._is_elsewhere(taken_turn):
                 return
-            await self._turn(running)
+            ended = await self._turn(running)
         except StoreBusy as error:  # another worker has or had it; it returns to the queue after its lease
             self.counts.fenced += 1
             await self._leave(taken_turn)
@@ -183,8 +184,7 @@ class TurnWorker:
             raise
         except WhetError as error:
             line = f"{error.message}; {error.hint}" if error.hint else error.message
-            await _end(self._queue, running.taken_turn, "failed", line)
-        ended = await asyncio.to_thread(outcome, self._database, taken_turn.id)
+            ended = await _end(self._queue, running.taken_turn, "failed", line)
         if ended is None or not ended.reason or ended.attempts != taken_turn.attempts:
             return
         if not running.is_told:
@@ -205,16 +205,16 @@ class TurnWorker:
 
     async def _is_elsewhere(self, taken_turn: TakenTurn) -> bool:
         """Whether the session's workspace is missing here. If so, its turn is left to other workers."""
-        row = await self._database.read(lambda db: sessions.get(db, taken_turn.session_id))
-        if not row.workspace or Path(row.workspace).is_dir():
+        workspace = taken_turn.workspace
+        if not workspace or Path(workspace).is_dir():
             return False
-        self._missing.add(row.workspace)
-        line = f"the workspace {row.workspace} is not on worker {self._owner.split(' ')[0]}"
-        await self._database.append(lambda db: self._queue.give_back(db, taken_turn, line))
+        self._missing.add(workspace)
+        line = f"the workspace {workspace} is not on worker {self._owner.split(' ')[0]}"
+        await self._database.append(lambda db: self._queue.leave(db, taken_turn, line))
         self._tell(_left_end(taken_turn, line))
         return True
 
-    async def _turn(self, running: RunningTurn) -> None:
+    async def _turn(self, running: RunningTurn) -> EndedTurn | None:
         taken_turn, session_id = running.taken_turn, running.taken_turn.session_id
         receipt = Receipt(
             lambda db: self._record_start(running, db),
@@ -238,10 +238,8 @@ class TurnWorker:
                 person=person,
                 receipt=receipt,
             )
-            await _end(
-                self._queue, running.taken_turn, end.reason if end else "cancelled", end.error if end else ""
-            )
-            return
+            reason, error = (end.reason, end.error) if end else ("cancelled", "")
+            return await _end(self._queue, taken_turn, reason, error)
         reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
         while not reason:
             try:
@@ -252,7 +250,7 @@ class TurnWorker:
                 reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
             else:
                 reason, error = (end.reason, end.error) if end else ("cancelled", "")
-        await _end(self._queue, running.taken_turn, reason, error)
+        return await _end(self._queue, taken_turn, reason, error)
 
     def _record_start(self, running: RunningTurn, connection: apsw.Connection) -> Sequence[QueuedJob]:
         self._queue.begin(connection, running.taken_turn)
@@ -274,11 +272,13 @@ class TurnWorker:
         return work
 
 
-async def _end(queue: TurnQueue, taken_turn: TakenTurn, reason: str, error: str) -> None:
-    """Record the result of a turn if its own last transaction did not."""
-    now = await asyncio.to_thread(outcome, queue.database, taken_turn.id)
-    if now is not None and not now.reason and now.attempts == taken_turn.attempts:
-        await queue.database.append(lambda db: queue.end(db, taken_turn, reason, error))
+async def _end(queue: DatabaseQueue, taken_turn: TakenTurn, reason: str, error: str) -> EndedTurn | None:
+    """Record the result of a turn if its own last transaction did not, and return the result as stored."""
+    ended = await asyncio.to_thread(outcome, queue.database, taken_turn.id)
+    if ended is None or ended.reason or ended.attempts != taken_turn.attempts:
+        return ended
+    await queue.database.append(lambda db: queue.end(db, taken_turn, reason, error))
+    return await asyncio.to_thread(outcome, queue.database, taken_turn.id)
 
 
 async def _wait_briefly(event: asyncio.Event) -> None:

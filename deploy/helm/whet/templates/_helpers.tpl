@@ -4,6 +4,7 @@ envFrom:
   - secretRef: {name: {{ .Values.secretName | quote }}}
 env:
   - {name: WHET_STORE_URL, value: {{ .Values.storeUrl | quote }}}
+  - {name: WHET_MODEL_PROVIDER, value: {{ .Values.modelProvider | quote }}}
 workingDir: /workspace
 volumeMounts:
   - {name: workspace, mountPath: /workspace}
