@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -46,6 +46,7 @@ class Server:
     def __init__(self) -> None:
         self.scripts: list[Script] = []
         self.requests: list[Request] = []
+        self.on_request: Callable[[Request], None] | None = None
         self.connections = 0
         self.closed = asyncio.Event()
         self.port = 0
@@ -75,6 +76,8 @@ class Server:
         headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         self.requests.append(Request(method, target, headers, body))
+        if self.on_request is not None:
+            self.on_request(self.requests[-1])
         script = self.scripts.pop(0)
         lines = [f"HTTP/1.1 {script.status} Scripted", "transfer-encoding: chunked"]
         if script.content_type:

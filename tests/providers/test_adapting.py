@@ -23,7 +23,7 @@ from whet.contract.protocols import ModelLink, ModelReply
 from whet.contract.tools import ToolSpec
 from whet.providers.backoff import Backoff
 from whet.providers.connect import ConnectOptions, ServerProvider, connect_one
-from whet.providers.dialect_memory import LearnedDialect, note_dialect, read_dialect
+from whet.providers.dialect_memory import LearnedDialect, find_dialect_faults, note_dialect, read_dialect
 from whet.providers.tool_schemas import NO_CUTS
 
 Body = dict[str, Any]
@@ -164,13 +164,17 @@ class RuledServer:
         return sse(msgspec.json.encode(chunk), b"[DONE]")
 
     def provider(
-        self, secrets: dict[str, str] | None = None, memory: Path | None = None, **settings: Any
+        self,
+        secrets: dict[str, str] | None = None,
+        memory: Path | None = None,
+        backoff: Backoff | None = None,
+        **settings: Any,
     ) -> ServerProvider:
         url = f"http://127.0.0.1:{self.port}/v1"
         return connect_one(
             ModelSettings(base_url=url, model="m", **settings),
             secrets or {},
-            backoff=Backoff(0),
+            backoff=backoff or Backoff(0),
             options=ConnectOptions(memory=memory),
         )
 
@@ -316,6 +320,20 @@ def test_a_refusal_that_names_nothing_of_the_request_fails_at_once(text: str) ->
     asyncio.run(test())
 
 
+@pytest.mark.parametrize("wire", ["chat_completions", "anthropic_messages"])
+@pytest.mark.parametrize("text", ["Model m is retired. Alternatively, use n.", "roles must alternate"])
+def test_a_request_that_stays_the_same_is_not_repeated(wire: str, text: str) -> None:
+    async def test() -> None:
+        async with running(RuledServer(lambda _body: text)) as server:
+            source = server.provider(format=wire)
+            with pytest.raises(BadRequest):
+                await ask(source.open("sys", [TOOL], "s"), USER)
+            await source.aclose()
+            assert len(server.bodies) == 1
+
+    asyncio.run(test())
+
+
 def test_a_server_that_always_names_something_else_is_given_up() -> None:
     async def test() -> None:
         names = ("stream_options", "tool_call_id: invalid pattern", "reasoning_content is missing")
@@ -358,6 +376,23 @@ def test_later_processes_know_what_a_server_refuses(tmp_path: Path) -> None:
     asyncio.run(test())
 
 
+def test_a_memory_holds_no_password_of_an_address(tmp_path: Path) -> None:
+    memory = tmp_path / "model-servers.json"
+
+    async def test() -> None:
+        async with running(RuledServer(refuses_parameter("stream_options"))) as server:
+            url = f"http://user:pass-word@127.0.0.1:{server.port}/v1"
+            for _ in range(2):
+                model = ModelSettings(base_url=url, model="m")
+                source = connect_one(model, {}, backoff=Backoff(0), options=ConnectOptions(memory=memory))
+                await ask(source.open("sys", [TOOL], "s"), *other_history())
+                await source.aclose()
+            assert "pass-word" not in memory.read_text()
+            assert len(server.refused) == 1
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"chat_completions x m": 1}', b"\xff"])
 def test_a_memory_that_is_no_memory_counts_as_empty(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model-servers.json"
@@ -367,6 +402,24 @@ def test_a_memory_that_is_no_memory_counts_as_empty(tmp_path: Path, content: byt
     learned = read_dialect(path, "k", DAY + timedelta(days=30))
     assert learned is not None and learned.dialect.short_ids
     assert read_dialect(path, "k", DAY + timedelta(days=31)) is None
+
+
+def test_an_entry_without_a_day_was_written_by_a_person_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "model-servers.json"
+    path.write_text('{"k": {"dialect": {"short_ids": true}}, "odd": {"dialect": 3}}')
+    far = DAY + timedelta(days=999)
+    learned = read_dialect(path, "k", far)
+    assert learned is not None and learned.dialect.short_ids
+    note_dialect(path, "k", msgspec.structs.replace(learned.dialect, alternates=True), NO_CUTS, DAY)
+    again = read_dialect(path, "k", far)
+    assert again is not None and (again.dialect.short_ids, again.dialect.alternates, again.day) == (
+        True,
+        True,
+        "",
+    )
+    assert [fault.partition(":")[0] for fault in find_dialect_faults(path)] == ["odd"], (
+        "nobody's line is lost"
+    )
 
 
 def test_a_memory_keeps_the_newest_servers(tmp_path: Path) -> None:
@@ -391,5 +444,6 @@ def test_a_tool_that_was_refused_is_offered_to_later_sessions(tmp_path: Path) ->
                 reply = await ask(link, *other_history())
                 assert "the tool look" in reply.warnings[0]
             await source.aclose()
+            assert not (tmp_path / "model-servers.json").exists()  # nothing of it is for later processes
 
     asyncio.run(test())

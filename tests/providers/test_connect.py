@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from whet.config.schema import FallbackSettings, ModelSettings
@@ -157,7 +159,12 @@ def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: py
     assert catalog.describe_model("openrouter", "y/small").input_usd_per_mtok is None
     head = path.read_text("utf-8").splitlines()[0]
     wrong = ("1,-0.5,,", "1,2,3", "1,2,3,4,5", "one,2,3,4")
-    for table in ("nonsense\n", "", *(f"{head}\n2026-01-01,openrouter/x/big,{row}\n" for row in wrong)):
+    for table in (
+        "nonsense\n",
+        "",
+        f"{head}\n1.11.2026,openrouter/x,1,2,,\n",
+        *(f"{head}\n2026-01-01,openrouter/x/big,{row}\n" for row in wrong),
+    ):
         path.write_text(table)
         with pytest.raises(ConfigError, match="no price table"):
             catalog.learn_prices(path, "2026-11-22")
@@ -187,3 +194,22 @@ def test_servers_on_this_machine_need_no_key_and_cost_nothing():
         info = one(provider=name, model="gpt-5.4").info
         assert (info.input_usd_per_mtok, info.cache_write_usd_per_mtok) == (0.0, 0.0)
     assert not [name for name, server in SERVERS.items() if server.local == bool(server.keys)]
+
+
+@pytest.mark.parametrize("wire", ["chat_completions", "responses", "anthropic_messages"])
+def test_fields_of_the_owners_are_sent_to_the_model_that_they_are_for(wire: str) -> None:
+    extra = {"fast": {"provider": {"order": ["azure"]}, "max_tokens": 5}, "other": {"seed": 1}}
+    settings: dict[str, Any] = {
+        "base_url": "http://x/v1",
+        "format": wire,
+        "aliases": {"fast": "small"},
+        "extra": extra,
+    }
+    wiring = one(**settings, model="small").wiring
+    head = wiring.codec.head("", (), wiring.options)
+    body = msgspec.json.decode(head[: head.rindex(b',"')] + b"}")
+    assert body["provider"] == {"order": ["azure"]} and body["max_tokens"] == 5 and "seed" not in body
+    assert one(**settings, model="third").wiring.options.extra == {}
+    settings["extra"] = {"small": {"stream": False, "messages": []}}
+    with pytest.raises(ConfigError, match=r"model\.extra can't set messages, stream for small"):
+        one(**settings, model="small")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from random import Random
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ from tests.support import each
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelInfo, ModelReply
-from whet.providers.token_count import TextSize, checked
+from whet.providers.token_count import TextSize, checked, size_of
 
 WORDS = "the quick brown fox jumps over the lazy dog and counts 12 tokens. " * 60
 LONG = [Message("user", WORDS)]
@@ -273,3 +275,19 @@ def test_what_a_server_adds_to_a_prompt_fits_into_the_window(
     usage = {"prompt_tokens": 60_000, "completion_tokens": 1, "total_tokens": 60_001}
     got, _ = items(answer("hi", usage), window_tokens=window_tokens)
     assert (got[-1].usage.prompt_tokens == 60_000) is is_believed
+
+
+# Texts, and the tokens that OpenAI's o200k and cl100k make of them (the fewer and the more).
+KNOWN_TOKENS = {
+    "base64": (b64encode(Random(1).randbytes(3_000)).decode(), (2723, 2857)),
+    "JSON": ('{"id": 288389697, "name": "user_1", "score": 0.8474337369372327},' * 40, (1121, 1121)),
+    "German": ("Die Maschine prüft jede größere Änderung, bevor sie übernommen wird. " * 40, (521, 801)),
+    "emoji": ("🎉🚀✅❌🔥💡 " * 40, (401, 601)),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN_TOKENS)
+def test_the_estimate_is_no_less_and_the_least_no_more_than_the_tokens_of_a_text(name: str) -> None:
+    content, (fewer, more) = KNOWN_TOKENS[name]
+    size = size_of(content)
+    assert size.least <= fewer <= more <= size.estimate <= 2 * more

@@ -181,6 +181,21 @@ def test_the_hint_says_what_to_do_about_a_status(status: int, words: str):
     assert words in error_of(status, said("no")).hint
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "registry.ollama.ai/library/gemma3:latest does not support tools"),
+        (404, "No endpoints found that support tool use."),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        (500, "tools param requires --jinja flag"),
+        (400, "This model doesn't support function calling"),
+    ],
+)
+def test_a_model_without_tools_has_a_hint_of_its_own(status: int, words: str):
+    error = error_of(status, said(words))
+    assert type(error) is BadRequest and "a model that can call tools" in error.hint
+
+
 def test_the_request_id_is_kept():
     assert error_of(500, said("x"), {"request-id": "req_1"}).request_id == "req_1"
     assert error_of(500, said("x"), {"x-request-id": "req_2"}).request_id == "req_2"

@@ -13,7 +13,7 @@ from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import BadRequest, ProviderError, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import AttemptLost, ModelInfo, ModelReply, Provider
+from whet.contract.protocols import AnswerGrew, AttemptLost, ModelInfo, ModelReply, Provider
 from whet.providers.backoff import Backoff
 from whet.providers.connect import connect, learn_windows, set_judge
 from whet.providers.fallback import FallbackProvider
@@ -42,11 +42,11 @@ def test_the_second_answers_and_stays_with_a_notice():
             assert link.info.model == "big"
             items = await drain(link)
             assert isinstance(items[-1], ModelReply)
-            (notice,) = items[-1].notices
+            (notice,) = items[-1].warnings
             assert notice.endswith("; small at vllm answers from now on")
             assert items[0] == Retry(1, 0.0, notice)
             assert link.info.model == "small" and provider.info.model == "big"
-            assert (await drain(link))[-1].notices == ()
+            assert (await drain(link))[-1].warnings == ()
             assert len(first.requests) == 1 and len(second.requests) == 2
             await provider.aclose()
 
@@ -69,7 +69,10 @@ def test_what_the_first_has_taken_back_itself_is_not_void_a_second_time():
         async with running(Script([sse(FIRST)], cut=True), DOWN) as first, running(GOOD) as second:
             provider = pair(first, second, Backoff(1, sleep=Waits()))
             kinds = [type(item) for item in await drain(provider.open("s", [], "s"))]
-            assert kinds == [TextDelta, AttemptLost, StreamRestarted, Retry, TextDelta, TextDelta, ModelReply]
+            assert kinds == [
+                *(TextDelta, AttemptLost, StreamRestarted, AnswerGrew, Retry),
+                *(TextDelta, TextDelta, ModelReply),
+            ]
             await provider.aclose()
 
     run(test)

@@ -6,7 +6,7 @@ import pytest
 
 from whet.contract.errors import AuthRejected, ConfigError, QuotaExhausted, RateLimited, Unavailable
 from whet.providers.connect import find_keys
-from whet.providers.http import Key, KeyPool, explain_missing_key
+from whet.providers.http import Key, KeyPool, explain_rejected_key
 
 A, B, C = Key("A", "aaa"), Key("B", "bbb"), Key("C", "ccc")
 
@@ -76,12 +76,12 @@ def test_a_key_can_be_chosen_by_its_variable():
     ("kind", "key", "hint"),
     [
         (AuthRejected, Key("", ""), "no key was sent to box.local: set"),
-        (AuthRejected, A, "check it"),
+        (AuthRejected, A, "check the key in A;"),
         (Unavailable, Key("", ""), "check it"),
     ],
 )
-def test_a_rejection_says_so_where_no_key_was_sent(kind, key, hint):
-    assert explain_missing_key(kind("no", hint="check it"), key, "box.local").hint.startswith(hint)
+def test_a_rejection_names_the_variable_or_says_that_no_key_was_sent(kind, key, hint):
+    assert explain_rejected_key(kind("no", hint="check it"), key, "box.local").hint.startswith(hint)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from whet.contract.errors import (
 )
 from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import AttemptLost, ModelLink, ModelReply
+from whet.contract.protocols import AnswerGrew, AttemptLost, ModelLink, ModelReply
 from whet.providers.backoff import Backoff
 from whet.providers.connect import ServerProvider, connect_one
 
@@ -169,7 +169,15 @@ def test_a_broken_stream_begins_again(fault):
         async with running(broken, GOOD) as server:
             items = await items_of(provider(server, waits=waits))
             kinds = [type(item) for item in items]
-            assert kinds == [TextDelta, AttemptLost, StreamRestarted, TextDelta, TextDelta, ModelReply]
+            assert kinds == [
+                TextDelta,
+                AttemptLost,
+                StreamRestarted,
+                AnswerGrew,
+                TextDelta,
+                TextDelta,
+                ModelReply,
+            ]
             assert waits.asked == [0.5]
             assert server.requests[0].body == server.requests[1].body
 

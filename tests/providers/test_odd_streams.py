@@ -51,7 +51,7 @@ def ask(wire: str, *bodies: bytes, tools: Sequence[ToolSpec] = TOOLS, cuts: Sequ
     """Return all items of each stream, and check that one request was enough."""
 
     async def test() -> list[Any]:
-        async with asyncio.timeout(60), running() as server:
+        async with asyncio.timeout(600), running() as server:
             items: list[Any] = []
             for body in bodies:
                 offsets = [0, *sorted({at % len(body) for at in cuts} - {0}), len(body)]

@@ -16,7 +16,7 @@ from whet.config.schema import ModelSettings
 from whet.contract.errors import AuthRejected, BadRequest, ProviderError, RateLimited, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import AttemptLost, ModelReply
+from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply
 from whet.providers.backoff import Backoff
 from whet.providers.connect import ServerProvider, connect_one
 from whet.providers.http import Key, KeyPool
@@ -201,6 +201,7 @@ def test_text_that_was_shown_is_void_and_the_wait_is_told():
                 AttemptLost,
                 StreamRestarted,
                 Retry,
+                AnswerGrew,
                 TextDelta,
                 ModelReply,
             ]

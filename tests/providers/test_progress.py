@@ -37,18 +37,18 @@ def test_an_address_that_never_answered_is_given_up_after_a_minute(
     assert least <= machine.now_s <= most
 
 
-@pytest.mark.parametrize(
-    ("sent", "most"),
-    [(b": keepalive\n\n", 40), (b"\n", 40), (b"event: ping\ndata: {}\n\n", 180), (sse(FIRST), 0)],
-    ids=["comments", "blank lines", "events without content", "content"],
-)
-def test_only_what_carries_an_answer_keeps_a_request_alive(sent: bytes, most: int):
+SSE = b"200 OK\r\ncontent-type: text/event-stream"
+JSON = b"200 OK\r\ncontent-type: application/json"
+
+
+def trickle(head: bytes, sent: bytes) -> tuple[ProviderError, int]:
+    """Have a server send something each second, 300 times; return the error, and how often it was sent."""
     count = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal count
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+        writer.write(b"HTTP/1.1 " + head + b"\r\nconnection: close\r\n\r\n")
         while count < 300 and not writer.is_closing():
             writer.write(sent)
             count += 1
@@ -64,6 +64,26 @@ def test_only_what_carries_an_answer_keeps_a_request_alive(sent: bytes, most: in
                 await items_of(provider(server, max_retries=0, timeout_s=30))
             return caught.value
 
-    error = asyncio.run(test())
+    return asyncio.run(test()), count
+
+
+@pytest.mark.parametrize(
+    ("head", "sent", "most"),
+    [
+        (SSE, b": keepalive\n\n", 40),
+        (SSE, b"\n", 40),
+        (SSE, b"event: ping\ndata: {}\n\n", 180),
+        (SSE, sse(FIRST), 0),
+        (JSON, b" ", 180),
+    ],
+    ids=["comments", "blank lines", "events without content", "content", "blanks before JSON"],
+)
+def test_only_what_carries_an_answer_keeps_a_request_alive(head: bytes, sent: bytes, most: int):
+    error, count = trickle(head, sent)
     is_given_up = "sent nothing of an answer" in error.message
     assert is_given_up == bool(most) and (count <= most if most else count == 300), (error.message, count)
+
+
+def test_the_body_of_an_error_is_not_waited_for_longer_than_an_answer():
+    error, count = trickle(b"500 Broken\r\ncontent-type: text/plain", b"x")
+    assert error.status == 500 and count <= 40, (error.message, count)

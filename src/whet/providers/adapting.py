@@ -14,48 +14,73 @@ from typing import Any, cast
 import msgspec
 
 from whet.config.model_servers import ServerDialect
-from whet.contract.errors import ProviderError
+from whet.contract.errors import ContextOverflow, ProviderError
+from whet.providers.output_room import fit_output
+from whet.providers.reasoning_details import is_other_reasoning
 from whet.providers.refusals import is_named, read_positions
 
 Change = tuple[ServerDialect, str]
 _ESSENTIAL = frozenset({"model", "messages", "input", "tools", "stream", "system", "instructions"})
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _REASONING = ("reasoning_content", "reasoning")
+_REASONING_NAMES = ("reasoning_content", "reasoning_details", "reasoning")
 _CALL_ID = r"(?i)(?:tool[ _]?|function[ _]?)?(?:call|use)s?\W{0,2}[ _]?id\b|tool_(?:calls|use)\S*\.id\b"
 _ID_FIELDS = (b'"tool_call_id":', b'"tool_use_id":', b'"call_id":')
-_ALTERNATE = r"(?i)\balternat"
+_ALTERNATE = r"(?i)\balternat(?:e|es|ing|ion)\b|\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b"
 _ID_RULE = r"(?i)a-z|length|pattern|characters|alphanumeric|too long"
 _MISSING = r"(?i)missing|required|must (?:be|have|include|contain)|pass(?:ed)? back|expected"
-_NULL = r"(?i)\bcontent\b|\bnull\b|NoneType"
+_TOO_LARGE = r"(?i)too (?:large|big|high|long)|range|exceed|at most|maximum|less than|<="
+_IS_MANDATORY = r"(?i)\b(?:reasoning|thinking)\b.{0,40}\b(?:mandatory|can ?not be disabled|not support)"
+_EFFORTS = ("reasoning_effort", "reasoning", "thinking")
+_UNSIGNED = r"(?i)\bthought[_ ]?signature"
+_RESPONSES = r"(?i)v1/responses\b|/responses\b|\bresponses (?:api|endpoint)\b"
+_OTHER_ENDPOINT = r"(?i)chat[/_]completions?\b|unsupported_api"
+_NULL = r"(?i)\bcontent\b(?![.\[]\w)|\bnull\b|NoneType"
 
 
 def adapt_common(
-    refusal: ProviderError, body: bytes, dialect: ServerDialect, optional: Sequence[str]
+    refusal: ProviderError,
+    body: bytes,
+    dialect: ServerDialect,
+    prompt_tokens: int,
+    optional: Sequence[str],
 ) -> Change | None:
     """Return the dialect that avoids a refusal in any wire format: without a parameter, with other ids, with
     other turns. `optional`: fields inside of messages and tools that a format can do without."""
+    if isinstance(refusal, ContextOverflow):
+        return fit_output(refusal, body, dialect, prompt_tokens)
     name = leave_out(refusal, body, optional)
+    if limited := _limit_output(name, refusal.detail, body, dialect):
+        return limited
     if name:
         left_out = msgspec.structs.replace(dialect, left_out=(*dialect.left_out, name))
         return left_out, f"{name}, so it is left out"
     return _adapt_ids(refusal.detail, body, dialect) or _adapt_turns(refusal.detail, dialect)
 
 
-def adapt_dialect(refusal: ProviderError, body: bytes, dialect: ServerDialect) -> Change | None:
+def adapt_dialect(
+    refusal: ProviderError, body: bytes, dialect: ServerDialect, prompt_tokens: int
+) -> Change | None:
     """Return the dialect that avoids a refusal of a Chat Completions request, and the change in words.
 
     Returns None if the refusal names nothing that can be sent in another way.
     """
+    if isinstance(refusal, ContextOverflow):
+        return fit_output(refusal, body, dialect, prompt_tokens)
     request, text = _read_request(body), refusal.detail
     rows = cast("list[dict[str, Any]]", request.get("messages") or [])
     positions = [steps[1] for steps in read_positions(text) if steps[0] == "messages"]
     at = next((int(position) for position in positions if position.isdecimal()), None)
+    name = leave_out(refusal, body)
     return (
-        _adapt_fields(text, rows, at, dialect)
-        or _adapt_parameter(leave_out(refusal, body), dialect)
+        _adapt_signatures(text, rows, dialect)
+        or _adapt_fields(text, rows, at, dialect)
+        or _limit_output(name, text, body, dialect)
+        or _adapt_parameter(name, dialect)
+        or _adapt_endpoint(f"{refusal.code} {text}", dialect)
         or _adapt_ids(text, body, dialect)
-        or _adapt_role(text, rows, at, dialect)
         or _adapt_turns(text, dialect)
+        or _adapt_role(text, rows, at, dialect)
         or _adapt_content(text, rows, at, dialect)
     )
 
@@ -69,7 +94,10 @@ def leave_out(refusal: ProviderError, body: bytes, optional: Sequence[str] = ())
     if read_positions(text):
         return ""
     names = [name for name in _read_request(body) if name not in _ESSENTIAL]
-    return next((name for name in names if is_named(text, name)), "")
+    named = next((name for name in names if is_named(text, name)), "")
+    if named or not re.search(_IS_MANDATORY, text):
+        return named
+    return next((name for name in _EFFORTS if name in names), "")
 
 
 def _read_request(body: bytes) -> dict[str, Any]:
@@ -84,7 +112,8 @@ def _adapt_fields(
     callers = [row for row in rows if row.get("tool_calls")]
     if is_named(text, "extra_content") and "extra_content" in dialect.replay_fields:
         return _drop_field("extra_content", dialect)
-    for name in ("reasoning_content", "reasoning_details", "reasoning"):
+    others = {name for row in rows if row.get("role") == "assistant" for name in row}
+    for name in (*_REASONING_NAMES, *filter(is_other_reasoning, sorted(others))):
         if not is_named(text, name):
             continue
         senders = [row for row in rows if name in row]
@@ -105,8 +134,45 @@ def _adapt_fields(
 def _drop_field(name: str, dialect: ServerDialect) -> Change:
     fields = tuple(field for field in dialect.replay_fields if field != name)
     needed = "" if dialect.needs_reasoning == name else dialect.needs_reasoning
-    dropped = msgspec.structs.replace(dialect, replay_fields=fields, needs_reasoning=needed)
+    left_out = (*dialect.left_out, name) if is_other_reasoning(name) else dialect.left_out
+    dropped = msgspec.structs.replace(
+        dialect, replay_fields=fields, needs_reasoning=needed, left_out=left_out
+    )
     return dropped, f"{name} in messages, so it is left out"
+
+
+def _limit_output(name: str, text: str, body: bytes, dialect: ServerDialect) -> Change | None:
+    """Ask for as many tokens of output as a refusal allows."""
+    sent = _read_request(body).get(name) if "max" in name else None
+    if not isinstance(sent, int) or not re.search(_TOO_LARGE, text):
+        return None
+    numbers = [int(digits.replace(",", "")) for digits in re.findall(r"\b\d[\d,]*\b", text)]
+    limit = max((number for number in numbers if 1 < number < sent), default=0)
+    if not limit:
+        return None
+    limited = msgspec.structs.replace(dialect, output_limit=limit)
+    return limited, f"{name} above {limit}, so {limit} is sent"
+
+
+def _adapt_endpoint(text: str, dialect: ServerDialect) -> Change | None:
+    """Ask at the endpoint that a refusal of Chat Completions names, with the whole conversation."""
+    is_named = re.search(_RESPONSES, text) or "unsupported_api" in text
+    if dialect.endpoint or not is_named or not re.search(_OTHER_ENDPOINT, text):
+        return None
+    adapted = msgspec.structs.replace(dialect, endpoint="responses", left_out=())
+    return adapted, "chat/completions for this model, so it is asked at /responses"
+
+
+def _adapt_signatures(text: str, rows: list[dict[str, Any]], dialect: ServerDialect) -> Change | None:
+    is_missing = re.search(_UNSIGNED, text) and re.search(_MISSING, text)
+    if dialect.signs_calls or not is_missing or not any(row.get("tool_calls") for row in rows):
+        return None
+    adapted = msgspec.structs.replace(
+        dialect,
+        signs_calls=True,
+        replay_fields=tuple(dict.fromkeys((*dialect.replay_fields, "extra_content"))),
+    )
+    return adapted, "calls without a thought signature, so those of other models have a placeholder"
 
 
 def _adapt_parameter(name: str, dialect: ServerDialect) -> Change | None:
@@ -155,8 +221,11 @@ def _adapt_role(
 def _adapt_content(
     text: str, rows: list[dict[str, Any]], at: int | None, dialect: ServerDialect
 ) -> Change | None:
-    if at is not None and at < len(rows) and not _is_bare_call(rows[at]):
-        return None
+    if at is not None and at < len(rows):
+        # A proxy that sends the instructions apart counts the messages without them.
+        is_shifted = rows[0].get("role") in ("system", "developer")
+        if not any(map(_is_bare_call, rows[at : at + 1 + is_shifted])):
+            return None
     if not re.search(_NULL, text) or not any(map(_is_bare_call, rows)) or dialect.call_content == "absent":
         return None
     content, words = ("empty", "empty") if dialect.call_content == "null" else ("absent", "left out")

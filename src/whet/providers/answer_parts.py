@@ -12,10 +12,8 @@ may become a call is held back to the end.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
 
 import msgspec
 
@@ -31,21 +29,24 @@ _CHANNEL = (
 )
 _OPEN = rf"(?P<open><{_TAG}>|\[{_SQUARE}\]|◁{_TAG}▷|<\|START_THINKING\|>|<\|begin_of_thought\|>)"
 _CLOSE = rf"(?P<close></{_TAG}>|\[/{_SQUARE}\]|◁/{_TAG}▷|<\|END_THINKING\|>|<\|end_of_thought\|>)"
-_KIND = r"(?:tool|function)[_▁]?(?:call|use|request)s?(?:[_▁]begin)?"
+_KIND = r"(?:tool|function)[_▁]?(?:call|use|request)s?(?:_section)?(?:[_▁](?:begin|start))?"
+_BARS = r"(?:[|｜‖]{1,2})"
+_SPACE = rf"(?:\w+:|{_BARS}\w+{_BARS}|{_BARS})"
 _CALL = (
-    rf"(?P<call><[|｜]?(?i:{_KIND})[|｜]?>|\[TOOL_(?:CALLS?|REQUEST)\]|<function=[\w.-]+>|<\|python_tag\|>)"
+    rf"(?P<call><{_SPACE}?(?i:{_KIND}){_BARS}?>|\[TOOL_(?:CALLS?|REQUEST)\]|<function=[\w.-]+>|<\|python_tag\|>"
+    rf"|<{_SPACE}?invoke name=\"[\w.:-]+\"[^<>\n]{{0,40}}>)"
 )
 _END = r"(?P<end><\|(?:end|return|call)\|>)"
 _MARK = re.compile(f"{_CHANNEL}|{_OPEN}|{_CLOSE}|{_CALL}|{_END}")
 _CLOSES = re.compile(f"{_CLOSE}|{_END}")
 # What may become a mark once more of it arrives.
-_BEGUN = re.compile(r"(?:<\|(?:start|channel)\|>[^\n]{0,120}|[<\[◁][|｜/]{0,2}[\w:.▁=-]{0,40}[|｜]?)\Z")
-_TAGS = re.compile(r"</?[\w|｜▁]+>|\[/?[A-Z_]+\]|<\|?\w*\|>")
-_BLANK = re.compile(rf"\s+|{_TAGS.pattern}")
-_NAMED = re.compile(r"<function=(?P<name>[\w.-]+)>(?P<body>.*?)(?:</function>|\Z)", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=(?P<key>[\w.-]+)>\n?(?P<value>.*?)\n?</parameter>", re.DOTALL)
+_BEGUN = re.compile(
+    r"(?:<\|(?:start|channel)\|>[^\n]{0,120}"
+    r"|[<\[◁][|｜‖/]{0,2}[\w:.▁=|｜‖-]{0,40}(?<=invoke) [\w.:=\" -]{0,80}"
+    r"|[<\[◁][|｜‖/]{0,2}[\w:.▁=-]{0,40}[|｜‖]{0,2}\w{0,40}[|｜‖]?)\Z"
+)
 _STARTS = "<[◁"
-_JSON = json.JSONDecoder(strict=False)
+_TOKENS = ("<|", "<｜", "<‖", "[TOOL_")
 # A channel's name and the next one's, from a server that drops the marks around them.
 _BARE, _BARE_FINAL = "analysis", "assistantfinal"
 _RESTARTED = "the text so far was the model's reasoning"
@@ -98,7 +99,7 @@ class AnswerParts:
         pieces: list[Piece] = [ReasoningDelta(thought)] if thought else []
         pieces += self._read(self._joiners[TextDelta].finish(), is_last=True)
         if self._mode == "calls":
-            self.calls = calls_in(self._held) if self._has_tools else []
+            self.calls = _read_calls(self._held) if self._has_tools else []
             if self.calls:
                 self.is_changed = True
                 self._words = [self.words.rstrip()]
@@ -109,6 +110,14 @@ class AnswerParts:
             pieces += self._say("".join([mark, *self._thoughts[count:]]))
             del self._thoughts[count:]
         return pieces
+
+    def calls_in_thoughts(self, thoughts: str) -> tuple[str, list[tuple[str, str]]]:
+        """Return the thoughts of an answer of nothing else, and the calls that they end with, which its
+        server took for thoughts as well."""
+        for match in _MARK.finditer(thoughts) if self._has_tools else ():
+            if match["call"] and (calls := _read_calls(thoughts[match.start() :])):
+                return thoughts[: match.start()].rstrip(), calls
+        return thoughts, []
 
     def _read(self, piece: str, *, is_last: bool) -> list[Piece]:
         is_plain = self._mode == "words" and not self._held and not self._may_be_bare
@@ -192,7 +201,8 @@ class AnswerParts:
         if match["end"] or match["channel"]:
             return self._is_channel or bool(match["channel"])
         if not match["close"]:
-            return not line.strip()
+            is_token = bool(match["call"]) and match[0].startswith(_TOKENS)  # never a word of an answer
+            return is_token or not line.strip()
         if self._thoughts:
             return False
         if match.end() == len(self._held) and not is_last:
@@ -240,69 +250,31 @@ class AnswerParts:
 
 def separate(message: Message, parts: AnswerParts, used_ids: Iterable[str]) -> Message:
     """Return an answer with its words, thoughts and calls in their places."""
-    if not parts.is_changed:
-        return message
-    ids = unique_ids([""] * len(parts.calls), used_ids)
-    calls = tuple(ToolCall(call_id, *call) for call_id, call in zip(ids, parts.calls, strict=True))
     thoughts = [text for text in (message.reasoning, parts.thoughts.strip()) if text]
+    reasoning = "\n\n".join(thoughts)
+    written = parts.calls
+    if not (message.tool_calls or written or parts.words.strip()):
+        reasoning, written = parts.calls_in_thoughts(reasoning)
+    if not parts.is_changed and not written:
+        return message
+    ids = unique_ids([""] * len(written), used_ids)
+    calls = tuple(ToolCall(call_id, *call) for call_id, call in zip(ids, written, strict=True))
     return msgspec.structs.replace(
         message,
         content=parts.words,
-        reasoning="\n\n".join(thoughts),
+        reasoning=reasoning,
         tool_calls=message.tool_calls or calls,
         replay=None if calls else message.replay,
     )
+
+
+def _read_calls(text: str) -> list[tuple[str, str]]:
+    from whet.providers.written_calls import calls_in  # noqa: PLC0415 few servers leave calls as text
+
+    return calls_in(text)
 
 
 def _is_in_code(before: str, line: str) -> bool:
     """Whether what follows is inside a block or a span of code."""
     fences = sum(row.lstrip().startswith(("```", "~~~")) for row in before.split("\n"))
     return bool(fences % 2) or bool(line.count("`") % 2)
-
-
-def calls_in(text: str) -> list[tuple[str, str]]:
-    """Return the calls, as name and arguments, that a text consists of; none if it holds anything else."""
-    if match := re.match(_CHANNEL, text):
-        name = re.search(r"to=(?:functions\.)?([\w.-]+)", match["to"])
-        body = re.sub(r"<\|(?:call|end|return)\|>\s*\Z", "", text[match.end() :])
-        return [(name[1], body.strip())] if name else []
-    if "<function=" in text:
-        return _named_calls(text)
-    calls: list[tuple[str, str]] = []
-    at = 0
-    while at < len(text):
-        if blank := _BLANK.match(text, at):
-            at = blank.end()
-            continue
-        try:
-            value, at = _JSON.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            return []
-        for item in cast("list[Any]", value) if isinstance(value, list) else [value]:
-            if (call := _call_of(item)) is None:
-                return []
-            calls.append(call)
-    return calls
-
-
-def _named_calls(text: str) -> list[tuple[str, str]]:
-    calls: list[tuple[str, str]] = []
-    for match in _NAMED.finditer(text):
-        values = {found["key"]: found["value"] for found in _PARAMETER.finditer(match["body"])}
-        calls.append((match["name"], msgspec.json.encode(values).decode()))
-    return [] if _TAGS.sub("", _NAMED.sub("", text)).strip() else calls
-
-
-def _call_of(value: object) -> tuple[str, str] | None:
-    if not isinstance(value, dict):
-        return None
-    fields = cast("dict[str, Any]", value)
-    inner = fields.get("function")
-    if isinstance(inner, dict):
-        fields = cast("dict[str, Any]", inner)
-    name = fields.get("name")
-    keys = [key for key in ("arguments", "parameters", "args", "input") if key in fields]
-    arguments: object = fields[keys[0]] if keys else "{}"
-    if not isinstance(name, str) or not isinstance(arguments, dict | str):
-        return None
-    return name, arguments if isinstance(arguments, str) else json.dumps(arguments)

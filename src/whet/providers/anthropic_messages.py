@@ -37,6 +37,7 @@ from whet.providers.wire import (
     Deltas,
     RequestOptions,
     ServerDialect,
+    allowed_output,
     encode,
     event_error,
     join_pieces,
@@ -88,7 +89,7 @@ class AnthropicMessages:
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
         """Return the body up to the first message."""
-        max_tokens = options.max_output_tokens or self._max_tokens
+        max_tokens = allowed_output(options.max_output_tokens or self._max_tokens, self.dialect)
         fields: dict[str, Any] = {
             "model": options.model,
             "max_tokens": max_tokens,
@@ -96,6 +97,7 @@ class AnthropicMessages:
             "cache_control": _EPHEMERAL,
         }
         fields |= thinking_fields(options.model, options.reasoning_effort, max_tokens)
+        fields |= options.extra
         if tools:
             fields["tools"] = [
                 {"name": t.name, "description": t.description, "input_schema": sent_schema(t)} for t in tools
@@ -120,11 +122,13 @@ class AnthropicMessages:
         """Close the open message and the body."""
         return b"]}]}" if messages else b"]}"
 
-    def adapt(self, refusal: ProviderError, body: bytes) -> tuple[AnthropicMessages, str] | None:
+    def adapt(
+        self, refusal: ProviderError, body: bytes, prompt_tokens: int
+    ) -> tuple[AnthropicMessages, str] | None:
         """Return a codec without what the server refused in `body`, and the change in words."""
         from whet.providers.adapting import adapt_common  # noqa: PLC0415 read only after a refusal
 
-        adapted = adapt_common(refusal, body, self.dialect, _OPTIONAL)
+        adapted = adapt_common(refusal, body, self.dialect, prompt_tokens, _OPTIONAL)
         if adapted is None or "max_tokens" in adapted[0].left_out:  # which this format requires
             return None
         return AnthropicMessages(self._max_tokens, adapted[0]), adapted[1]

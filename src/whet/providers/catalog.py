@@ -7,6 +7,7 @@ the table is served with defaults. Only look-ups, nothing is imported that is no
 
 from __future__ import annotations
 
+from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def learn_prices(path: Path, today: str) -> None:
         if lines[:1] != [_OWN_COLUMNS]:
             raise ValueError(f"its first line must be {_OWN_COLUMNS}")
         for line in filter(None, lines[1:]):
-            as_of, name, *prices = (part.strip() for part in line.split(","))
+            day, name, *prices = (part.strip() for part in line.split(","))
+            as_of = date.fromisoformat(day).isoformat()
             values = tuple(float(price) if price else None for price in prices)
             if len(values) != 4 or any(price is not None and price < 0 for price in values):
                 raise ValueError(f"{line!r} does not have four prices")

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from whet.config.model_servers import OTHER_REASONING
 from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
-from whet.contract.texts import is_object, shared_decoder
+from whet.contract.texts import shared_decoder
 from whet.contract.tools import ToolSpec
-from whet.providers.reasoning_details import merge_detail
+from whet.providers.reasoning_details import is_other_reasoning, merge_detail, read_other_reasoning
 from whet.providers.token_count import Reported
+from whet.providers.tool_schemas import NO_PARAMETERS
 from whet.providers.wire import (
     ABSENT,
     PAUSE,
@@ -32,7 +34,10 @@ from whet.providers.wire import (
     PromptDetails,
     RequestOptions,
     ServerDialect,
+    WireCodec,
+    allowed_output,
     bearer_headers,
+    caller_of,
     content_json,
     data_url,
     encode,
@@ -53,7 +58,14 @@ from whet.providers.wire import (
     without,
 )
 
+if TYPE_CHECKING:
+    from whet.providers.streamed_calls import StreamedCalls
+
 _IDS = re.compile(r"[\x21-\x7e]{1,40}")
+# In the stored data of an answer: its server made ids that others refuse, and may read them.
+_OWN_IDS = "own_ids"
+# What Google's endpoints take in place of the signature of a call that another model made.
+_UNSIGNED = msgspec.Raw(b'{"google":{"thought_signature":"skip_thought_signature_validator"}}')
 _FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = shared_decoder(dict[str, msgspec.Raw])
 
 
@@ -79,10 +91,11 @@ class ChatCompletions:
             "stream_options": {"include_usage": True},
         }
         if options.max_output_tokens:
-            fields[dialect.max_tokens_field] = options.max_output_tokens
+            fields[dialect.max_tokens_field] = allowed_output(options.max_output_tokens, dialect)
         fields |= _effort(dialect, options.reasoning_effort)
         if dialect.cache_key and options.session_id:
             fields["prompt_cache_key"] = options.session_id
+        fields |= options.extra
         if tools:
             fields["tools"] = [{"type": "function", "function": _tool(tool)} for tool in tools]
         opening = encode(without(fields, dialect.left_out))[:-1] + b',"messages":['
@@ -92,7 +105,7 @@ class ChatCompletions:
         """Encode one message, preceded by the images of the tool results before it."""
         message = messages[index]
         if message.role == "tool":
-            call_id = self._id(message.tool_call_id)
+            call_id = self._id(message.tool_call_id, is_own=self._is_own_id(messages, index))
             return b"," + encode({"role": "tool", "tool_call_id": call_id, "content": message.text})
         images = self._images(messages, index)
         if message.role == "user":
@@ -105,12 +118,18 @@ class ChatCompletions:
         """Close the body."""
         return self._images(messages, len(messages)) + b"]}"
 
-    def adapt(self, refusal: ProviderError, body: bytes) -> tuple[ChatCompletions, str] | None:
+    def adapt(self, refusal: ProviderError, body: bytes, prompt_tokens: int) -> tuple[WireCodec, str] | None:
         """Return a codec without what the server refused in `body`, and the change in words."""
         from whet.providers.adapting import adapt_dialect  # noqa: PLC0415 read only after a refusal
 
-        adapted = adapt_dialect(refusal, body, self.dialect)
-        return None if adapted is None else (ChatCompletions(adapted[0]), adapted[1])
+        adapted = adapt_dialect(refusal, body, self.dialect, prompt_tokens)
+        if adapted is None:
+            return None
+        if adapted[0].endpoint:
+            from whet.providers.responses import ResponsesEncoder  # noqa: PLC0415 few servers ask for it
+
+            return ResponsesEncoder(adapted[0]), adapted[1]
+        return ChatCompletions(adapted[0]), adapted[1]
 
     def decoder(self, info: ModelInfo) -> ChatDecoder:
         """Return a decoder for one answer."""
@@ -128,23 +147,41 @@ class ChatCompletions:
             if dialect.call_content == "absent":
                 del fields["content"]
         _, sent = read_replay(message, "chat_completions", _FIELDS)
-        replay = {name: value for name, value in (sent or {}).items() if name in dialect.replay_fields}
+        replay = {name: value for name, value in (sent or {}).items() if self._is_replayed(name)}
         extras = _FIELDS.decode(replay.pop("extra_content")) if "extra_content" in replay else {}
-        fields |= {name: replay[name] for name in dialect.replay_fields if name in replay}
+        if dialect.signs_calls and message.tool_calls and not extras:
+            extras = {message.tool_calls[0].id: _UNSIGNED}
+        fields |= replay
         if message.tool_calls and dialect.needs_reasoning:
             # The message may be of another model, which did not think; servers refuse an empty text.
             fields.setdefault(dialect.needs_reasoning, message.reasoning or " ")
         if message.tool_calls:
-            fields["tool_calls"] = [self._call(call, extras.get(call.id)) for call in message.tool_calls]
+            calls: list[dict[str, Any]] = []
+            for call in message.tool_calls:
+                function = {"name": wire_name(call.name), "arguments": object_or_empty(call.arguments)}
+                call_id = self._id(call.id, is_own=_OWN_IDS in (sent or {}))
+                extra = {"extra_content": extras[call.id]} if call.id in extras else {}
+                calls.append({"id": call_id, "type": "function", "function": function, **extra})
+            fields["tool_calls"] = calls
         return b"," + encode(fields)
 
-    def _call(self, call: ToolCall, extra: msgspec.Raw | None) -> dict[str, Any]:
-        function = {"name": wire_name(call.name), "arguments": object_or_empty(call.arguments)}
-        fields = {"id": self._id(call.id), "type": "function", "function": function}
-        return fields if extra is None else fields | {"extra_content": extra}
+    def _is_replayed(self, name: str) -> bool:
+        """Whether a field of an answer goes back to its server."""
+        dialect = self.dialect
+        is_other = is_other_reasoning(name) and OTHER_REASONING in dialect.replay_fields
+        return name in dialect.replay_fields or (is_other and name not in dialect.left_out)
 
-    def _id(self, call_id: str) -> str:
-        return wire_id(call_id, SHORT_IDS, 9) if self.dialect.short_ids else wire_id(call_id, _IDS)
+    def _is_own_id(self, messages: Sequence[Message], index: int) -> bool:
+        """Whether the call of a result has an id that its server made and wants back as it is."""
+        if _IDS.fullmatch(messages[index].tool_call_id):
+            return True
+        caller = caller_of(messages, index)
+        return caller is not None and _OWN_IDS in (read_replay(caller, "chat_completions", _FIELDS)[1] or {})
+
+    def _id(self, call_id: str, *, is_own: bool) -> str:
+        if self.dialect.short_ids:
+            return wire_id(call_id, SHORT_IDS, 9)
+        return call_id if is_own else wire_id(call_id, _IDS)
 
 
 def _system_message(role: str, text: str) -> bytes:
@@ -154,7 +191,8 @@ def _system_message(role: str, text: str) -> bytes:
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": sent_schema(tool)}
+    named = {"name": tool.name, "description": tool.description}
+    return named if tool.parameters is NO_PARAMETERS else {**named, "parameters": sent_schema(tool)}
 
 
 def _effort(dialect: ServerDialect, effort: str) -> dict[str, Any]:
@@ -206,6 +244,7 @@ class _Delta(msgspec.Struct):
     reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -236,24 +275,6 @@ _CHUNK = shared_decoder(_Chunk)
 _NO_ERROR = (b"", b"null", b"false", b"{}", b"[]", b'""', b"0")
 
 
-class _Slot:
-    """One tool call while its pieces arrive."""
-
-    __slots__ = ("extra", "id", "name", "pieces")
-
-    def __init__(self, call_id: str) -> None:
-        self.id = call_id
-        self.name = ""
-        self.pieces: list[str] = []
-        self.extra: bytes | None = None
-
-    def key(self) -> tuple[object, ...]:
-        return (self.id, self.name, "".join(self.pieces)) if self.id else (self,)
-
-    def is_complete(self) -> bool:
-        return bool(self.pieces) and self.pieces[-1].endswith("}") and is_object("".join(self.pieces))
-
-
 class ChatDecoder:
     """One answer's decoder: text, reasoning under its three field names, tool calls by index, id or order.
 
@@ -267,9 +288,9 @@ class ChatDecoder:
         self._reasoning: list[str] = []
         self._reasoning_field = ""
         self._details: list[dict[str, Any]] = []
+        self._other_reasoning: dict[str, Any] = {}
         self._refusal: list[str] = []
-        self._slots: list[_Slot] = []
-        self._by_index: dict[int, _Slot] = {}
+        self._calls: StreamedCalls | None = None
         self._usage = _Usage()
         self._finish = ""
         self._model = info.model
@@ -301,15 +322,19 @@ class ChatDecoder:
             return ()
         choices = chunk.choices
         # One answer was asked for; servers that send several number them.
-        return self._choice(choices[0] if len(choices) == 1 else min(choices, key=lambda it: it.index))
+        deltas = self._choice(choices[0] if len(choices) == 1 else min(choices, key=lambda it: it.index))
+        thought = read_other_reasoning(data, self._other_reasoning)
+        if not thought or self._reasoning_field:
+            return deltas
+        self._reasoning.append(thought)
+        return [ReasoningDelta(thought), *deltas]
 
     def _choice(self, choice: _Choice) -> Deltas:
         self._saw_choice = True
-        if choice.finish_reason:
-            self._finish = choice.finish_reason
-            self.is_done: bool = True
+        self._finish = choice.finish_reason or self._finish
+        self.is_done: bool = self.is_done or bool(choice.finish_reason)
         # Some servers repeat the whole message in their last event.
-        whole = None if self._text or self._reasoning or self._slots else choice.message
+        whole = None if self._text or self._reasoning or self._calls else choice.message
         delta = choice.delta or whole
         if delta is None:
             return ()
@@ -317,16 +342,15 @@ class ChatDecoder:
         reasoning = delta.reasoning_content or delta.reasoning
         if reasoning or delta.reasoning_details:
             self._reason(delta, reasoning, deltas)
-        if isinstance(delta.content, str):
-            if delta.content:
-                self._text.append(delta.content)
-                deltas.append(TextDelta(delta.content))
-        elif delta.content:
+        if isinstance(delta.content, list):
             self._say(delta.content, deltas)
+        elif delta.content:
+            self._text.append(delta.content)
+            deltas.append(TextDelta(delta.content))
         if delta.refusal:
             self._refusal.append(delta.refusal)
-        if delta.tool_calls:
-            for call in delta.tool_calls:
+        if delta.tool_calls or delta.function_call:
+            for call in delta.tool_calls or [_Call(function=delta.function_call)]:
                 self._call(call)
         return deltas
 
@@ -349,43 +373,18 @@ class ChatDecoder:
                     deltas.append(ReasoningDelta(thought.text))
 
     def _call(self, call: _Call) -> None:
-        function = call.function or _Function()
-        slot = self._slot(call, function)
-        if function.name and not slot.name:
-            slot.name = function.name
-        if bytes(call.extra_content) not in (b"", b"null"):
-            slot.extra = bytes(call.extra_content)
-        if isinstance(function.arguments, str):
-            slot.pieces.append(function.arguments)
-        elif function.arguments is not None:
-            slot.pieces.append(encode(function.arguments).decode())
-        if function.arguments is not None:
-            self.call_chars += len(slot.pieces[-1])
+        if self._calls is None:
+            from whet.providers.streamed_calls import StreamedCalls  # noqa: PLC0415 not every answer has calls
 
-    def _slot(self, call: _Call, function: _Function) -> _Slot:
-        slot: _Slot | None
-        if call.index is not None:
-            slot = self._by_index.get(call.index)
-            if slot is None and self._slots and not function.name and not call.id:
-                slot = self._slots[-1]  # a piece cannot begin a call: its index is wrong
-        elif call.id:
-            slot = next((candidate for candidate in reversed(self._slots) if candidate.id == call.id), None)
-        else:
-            slot = self._slots[-1] if self._slots else None
-        # Some servers send several complete calls with index 0, or with the same id.
-        another = (
-            slot is not None
-            and bool(function.name)
-            and (bool(call.id and slot.id and call.id != slot.id) or slot.is_complete())
-        )
-        if slot is None or another:
-            slot = _Slot(call.id or "")
-            self._slots.append(slot)
-            if call.index is not None:
-                self._by_index[call.index] = slot
-        elif call.id and not slot.id:
-            slot.id = call.id
-        return slot
+            self._calls = StreamedCalls()
+        function = call.function or _Function()
+        arguments = function.arguments
+        if arguments is not None and not isinstance(arguments, str):
+            arguments = encode(arguments).decode()
+        extra = bytes(call.extra_content)
+        extra = b"" if extra == b"null" else extra
+        self._calls.add(call.index, call.id or "", function.name or "", arguments, extra)
+        self.call_chars += len(arguments or "")
 
     def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
@@ -393,34 +392,34 @@ class ChatDecoder:
             raise refused(self._info, join_pieces(self._refusal))
         if not self._saw_choice:
             raise unreadable(self._info, b"", "a stream without an answer in it")
-        # A server that sends an event twice means the call once.
-        slots = list({slot.key(): slot for slot in self._slots if slot.name or slot.pieces}.values())
-        ids = unique_ids([join_pieces([slot.id]) for slot in slots], used_ids)
+        finished = self._calls.finish() if self._calls is not None else []
+        ids = unique_ids([call.id for call in finished], used_ids)
         calls = tuple(
-            ToolCall(call_id, join_pieces([slot.name]), join_pieces(slot.pieces) or "{}")
-            for call_id, slot in zip(ids, slots, strict=True)
+            ToolCall(call_id, call.name, call.arguments) for call_id, call in zip(ids, finished, strict=True)
         )
         message = Message(
             role="assistant",
             content=join_pieces(self._text),
             tool_calls=calls,
             reasoning=join_pieces(self._reasoning),
-            replay=self._replay(ids, slots),
+            replay=self._replay(ids, [call.extra for call in finished]),
         )
         return ModelReply(
             message, self.usage(), join_pieces([self._model]), "length" if self._finish == "length" else "end"
         )
 
-    def _replay(self, ids: list[str], slots: list[_Slot]) -> VendorReplay | None:
+    def _replay(self, ids: list[str], sent_extras: list[bytes]) -> VendorReplay | None:
         fields: dict[str, Any] = {}
         if self._details and "reasoning_details" in self._replay_fields:
             fields["reasoning_details"] = self._details
         if self._reasoning and self._reasoning_field in self._replay_fields:
             fields[self._reasoning_field] = join_pieces(self._reasoning)
+        if OTHER_REASONING in self._replay_fields:
+            fields |= self._other_reasoning
+        if not all(map(_IDS.fullmatch, ids)):
+            fields[_OWN_IDS] = True
         extras = {
-            call_id: msgspec.Raw(slot.extra)
-            for call_id, slot in zip(ids, slots, strict=True)
-            if slot.extra is not None
+            call_id: msgspec.Raw(extra) for call_id, extra in zip(ids, sent_extras, strict=True) if extra
         }
         if extras and "extra_content" in self._replay_fields:
             fields["extra_content"] = extras

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import msgspec
 
@@ -20,11 +20,11 @@ from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import AuthRejected, ConfigError
 from whet.contract.messages import WireFormat
 from whet.contract.protocols import FailureJudge, ModelInfo, Provider
-from whet.contract.texts import split_http_url
+from whet.contract.texts import split_http_url, strip_credentials
 from whet.contract.tools import ToolSpec
 from whet.providers.backoff import Backoff
 from whet.providers.catalog import SERVERS, KnownServer, describe_model
-from whet.providers.http import Http, Key, KeyPool, explain_missing_key
+from whet.providers.http import Http, Key, KeyPool, explain_rejected_key
 from whet.providers.link import ServerLink, Wiring
 from whet.providers.tool_schemas import ToolCuts
 from whet.providers.wire import RequestOptions, ServerDialect, WireCodec
@@ -39,6 +39,9 @@ class ConnectOptions(msgspec.Struct, frozen=True):
 
 
 NO_OPTIONS = ConnectOptions()
+_OWN_FIELDS = frozenset(
+    ("model", "messages", "input", "system", "instructions", "tools", "stream", "stream_options", "store")
+)
 
 
 class ServerProvider:
@@ -90,7 +93,9 @@ class ServerProvider:
                 self.wiring.http, self._info, self.wiring.codec.models_query, self._headers()
             )
         except AuthRejected as error:
-            raise explain_missing_key(error, self.wiring.keys.current, self.wiring.http.where) from error
+            raise explain_rejected_key(
+                error, self.wiring.keys.current, self.wiring.http.where, self.wiring.account
+            ) from error
 
     async def probe_window(self) -> int | None:
         """Ask a local server for the model's window and use it. Returns None if the server does not report
@@ -171,6 +176,7 @@ def connect_one(
         model=info.model,
         max_output_tokens=model.max_output_tokens,
         reasoning_effort=model.reasoning_effort,
+        extra=_extra_fields(model, info.model),
     )
     patience_s = options.patience_s if model.max_retries else 0.0
     backoff = backoff or Backoff(model.max_retries, patience_s=patience_s)
@@ -183,14 +189,30 @@ def connect_one(
         options=request_options,
         is_window_set=bool(model.window_tokens),
         server=name if name in SERVERS else http.where,
+        account=model.account if model.account in model.accounts.get(model.provider, {}) else "",
     )
     if options.memory is not None:
-        _recall(options.memory, f"{wire} {http.base_url} {info.model}", wiring, info)
+        _recall(options.memory, wire, wiring, info)
     return ServerProvider(info, wiring)
 
 
-def _recall(memory: Path, key: str, wiring: Wiring, info: ModelInfo) -> None:
+def _extra_fields(model: ModelSettings, name: str) -> dict[str, Any]:
+    """Return the owner's fields for requests to a model. Raises ConfigError for a field that is Whet's."""
+    if not model.extra:
+        return {}
+    fields = {key: value for named, extra in model.extra.items() if model.aliases.get(named, named) == name
+              for key, value in extra.items()}  # fmt: skip
+    if own := sorted(_OWN_FIELDS.intersection(fields)):
+        raise ConfigError(
+            f"model.extra can't set {', '.join(own)} for {name}: Whet fills these in itself",
+            hint="whet config why model.extra",
+        )
+    return fields
+
+
+def _recall(memory: Path, wire: WireFormat, wiring: Wiring, info: ModelInfo) -> None:
     """Use what was learned of a server in the last days, and keep what will be learned."""
+    key = wiring.memory_key = f"{wire} {strip_credentials(wiring.http.base_url)} {info.model}"
 
     def keep(dialect: ServerDialect, cuts: ToolCuts) -> None:
         from whet.providers.dialect_memory import note_dialect  # noqa: PLC0415 only after a refusal
@@ -204,7 +226,7 @@ def _recall(memory: Path, key: str, wiring: Wiring, info: ModelInfo) -> None:
 
     learned = read_dialect(memory, key, datetime.now(UTC).date())
     if learned is not None:
-        wiring.codec = _codec(cast("WireFormat", key.partition(" ")[0]), learned.dialect, info)
+        wiring.codec = _codec(wire, learned.dialect, info)
         wiring.cuts = learned.cuts
 
 
@@ -266,7 +288,7 @@ def _codec(wire: WireFormat, dialect: ServerDialect, info: ModelInfo) -> WireCod
         from whet.providers.anthropic_messages import DEFAULT_MAX_TOKENS, AnthropicMessages  # noqa: PLC0415
 
         return AnthropicMessages(min(info.max_output_tokens, DEFAULT_MAX_TOKENS), dialect)
-    if wire == "responses":
+    if wire == "responses" or dialect.endpoint == "responses":
         from whet.providers.responses import ResponsesEncoder  # noqa: PLC0415
 
         return ResponsesEncoder(dialect)

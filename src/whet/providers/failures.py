@@ -30,7 +30,7 @@ from whet.contract.errors import (
 from whet.contract.protocols import ModelInfo
 from whet.http1.response import retry_after_s
 from whet.log import mask
-from whet.providers.refusals import texts_in
+from whet.providers.refusals import drop_echo, texts_in
 
 _EXCERPT_CHARS = 500
 # Plain texts: the first error compiles them, and a start without an error need not.
@@ -61,6 +61,16 @@ _NO_MODEL = (
     r"|not found.{0,20}pull"
 )
 _REFUSED = r"(?i)content_policy|content_filter|content management policy|flagged|safety system|moderation"
+_NO_TOOLS = (
+    r"(?i)(?:not|n't) support (?:tools?\b|tool[_ ](?:use|call)|function[_ -]call)"
+    r"|endpoints found that support tool|--enable-auto-tool-choice|tools param requires --jinja"
+)
+_NO_TOOLS_HINT = (
+    "an agent needs a model that can call tools: choose another (whet model list), or start the server with "
+    "tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser NAME; llama.cpp: --jinja)"
+)
+# The request was fine: the model was answering, and its server could not read a call in the answer.
+_FAILED_CALL = r"(?i)tool_use_failed|failed_generation"
 _TRY_AGAIN = r"(?i)(?:try again|retry) (?:in|after) (?:(\d+)m)?(\d+\.?\d*)\s*(ms|s)"
 _DURATION = r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+\.?\d*)s)?(?:(\d+\.?\d*)ms)?"
 
@@ -147,7 +157,7 @@ def classify(
         status,
         server_error.kind,
     )
-    error.detail = server_error.detail or server_error.message
+    error.detail = drop_echo(server_error.detail or server_error.message)
     return error
 
 
@@ -165,6 +175,11 @@ def _by_words(info: ModelInfo, status: int, server_error: ServerError, line: str
         return _overflow(line, server_error)
     if status == 402 or re.search(_QUOTA, text):
         return QuotaExhausted(line, hint=f"add credit at {info.provider}, or set another key or model")
+    if status != 429 and re.search(_FAILED_CALL, text):
+        # Each attempt is paid for, so it is not repeated as long as an outage is waited out.
+        return WireError(line, hint="the model wrote a call that its server could not read; try again")
+    if status in (400, 404, 422, 500, 501) and re.search(_NO_TOOLS, text):
+        return BadRequest(line, hint=_NO_TOOLS_HINT)
     if status in (400, 403, 404, 422) and re.search(_NO_MODEL, text):
         return UnknownModel(line, hint="see what the server has: whet model list")
     if status in (400, 403, 422) and re.search(_REFUSED, text):

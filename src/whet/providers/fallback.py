@@ -103,7 +103,7 @@ class FallbackLink:
             async for item in items:
                 if isinstance(item, ModelReply):
                     self._has_switched = True
-                    item = msgspec.structs.replace(item, notices=(notice, *item.notices))
+                    item = msgspec.structs.replace(item, warnings=(notice, *item.warnings))
                 yield item
 
 

@@ -121,7 +121,7 @@ class Http:
         """Fetch a small JSON answer, at most 20 MB, by POST if there is a body. Raises ProviderError."""
         method = "GET" if body is None else "POST"
         async with self._exchange(info, method, url, headers, body) as answer:
-            return await answer.read(20_000_000)
+            return await answer.read(20_000_000, within_s=self.timeout_s)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -137,7 +137,7 @@ class Http:
                 if not 200 <= answer.status < 300:
                     from whet.providers import failures  # noqa: PLC0415 read only where something failed
 
-                    error_body = await answer.read(_ERROR_BODY_BYTES)
+                    error_body = await answer.read(_ERROR_BODY_BYTES, within_s=self.timeout_s)
                     failure = failures.from_response(
                         info, answer.status, answer.headers, error_body, self.where
                     )
@@ -207,9 +207,13 @@ def _describe_rest(error: ProviderError) -> str:
     return "has no credit left" if isinstance(error, QuotaExhausted) else "is rate-limited"
 
 
-def explain_missing_key(error: ProviderError, key: Key, where: str) -> ProviderError:
-    """Set the error's hint if it was refused because no key was sent: how to send one."""
-    if isinstance(error, AuthRejected) and not key.value:
+def explain_rejected_key(error: ProviderError, key: Key, where: str, account: str = "") -> ProviderError:
+    """Set the hint of a rejection: the variable of the key that was sent and its account, or, if no key was
+    sent, how to send one."""
+    if isinstance(error, AuthRejected) and key.value:
+        by_account = f" of account {account!r}" if account else ""
+        error.hint = f"check the key in {key.name}{by_account}; whet doctor shows which variables are set"
+    elif isinstance(error, AuthRejected):
         error.hint = (
             f"no key was sent to {where}: set model.base_url and model.api_key_env, both in config.yaml,"
             " or name a variable of its own with --api-key-env NAME"

@@ -20,11 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.contract.errors import (
-    BadRequest,
-    ProviderError,
-    WireError,
-)
+from whet.contract.errors import BadRequest, ContextOverflow, ProviderError, WireError
 from whet.contract.events import ReasoningDelta, Retry, TextDelta
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import (
@@ -38,7 +34,7 @@ from whet.contract.protocols import (
 from whet.http1.client import Answer
 from whet.providers.answer_parts import AnswerParts, Piece, separate
 from whet.providers.backoff import Backoff
-from whet.providers.http import Http, Key, KeyPool, explain_missing_key
+from whet.providers.http import Http, Key, KeyPool, explain_rejected_key
 from whet.providers.progress import AnswerProgress
 from whet.providers.sse import SseEvent, SseParser
 from whet.providers.token_count import (
@@ -66,13 +62,14 @@ _FEW_BYTES = 8
 _GREW_CHARS = 4_096
 _UNKNOWN_PATIENCE_S = 60.0
 _MAX_ADAPTATIONS = 8
+_REFUSALS = (BadRequest, ContextOverflow)
 
 
 class Wiring(msgspec.Struct):
     """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
     asked. `server` names it in what it wants back. `codec` and `cuts` are replaced by those that the server
     accepts, for sessions opened from then on. `unmarked_ends`: how many answers in a row had no event for
-    their end. `keep` keeps a dialect and cuts for later processes."""
+    their end. `keep` keeps a dialect and cuts for later processes, as the entry `memory_key`."""
 
     http: Http
     codec: WireCodec
@@ -84,6 +81,8 @@ class Wiring(msgspec.Struct):
     cuts: ToolCuts = NO_CUTS
     unmarked_ends: int = 0
     keep: Callable[[ServerDialect, ToolCuts], None] | None = None
+    account: str = ""
+    memory_key: str = ""
 
 
 class _Attempt:
@@ -163,7 +162,7 @@ class ServerLink:
         self._codec = wiring.codec
         self._adapted_to: list[str] = []
         self._is_changed = False
-        self._cache = WireCache(self._codec, head(self._codec, self._cuts), self._server)
+        self._cache = self._make_cache(self._codec, self._cuts)
         self._sizes: PromptSizes | None = None
 
     @property
@@ -192,50 +191,56 @@ class ServerLink:
                         yield item
                 return
             except ProviderError as error:
-                failure = explain_missing_key(error, key, wiring.http.where)
+                failure = explain_rejected_key(error, key, wiring.http.where, wiring.account)
             if failure.was_sent:
                 yield AttemptLost(self._lost(attempt))
             if self._judge is not None:
                 failure = await self._judge(self.info, failure, messages)
             outage = outage or self._outage()
-            if not has_shown and (notice := self._mend(failure, body, outage)):
+            if not has_shown and (notice := self._mend(failure, attempt, outage)):
                 yield Retry(1, 0.0, notice)
                 body = self._cache.body(messages)
                 continue
             for event in outage.note_failure(failure, key, None if has_shown else began_s):
                 yield event
             await outage.wait()
+            yield AnswerGrew(0)
 
-    def _mend(self, failure: ProviderError, body: bytes, outage: Outage) -> str:
+    def _mend(self, failure: ProviderError, attempt: _Attempt, outage: Outage) -> str:
         """Send the next request without what the server refused of the tools, or with it in another form;
         return the notice for the person, an empty string if the failure is about something else. The
         request's prefix changes, once for each change."""
         from whet.providers import tool_cuts  # noqa: PLC0415 read only where something failed
 
-        change = tool_cuts.read_cuts(failure, body, self._cuts)
-        if change is None and (notice := self._adapt(failure, body)):
+        change = tool_cuts.read_cuts(failure, attempt.body, self._cuts)
+        if change is None and (notice := self._adapt(failure, attempt)):
             outage.notices.append(notice)
             return notice
-        change = change or tool_cuts.read_refused_tool(failure, body, self._cuts)
+        change = change or tool_cuts.read_refused_tool(failure, attempt.body, self._cuts)
         if change is None:
             return ""
         self._cuts, notice = change
-        self._renew_cache()
+        self._use_cache(self._make_cache(self._codec, self._cuts))
         outage.warnings.append(notice := f"{notice} ({failure.message})")
         return notice
 
-    def _adapt(self, failure: ProviderError, body: bytes) -> str:
-        """Send what the server refused in another way from now on; return the notice for the person, empty
-        if the failure names nothing of that kind."""
-        is_refusal = type(failure) is BadRequest or failure.status == 500  # a local server's template error
+    def _adapt(self, failure: ProviderError, attempt: _Attempt) -> str:
+        """Send what the server refused in another way from now on; return the notice, or an empty string."""
+        is_refusal = type(failure) in _REFUSALS or failure.status == 500  # a local server's template error
         if not is_refusal or len(self._adapted_to) >= _MAX_ADAPTATIONS:
             return ""
-        adapted = self._codec.adapt(failure, body)
+        adapted = self._codec.adapt(failure, attempt.body, self._measure(attempt).estimate)
         if adapted is None or adapted[1] in self._adapted_to:
+            if isinstance(failure, ContextOverflow) and self._adapted_to:  # no lower limit helped: drop it
+                self._codec, self._adapted_to = self._wiring.codec, []
+                self._use_cache(self._make_cache(self._codec, self._cuts))
             return ""
-        self._codec, change = adapted
-        self._adapted_to.append(change)
-        self._renew_cache()
+        codec, change = adapted
+        cache = self._make_cache(codec, self._cuts)
+        if cache.body(attempt.messages) == attempt.body:  # it would be refused again
+            return ""
+        self._codec, self._adapted_to = codec, [*self._adapted_to, change]
+        self._use_cache(cache)
         return f"the model's server refused {change} ({failure.message})"
 
     def _remember(self, attempt: _Attempt) -> None:
@@ -244,15 +249,19 @@ class ServerLink:
         wiring.unmarked_ends = 0 if attempt.decoder.is_done else wiring.unmarked_ends
         if not self._is_changed:
             return
+        before = wiring.codec.dialect, wiring.cuts
         # A tool is refused for its own schema, which may be mended by the next session.
         wiring.codec, wiring.cuts = self._codec, msgspec.structs.replace(self._cuts, names=())
         self._is_changed, self._adapted_to = False, []
-        if wiring.keep is not None:
-            wiring.keep(wiring.codec.dialect, wiring.cuts)
+        learned = wiring.codec.dialect, wiring.cuts
+        if wiring.keep is not None and learned != before:
+            wiring.keep(*learned)
 
-    def _renew_cache(self) -> None:
-        self._sizes, self._is_changed = None, True
-        self._cache = WireCache(self._codec, self._head(self._codec, self._cuts), self._server)
+    def _make_cache(self, codec: WireCodec, cuts: ToolCuts) -> WireCache:
+        return WireCache(codec, self._head(codec, cuts), self._server)
+
+    def _use_cache(self, cache: WireCache) -> None:
+        self._cache, self._sizes, self._is_changed = cache, None, True
 
     def _outage(self) -> Outage:
         from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
@@ -277,8 +286,7 @@ class ServerLink:
 
     def _lost(self, attempt: _Attempt) -> Usage:
         """Return what an attempt without a whole answer used."""
-        prompt = self._measure(attempt)
-        return lost(self.info, attempt.decoder.usage(), prompt, attempt.answer_size)
+        return lost(self.info, attempt.decoder.usage(), self._measure(attempt), attempt.answer_size)
 
     def _checked(self, attempt: _Attempt, reply: ModelReply) -> ModelReply:
         """Return the reply with its usage checked against what was sent and came."""
@@ -328,16 +336,15 @@ class ServerLink:
         yield msgspec.structs.replace(reply, message=message, request_id=request_id)
 
     async def _deltas(self, answer: Answer, attempt: _Attempt) -> AsyncGenerator[Piece | AnswerGrew, None]:
-        info, decoder = self.info, attempt.decoder
+        info, decoder, progress = self.info, attempt.decoder, AnswerProgress(self._wiring.http)
         content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type == "application/json":
-            for item in attempt.parts.feed(await _read_plain_answer(info, answer, attempt)):
+            for item in attempt.parts.feed(await _read_plain_answer(info, answer, attempt, progress)):
                 yield item
             return
         parser = SseParser()
         kind = content_type or "no content type"
         first, size, pending_bytes = b"", 0, 0
-        progress = AnswerProgress(self._wiring.http)
         # Closed here, because a generator left to the event loop costs an extra task and wake-up.
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
@@ -396,9 +403,19 @@ def _join_runs(deltas: Deltas) -> Deltas:
     return joined
 
 
-async def _read_plain_answer(info: ModelInfo, answer: Answer, attempt: _Attempt) -> Deltas:
-    """Read an answer that was not streamed, or an error object sent with status 200."""
-    body = await answer.read(_MAX_IN_EVENT_BYTES)
+async def _read_plain_answer(
+    info: ModelInfo, answer: Answer, attempt: _Attempt, progress: AnswerProgress
+) -> Deltas:
+    """Read an answer that was not streamed, or an error object sent with status 200. Blanks before it only
+    say that the server is at work."""
+    received = bytearray()
+    async with aclosing(answer.chunks()) as chunks:
+        async for chunk in chunks:
+            received += chunk
+            if len(received) >= _MAX_IN_EVENT_BYTES:
+                break
+            progress.note(info, has_events=True, delta_count=len(chunk.strip()), call_chars=0)
+    body = bytes(received[:_MAX_IN_EVENT_BYTES])
     deltas = attempt.feed(body)
     if not attempt.decoder.is_done:
         from whet.providers import failures  # noqa: PLC0415 as above

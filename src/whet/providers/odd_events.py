@@ -30,9 +30,11 @@ _NOTHING: Any = object()
 
 
 def read_around(data: bytes, kind: type[T]) -> list[T]:
-    """Return the objects in one event's data as `kind`, mostly one. Raises ValueError if it is not JSON, or
-    holds no object."""
+    """Return the objects in one event's data as `kind`, mostly one; an empty list for a comment that a proxy
+    sent on as data. Raises ValueError if it is not JSON, or holds no object."""
     text = data.decode("utf-8", "surrogateescape")
+    if text.lstrip().startswith(":"):
+        return []
     values: list[T] = []
     try:
         parsed = _values(_limit_depth(text))

@@ -1,8 +1,21 @@
-"""Merge the streamed pieces of `reasoning_details`, the reasoning blocks of OpenRouter."""
+"""Merge the streamed pieces of reasoning blocks, and keep those under names of a server's own.
+
+OpenRouter has `reasoning_details`, LiteLLM `thinking_blocks`, Copilot `reasoning_opaque`: a server may refuse
+its own answer without them.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, cast
+
+from whet.config.model_servers import REASONING_FIELDS
+from whet.contract.texts import NOT_JSON, from_json
+
+_IN_DATA = re.compile(rb'"((?:reasoning|think|thought)\w*)":')
+_NAME = re.compile(r"(?:reasoning|think|thought)\w*\Z")
+_KNOWN = frozenset((*REASONING_FIELDS, "reasoning_tokens"))
+_NOT_TEXT = ("opaque", "signature", "encrypted", "id")
 
 
 def merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
@@ -11,8 +24,10 @@ def merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
     if last is None or any(last.get(key) != piece.get(key) for key in ("type", "index")):
         details.append(dict(piece))
         return
-    field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(piece.get("type")))
-    if field is None:
+    field = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": "thinking"}.get(
+        str(piece.get("type"))
+    )
+    if field is None or (field == "thinking" and last.get("signature")):
         details.append(dict(piece))
         return
     for key, value in piece.items():
@@ -20,3 +35,33 @@ def merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
             last[key] = f"{last.get(key) or ''}{value}"
         elif value is not None:
             last[key] = value
+
+
+def read_other_reasoning(data: bytes, kept: dict[str, Any]) -> str:
+    """Add the reasoning fields of an event that have a name of the server's own to `kept`; return the text
+    among them that is meant for people."""
+    names = {name.decode() for name in _IN_DATA.findall(data)} - _KNOWN
+    if not names:
+        return ""
+    try:
+        event = from_json(data, dict[str, Any])
+        choice = event["choices"][0]
+        delta: dict[str, object] = choice.get("delta") or choice.get("message") or {}
+    except (*NOT_JSON, LookupError, TypeError, AttributeError):
+        return ""
+    texts: list[str] = []
+    for name in names.intersection(delta):
+        value = delta[name]
+        if isinstance(value, str) and isinstance(kept.get(name, ""), str):
+            kept[name] = kept.get(name, "") + value
+            texts += [] if any(word in name for word in _NOT_TEXT) else [value]
+        elif isinstance(value, list) and isinstance(kept.setdefault(name, []), list):
+            for piece in cast("list[object]", value):
+                if isinstance(piece, dict):
+                    merge_detail(kept[name], cast("dict[str, Any]", piece))
+    return "".join(texts)
+
+
+def is_other_reasoning(name: str) -> bool:
+    """Whether a field of a message speaks of reasoning under a name of a server's own."""
+    return name not in _KNOWN and bool(_NAME.match(name))

@@ -20,7 +20,10 @@ _MAX_DEPTH = 12
 _JOINED = re.compile(r"\s*(?:->|,)\s*")
 _NOT_PATH = re.compile(r"\W+")
 _POSITION = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*\.\d+(?:\.\w+)*")
-_QUOTED = re.compile(r"[\"'`]([\w-]{2,64})[\"'`]")
+_QUOTED = re.compile(r"[\"'`\[]([\w-]{2,64})[\"'`\]]")
+
+# What pydantic repeats of the request in its text; the errors after it are kept.
+_ECHO = re.compile(r"(?m)([\"'])input\1: ?.*?(?=[{,] ?([\"'])loc\2:|$)|\binput_value=.*?(?=, input_type=|$)")
 
 
 def locate(error: ProviderError, body: bytes) -> ProviderError:
@@ -46,22 +49,37 @@ def locate(error: ProviderError, body: bytes) -> ProviderError:
 
 
 def is_named(text: str, name: str) -> bool:
-    """Whether a text names a field. A plain word counts only in quotes, after a colon or as a part of a
-    path."""
+    """Whether a text names a field, in any way to join its words. A plain word counts only in quotes, after a
+    colon or as a part of a path."""
     if "_" in name:
-        return bool(re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text))
-    return bool(re.search(rf"(?m)(?:[\"'`.]|: |^){re.escape(name)}(?:[\"'`.:]|$)", text))
+        words = "[_ ]?".join(map(re.escape, name.split("_")))
+        return bool(re.search(rf"(?i)(?<![A-Za-z0-9_]){words}(?![A-Za-z0-9_])", text))
+    return bool(re.search(rf"(?m)(?:[\"'`./]|: |^){re.escape(name)}(?:[\"'`.:\[]|$)", text))
+
+
+def drop_echo(text: str) -> str:
+    """Return a refusal without the values of the request that a validation error repeats."""
+    return _ECHO.sub("", text)
 
 
 def texts_in(value: object, depth: int = 0) -> list[str]:
-    """Return every text of an error object, with a list of keys and indexes as one dotted position."""
+    """Return every text of an error object, with a list of keys and indexes as one dotted position.
+
+    What a validation error repeats of the request is left out.
+    """
     if isinstance(value, str):
         return [value]
     if depth > _MAX_DEPTH:
         return []
     if isinstance(value, Mapping):
         inner = cast("Mapping[str, object]", value)
-        return [text for item in inner.values() for text in texts_in(item, depth + 1)]
+        is_echo = "loc" in inner
+        return [
+            text
+            for key, item in inner.items()
+            if not (is_echo and key == "input")
+            for text in texts_in(item, depth + 1)
+        ]
     if isinstance(value, Sequence):
         items = cast("Sequence[object]", value)
         if items and all(isinstance(item, str | int) for item in items):

@@ -30,6 +30,7 @@ from whet.providers.wire import (
     PromptDetails,
     RequestOptions,
     ServerDialect,
+    allowed_output,
     bearer_headers,
     content_json,
     data_url,
@@ -74,11 +75,12 @@ class ResponsesEncoder:
         if not _NO_REASONING.match(options.model):
             fields["include"] = ["reasoning.encrypted_content"]
         if options.max_output_tokens:
-            fields["max_output_tokens"] = options.max_output_tokens
+            fields["max_output_tokens"] = allowed_output(options.max_output_tokens, self.dialect)
         if options.reasoning_effort:
             fields["reasoning"] = {"effort": options.reasoning_effort}
         if self.dialect.cache_key and options.session_id:
             fields["prompt_cache_key"] = options.session_id
+        fields |= options.extra
         if system:
             fields["instructions"] = system
         if tools:
@@ -102,11 +104,13 @@ class ResponsesEncoder:
         """Close the body."""
         return b"]}"
 
-    def adapt(self, refusal: ProviderError, body: bytes) -> tuple[ResponsesEncoder, str] | None:
+    def adapt(
+        self, refusal: ProviderError, body: bytes, prompt_tokens: int
+    ) -> tuple[ResponsesEncoder, str] | None:
         """Return a codec without what the server refused in `body`, and the change in words."""
         from whet.providers.adapting import adapt_common  # noqa: PLC0415 read only after a refusal
 
-        adapted = adapt_common(refusal, body, self.dialect, _OPTIONAL)
+        adapted = adapt_common(refusal, body, self.dialect, prompt_tokens, _OPTIONAL)
         return None if adapted is None else (ResponsesEncoder(adapted[0]), adapted[1])
 
     def decoder(self, info: ModelInfo) -> ResponsesDecoder:

@@ -99,3 +99,5 @@ class SseParser:
             self._id = line[3:].strip().decode("utf-8", "replace")
         elif line.startswith(b"retry:") and (pause := line[6:].strip()).isdigit():
             self.retry_ms = int(pause[:9])
+        elif line.startswith(b"{"):  # some proxies leave out the field's name
+            self._data.append(line)

@@ -18,9 +18,14 @@ from whet.contract.protocols import ModelInfo
 
 # Tokenizers split text at changes between letters, digits and the rest before they merge anything, and digits
 # into groups of three at most. So each match is one token at least; spaces and punctuation are left out.
-_LEAST = re.compile(rb"[A-Za-z]{1,16}|[0-9]{1,3}|[\x80-\xff]{1,16}")
+_LEAST = re.compile(rb"[A-Za-z\x80-\xff]{1,16}|[0-9]{1,3}")
+# About one token each. Of base64, hexadecimal numbers, JSON and emoji, a token is far fewer than three bytes.
+_PIECES = re.compile(
+    rb"[A-Z]?[a-z]{1,8}|[A-Z]{1,2}|[0-9]{1,3}|[\x9f\xf0-\xff]|[\x80-\xef]{1,4}|[^\sA-Za-z0-9\x80-\xff]{1,2}"
+)
 _BYTES_PER_TOKEN = 3
-_ABOVE_LEAST = 1.25
+_HEAD_BYTES_PER_PIECE = 4
+_ABOVE_PIECES = 1.3
 _IMAGE_TOKENS = 1_600
 # A report of one token for five bytes of the request is plausible; then the text is not looked at.
 _PLAUSIBLE_BYTES = 5
@@ -65,30 +70,34 @@ class Reported(msgspec.Struct, frozen=True):
 
 
 class TextSize(msgspec.Struct, frozen=True):
-    """How large a text is: bytes, the fewest tokens that these can be, and the images in it. `most` is the
-    most tokens that a whole request can be, 0 for a part of one."""
+    """How large a text is: bytes, the fewest tokens that these can be, the images in it, and its pieces of
+    about a token each. `most` is the most tokens that a whole request can be, 0 for a part of one."""
 
     size_bytes: int = 0
     least: int = 0
     images: int = 0
     most: int = 0
+    pieces: int = 0
 
     def __add__(self, other: TextSize) -> TextSize:
         return TextSize(
-            self.size_bytes + other.size_bytes, self.least + other.least, self.images + other.images
+            self.size_bytes + other.size_bytes,
+            self.least + other.least,
+            self.images + other.images,
+            pieces=self.pieces + other.pieces,
         )
 
     @property
     def estimate(self) -> int:
         """A cautious estimate of its tokens."""
-        text = max(-(-self.size_bytes // _BYTES_PER_TOKEN), int(self.least * _ABOVE_LEAST))
+        text = max(-(-self.size_bytes // _BYTES_PER_TOKEN), int(self.pieces * _ABOVE_PIECES))
         return text + self.images * _IMAGE_TOKENS
 
 
 def size_of(text: str) -> TextSize:
     """Measure a text."""
     data = text.encode("utf-8", "surrogatepass")
-    return TextSize(len(data), _least(data))
+    return TextSize(len(data), _least(data), pieces=sum(1 for _ in _PIECES.finditer(data)))
 
 
 class PromptSizes:
@@ -118,7 +127,11 @@ class PromptSizes:
         # The body as sent is the better measure of the bytes; images in it are counted apart.
         size = len(body) - sum(map(_image_bytes, messages)) if total.images else len(body)
         most = _most_prompt(body, window_tokens) + total.images * _MAX_IMAGE_TOKENS
-        return TextSize(max(size, total.size_bytes), total.least + self._head_least, total.images, most)
+        least, pieces = (
+            total.least + self._head_least,
+            total.pieces + len(self._head) // _HEAD_BYTES_PER_PIECE,
+        )
+        return TextSize(max(size, total.size_bytes), least, total.images, most, pieces)
 
 
 def is_plausible(usage: Usage, body: bytes, window_tokens: int) -> bool:

@@ -19,20 +19,29 @@ _TOOLS = r"(?i)\b(?:tools|functions|function_declarations)\b"
 _TOO_MANY = r"(?i)too (?:many|long|large)|at most|maximum|limit|exceed|more than|up to"
 # Without these a schema says nothing.
 _NEEDED = frozenset({"type", "properties", "items", "description", "required"})
+# What a server that makes a grammar of the schemas may not be able to express.
+_CONSTRAINTS = ("pattern", "format", "minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
+_GRAMMAR = r"(?i)\bgrammar\b"
+_EMPTY = r"(?i)properties\b.{0,20}\b(?:non-?empty|must not be empty|cannot be empty)"
+_LENGTH = r"(?i)\bdescription\b.*?(?:max\w*|at most|up to|exceed\w*)\D{0,40}(\d{2,6})"
 
 
 def read_cuts(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
     """Return the cuts that avoid a refusal about the number of the tools or a keyword of their schemas, and
     the notice for the person; None if the refusal is about something else."""
-    if type(failure) is not BadRequest:
+    positions = read_positions(failure.detail)
+    if type(failure) is not BadRequest or any(steps[0] != "tools" for steps in positions):
         return None
     tools = _read_tools(body)
-    keyword = _find_keyword(failure.detail, tools, cuts)
-    if keyword:
-        changed = msgspec.structs.replace(cuts, keywords=(*cuts.keywords, keyword))
-        return changed, f"the model's server refused {keyword} in the schemas of tools, so it is left out"
+    if change := _shorten(failure.detail, tools, cuts):
+        return change
+    keywords = _find_keywords(failure.detail, tools, cuts)
+    if keywords:
+        changed = msgspec.structs.replace(cuts, keywords=(*cuts.keywords, *keywords))
+        words = ", ".join(keywords)
+        return changed, f"the model's server refused {words} in the schemas of tools, so it is left out"
     most = _find_limit(failure.detail, len(tools))
-    if not most:
+    if not most or locate(failure, body).tool:
         return None
     left_out = plural(len(tools) - most, "tool")
     notice = f"the model's server refused {plural(len(tools), 'tool')} as too many, so the last {left_out}"
@@ -58,16 +67,41 @@ def _read_tools(body: bytes) -> list[dict[str, Any]]:
     return [tool.get("function") or tool for tool in cast("list[dict[str, Any]]", tools or [])]
 
 
-def _find_keyword(text: str, tools: Sequence[dict[str, Any]], cuts: ToolCuts) -> str:
+def _shorten(text: str, tools: Sequence[dict[str, Any]], cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
+    """Return the cuts that avoid a refusal of long descriptions, or of schemas without arguments."""
+    if not cuts.empty and re.search(_EMPTY, text):
+        notice = "the model's server refused schemas without arguments, so those tools are sent without one"
+        return msgspec.structs.replace(cuts, empty=True), notice
+    limit = re.search(_LENGTH, text)
+    chars = int(limit[1]) if limit else 0
+    if not chars or all(len(str(tool.get("description") or "")) <= chars for tool in tools):
+        return None
+    notice = (
+        f"the model's server refused descriptions of tools over {plural(chars, 'character')}, so they end"
+    )
+    return msgspec.structs.replace(cuts, description_chars=chars), f"{notice} there"
+
+
+def _find_keywords(text: str, tools: Sequence[dict[str, Any]], cuts: ToolCuts) -> list[str]:
+    """Return the keyword that a refusal names, or all constraints if it is about a grammar made of them."""
     schemas = [tool.get("parameters") or tool.get("input_schema") for tool in tools]
     keywords = keywords_of(schemas) - _NEEDED - set(cuts.keywords)
-    return next((keyword for keyword in sorted(keywords) if is_named(text, keyword)), "")
+    named = next((word for word in sorted(keywords) if _is_keyword_named(text, word)), "")
+    if named or not re.search(_GRAMMAR, text):
+        return [named] if named else []
+    return [word for word in _CONSTRAINTS if word in keywords]
+
+
+def _is_keyword_named(text: str, keyword: str) -> bool:
+    return is_named(text, keyword) or bool(re.search(rf"(?im)^{re.escape(keyword)} must\b", text))
 
 
 def _find_limit(text: str, count: int) -> int:
     """Return how many of so many tools a server takes, half of them if it does not name a number; 0 if the
     text is about something else."""
-    if count < 2 or read_positions(text) or not re.search(_TOOLS, text) or not re.search(_TOO_MANY, text):
+    is_grammar = bool(re.search(_GRAMMAR, text))  # a sum of schemas that is too large for one
+    is_limit = bool(re.search(_TOOLS, text) and re.search(_TOO_MANY, text))
+    if count < 2 or read_positions(text) or not (is_limit or is_grammar):
         return 0
     numbers = [int(digits) for digits in re.findall(r"\b\d{1,6}\b", text)]
     return max((number for number in numbers if 0 < number < count), default=count // 2)

@@ -10,6 +10,7 @@ argument is refused when it is read) and took six percent of the tools' bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
@@ -29,39 +30,55 @@ _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "m
 _TEXTS = ("pattern", "format", "title", "description")
 
 
+NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
+"""The schema of a tool without arguments whose server wants no schema for it."""
+
+
 class ToolCuts(msgspec.Struct, frozen=True):
     """The parts of the tools on offer that a server refused: tools by name, keywords of their schemas, and
-    all tools beyond the first `most` (0: it refused none for their number)."""
+    all tools beyond the first `most` (0: it refused none for their number). `description_chars`: how long the
+    description of a tool may be (0: any length). `empty`: it refused schemas without arguments."""
 
     names: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     most: int = 0
+    description_chars: int = 0
+    empty: bool = False
 
     def keep(self, tools: Sequence[ToolSpec]) -> list[ToolSpec]:
         """Return the tools that are offered, as the server takes them."""
         kept = [tool for tool in tools if tool.name not in self.names]
         kept = kept[: self.most] if self.most else kept
-        if not self.keywords:
-            return kept
-        return [
-            msgspec.structs.replace(tool, parameters=self._without_keywords(tool.parameters)) for tool in kept
-        ]
+        return [self._cut(tool) for tool in kept] if self != ToolCuts(self.names, most=self.most) else kept
 
-    def _without_keywords(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+    def _cut(self, tool: ToolSpec) -> ToolSpec:
+        parameters: Mapping[str, Any] = self._without_keywords(tool.parameters, 0)
+        if self.empty and not parameters.get("properties"):
+            parameters = NO_PARAMETERS
+        description = tool.description
+        if self.description_chars and len(description) > self.description_chars:
+            description = description[: self.description_chars - 1] + "…"
+        return msgspec.structs.replace(tool, parameters=parameters, description=description)
+
+    def _without_keywords(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         kept: dict[str, Any] = {}
+        if depth > _MAX_DEPTH:
+            return kept
         for key, value in schema.items():
             if key in self.keywords:
                 continue
             if key in _NAMED:
-                kept[key] = {name: self._inner(inner) for name, inner in _object(value).items()}
+                kept[key] = {name: self._inner(inner, depth) for name, inner in _object(value).items()}
             else:
-                kept[key] = self._inner(value) if key in _SUBSCHEMAS else value
+                kept[key] = self._inner(value, depth) if key in _SUBSCHEMAS else value
         return kept
 
-    def _inner(self, value: Any) -> Any:
+    def _inner(self, value: Any, depth: int) -> Any:
         if isinstance(value, dict):
-            return self._without_keywords(cast("dict[str, Any]", value))
-        return list(map(self._inner, cast("list[Any]", value))) if isinstance(value, list) else value
+            return self._without_keywords(cast("dict[str, Any]", value), depth + 1)
+        if isinstance(value, list):
+            return [self._inner(part, depth + 1) for part in cast("list[Any]", value)]
+        return value
 
 
 NO_CUTS = ToolCuts()

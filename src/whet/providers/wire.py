@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -21,7 +21,7 @@ import msgspec
 from whet.config.model_servers import ServerDialect as ServerDialect
 from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
+from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import NOT_JSON, is_object
 from whet.contract.tools import ToolSpec
@@ -45,12 +45,14 @@ Deltas = Sequence[TextDelta | ReasoningDelta]
 
 
 class RequestOptions(msgspec.Struct, frozen=True):
-    """The constant options of a session's requests. `max_output_tokens` 0: the server's own limit."""
+    """The constant options of a session's requests. `max_output_tokens` 0: the server's own limit. `extra`
+    are fields of the owner's, which replace Whet's own of the same name."""
 
     model: str
     session_id: str = ""
     max_output_tokens: int = 0
     reasoning_effort: Effort = ""
+    extra: Mapping[str, Any] = {}
 
 
 class PromptDetails(msgspec.Struct):
@@ -131,9 +133,9 @@ class WireCodec(Protocol):
         """Close the body after `messages`."""
         ...
 
-    def adapt(self, refusal: ProviderError, body: bytes) -> tuple[WireCodec, str] | None:
+    def adapt(self, refusal: ProviderError, body: bytes, prompt_tokens: int) -> tuple[WireCodec, str] | None:
         """Return a codec without what the server refused in `body`, and the change in words ("X, so ...");
-        None if the refusal names nothing that can be sent in another way."""
+        None if the refusal names nothing that can be sent in another way. `prompt_tokens`: an estimate."""
         ...
 
     def decoder(self, info: ModelInfo) -> Decoder:
@@ -193,6 +195,15 @@ class WireCache:
             del self._ends[count:]
 
 
+def caller_of(messages: Sequence[Message], index: int) -> Message | None:
+    """Return the message with the call of which messages[index] is the result."""
+    call_id = messages[index].tool_call_id
+    before = (message for message in reversed(messages[:index]) if message.tool_calls)
+    return next(
+        (message for message in before if any(call.id == call_id for call in message.tool_calls)), None
+    )
+
+
 def images_before(messages: Sequence[Message], end: int) -> list[ImagePart]:
     """Return the images of the run of tool results that ends before `end`, in order."""
     images: list[ImagePart] = []
@@ -206,11 +217,15 @@ def images_before(messages: Sequence[Message], end: int) -> list[ImagePart]:
 
 
 def content_json(message: Message, part: Callable[[Part], bytes]) -> bytes:
-    """Return the content that the model reads: a string, or a list of parts that `part` encodes."""
+    """Return the content that the model reads: a list of parts that `part` encodes, or a string if all of
+    it is text, since servers of text models take no lists."""
     content = sent_content(message)
     if isinstance(content, str):
         return quote(content)
-    return b"[" + b",".join(map(part, content)) + b"]" if content else b'""'
+    texts = [item.text for item in content if isinstance(item, TextPart)]
+    if len(texts) == len(content):
+        return quote("\n".join(texts))
+    return b"[" + b",".join(map(part, content)) + b"]"
 
 
 def data_url(part: ImagePart) -> bytes:
@@ -243,6 +258,11 @@ def encode(value: Any) -> bytes:
 def without(fields: dict[str, Any], left_out: Collection[str]) -> dict[str, Any]:
     """Return a request's parameters without those that its server refused."""
     return {name: value for name, value in fields.items() if name not in left_out} if left_out else fields
+
+
+def allowed_output(tokens: int, dialect: ServerDialect) -> int:
+    """Return how many tokens of output are asked for: as many as set, but no more than the server allows."""
+    return min(tokens, dialect.output_limit) if dialect.output_limit else tokens
 
 
 def sent_schema(tool: ToolSpec) -> dict[str, Any]:

@@ -5,21 +5,25 @@ Tokens are part of URLs and headers; no error text here quotes either.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Mapping
+from socket import SOCK_STREAM
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.config.key_hosts import is_same_server
+from whet.config.key_hosts import is_loopback, is_same_server
+from whet.config.secrets import find_proxy
 from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
-from whet.contract.texts import from_json
+from whet.contract.texts import from_json, split_http_url
 from whet.http1.client import Answer, HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet.http1.response import retry_after_s as waiting_time_s
+from whet.internet import is_public
 from whet.log import mask
 
 if TYPE_CHECKING:
@@ -49,8 +53,17 @@ class VendorAnswer(msgspec.Struct, frozen=True):
 class VendorHttp:
     """The HTTP client for one vendor."""
 
-    def __init__(self, vendor: str, base_url: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        vendor: str,
+        base_url: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        max_bytes: int = _MAX_BYTES,
+    ) -> None:
+        """`max_bytes`: how much of an answer is read."""
         self._vendor = vendor
+        self._max_bytes = max_bytes
         self._base_url = base_url.rstrip("/")
         self._headers = _SENT | {name.lower(): value for name, value in (headers or {}).items()}
         self._http = HttpClient(Limits(idle_s=LONGEST_IDLE_S, most_idle=20, most_connections=100))
@@ -78,18 +91,17 @@ class VendorHttp:
         )
         async with self._exchange(request) as answer:
             after_s = waiting_time_s(answer.headers.get("retry-after", ""), time.time())
-            return VendorAnswer(answer.status, await answer.read(_MAX_BYTES), after_s)
+            return VendorAnswer(answer.status, await answer.read(self._max_bytes), after_s)
 
     async def download(self, url: str, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Download a file, stopping if it is larger than `max_bytes`. An empty header removes the client's
-        own.
+        own. A file that is not on the vendor's server must be on the public internet.
 
         Raises SendFailed, without the URL, which may contain a token.
         """
-        sent = self._merge_headers(headers or {})
+        request = Request("GET", url, self._merge_headers(headers or {}), silence_s=60.0)
         if not is_same_server(url, self._base_url):
-            sent.pop("authorization", None)
-        request = Request("GET", url, sent, silence_s=60.0)
+            request = await self._pin_public(request)
         async with self._exchange(request) as answer:
             if answer.status != 200:
                 raise SendFailed(f"{urlsplit(url).hostname} answered {answer.status}", is_final=True)
@@ -97,6 +109,29 @@ class VendorHttp:
         if len(data) > max_bytes:
             raise SendFailed(f"it is larger than {max_bytes // 1_000_000} MB", is_final=True)
         return data
+
+    async def _pin_public(self, request: Request) -> Request:
+        """Return the request without the token, and to the very address that was checked. People name such
+        URLs, so they could lead into this machine's network. Raises SendFailed."""
+        headers = {name: value for name, value in request.headers.items() if name != "authorization"}
+        if is_loopback(self._base_url):
+            return msgspec.structs.replace(request, headers=headers)  # a vendor on this machine is trusted
+        parts = split_http_url(request.url)
+        host = (parts.hostname or "") if parts is not None else ""
+        if parts is None or parts.scheme != "https" or parts.username is not None or not host:
+            raise SendFailed(f"{self._vendor}: the file has no https address", is_final=True)
+        try:
+            rows = await asyncio.get_running_loop().getaddrinfo(host, parts.port or 443, type=SOCK_STREAM)
+        except (OSError, UnicodeError, ValueError):
+            rows = []
+        addresses = [str(row[4][0]) for row in rows]
+        if not addresses or not all(map(is_public, addresses)):
+            raise SendFailed(f"{self._vendor}: the file is not on the public internet", is_final=True)
+        if find_proxy("https", host):
+            return msgspec.structs.replace(request, headers=headers)  # the proxy connects
+        literal = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+        url = parts._replace(netloc=f"{literal}:{parts.port or 443}").geturl()
+        return msgspec.structs.replace(request, url=url, headers=headers, host=parts.netloc, server_name=host)
 
     def _merge_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         merged = {**self._headers, **{name.lower(): value for name, value in headers.items()}}

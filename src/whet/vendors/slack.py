@@ -29,10 +29,17 @@ class _Page(msgspec.Struct):
 
 
 class SlackUser(msgspec.Struct):
-    """A user of Slack."""
+    """A user of Slack, of the workspace `team_id`."""
 
     id: str = ""
     username: str = ""
+    team_id: str = ""
+
+
+def user_from(user: str, team: str, own_team: str) -> str:
+    """Return a user's id, after the workspace's if it is not the app's own: another person there may have the
+    same id."""
+    return f"{team}:{user}" if team and own_team and team != own_team else user
 
 
 class SlackAction(msgspec.Struct):

@@ -37,6 +37,7 @@ class SlackAnswer(msgspec.Struct):
     ts: str = ""
     url: str = ""
     user_id: str = ""
+    team_id: str = ""
     upload_url: str = ""
     file_id: str = ""
     users: list[str] = msgspec.field(default_factory=list[str])

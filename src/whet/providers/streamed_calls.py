@@ -1,0 +1,160 @@
+"""The tool calls of one Chat Completions answer while their pieces arrive.
+
+Servers number pieces by index, by id or by order, and some repeat what they sent: the name in each piece, the
+arguments so far, or all of them at the end. The pieces are joined as OpenAI's are; what is no JSON object
+then is read as such a repetition, so an answer that was sent properly is never changed.
+
+Loaded with the first call of an answer. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from whet.contract.texts import is_object
+from whet.providers.wire import join_pieces
+
+_JSON = json.JSONDecoder(strict=False)
+_TAGS = re.compile(r"(?:\s|</?[\w|｜:▁]+>|<\|[\w|]*\|>)*")
+_PAIR = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+
+
+class FinishedCall(msgspec.Struct, frozen=True):
+    """A call with all its pieces. `id` is empty if the server sent none."""
+
+    id: str
+    name: str
+    arguments: str
+    extra: bytes
+
+
+class _Slot:
+    """One tool call while its pieces arrive."""
+
+    __slots__ = ("extra", "id", "name", "pieces")
+
+    def __init__(self, call_id: str) -> None:
+        self.id = call_id
+        self.name = ""
+        self.pieces: list[str] = []
+        self.extra = b""
+
+    def is_complete(self) -> bool:
+        return bool(self.pieces) and self.pieces[-1].endswith("}") and is_object("".join(self.pieces))
+
+    def key(self) -> tuple[object, ...]:
+        return (self.id, self.name, "".join(self.pieces)) if self.id else (self,)
+
+    def finish(self) -> FinishedCall:
+        written = join_pieces([self.name])
+        name = read_name(written)
+        arguments = read_arguments(self.pieces)
+        if arguments == "{}" and (pairs := _PAIR.findall(written)):
+            arguments = json.dumps(dict(pairs), separators=(",", ":"))
+        return FinishedCall(join_pieces([self.id]), name, arguments, self.extra)
+
+
+class StreamedCalls:
+    """The calls of one answer, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self._slots: list[_Slot] = []
+        self._by_index: dict[int, _Slot] = {}
+
+    def add(self, index: int | None, call_id: str, name: str, arguments: str | None, extra: bytes) -> None:
+        """Take a piece of a call; `arguments` is None if it has none. `extra`: a vendor's JSON."""
+        slot = self._find(index, call_id, name)
+        if slot is None or _begins_another(slot, call_id, name, arguments):
+            slot = _Slot(call_id)
+            self._slots.append(slot)
+            if index is not None:
+                self._by_index[index] = slot
+        slot.id = slot.id or call_id
+        slot.name = slot.name or name
+        slot.extra = extra or slot.extra
+        if arguments is not None:
+            slot.pieces.append(arguments)
+
+    def finish(self) -> list[FinishedCall]:
+        """Return the calls. An event that was sent twice means its call once."""
+        slots = {slot.key(): slot for slot in self._slots if slot.name or slot.pieces}
+        return [slot.finish() for slot in slots.values()]
+
+    def _find(self, index: int | None, call_id: str, name: str) -> _Slot | None:
+        if index is None:
+            return self._find_id(call_id) if call_id else self._slots[-1] if self._slots else None
+        slot = self._by_index.get(index)
+        if slot is None and self._slots and not name and not call_id:
+            return self._slots[-1]  # a piece cannot begin a call: its index is wrong
+        if slot is not None and call_id and not name and call_id != slot.id:
+            return self._find_id(call_id) or slot  # several calls may share an index
+        return slot
+
+    def _find_id(self, call_id: str) -> _Slot | None:
+        return next((slot for slot in reversed(self._slots) if slot.id == call_id), None)
+
+
+def _begins_another(slot: _Slot, call_id: str, name: str, arguments: str | None) -> bool:
+    """Whether a piece begins another call than the one of its index, id or order.
+
+    Some servers send several complete calls with index 0, or with the same id. Others repeat the name, or
+    make up another id, in each piece of one call.
+    """
+    if not name:
+        return False
+    is_other = bool(call_id and slot.id and call_id != slot.id)
+    if slot.is_complete():
+        return is_other or bool(arguments)
+    continues = slot.pieces and name == slot.name and not (arguments or "").lstrip().startswith("{")
+    return is_other and not continues
+
+
+def read_name(text: str) -> str:
+    """Return a tool's name without what a server's parser left of the model's own notation around it."""
+    name = re.sub(r":\d+\Z", "", text.partition("<")[0].strip())
+    return re.split(r"[.:]", name)[-1] or text
+
+
+def read_arguments(pieces: Sequence[str]) -> str:
+    """Return the arguments that pieces hold: joined, or if that is no object, without repetitions. What can't
+    be read stays as it was sent, for the model to see."""
+    text = join_pieces(pieces)
+    if not text.strip() or text.strip() in ("null", "None"):
+        return "{}"
+    if is_object(text):
+        return text
+    return _read_growing(pieces) or _read_repeated(text) or text
+
+
+def _read_growing(pieces: Sequence[str]) -> str:
+    """Read pieces of which each holds all arguments so far."""
+    whole = ""
+    for piece in pieces:
+        whole = piece if piece.startswith(whole) else whole + piece
+    return whole if is_object(whole) else ""
+
+
+def _read_repeated(text: str) -> str:
+    """Read an object that is there several times, after an empty one, before tags, or as a JSON string."""
+    values: list[Any] = []
+    at = 0
+    while at < len(text):
+        at = _TAGS.match(text, at).end()  # pyright: ignore[reportOptionalMemberAccess] it matches nothing, too
+        if at == len(text):
+            break
+        try:
+            value, at = _JSON.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return ""
+        values.append(value)
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0] if is_object(values[0]) else ""
+    objects = [value for value in values if value != {}] or values[:1]
+    is_one = bool(objects) and isinstance(objects[0], dict) and all(value == objects[0] for value in objects)
+    # not msgspec: lone surrogates stay escaped, as they were sent
+    return json.dumps(objects[0], separators=(",", ":")) if is_one else ""
