@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from whet.contract.messages import Usage
+from whet_lab.evals.campaign import CampaignSettings
 from whet_lab.evals.measures import find_losses, summarise
 from whet_lab.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
-from whet_lab.evals.world_report import check_goals, format_gain
+from whet_lab.evals.world import Shape
+from whet_lab.evals.world_report import check_goals, describe_lengths, format_gain, format_report
 
 
 def task(number: int, first: bool, ok: bool = True) -> TaskRecord:
@@ -53,6 +55,21 @@ def test_what_could_be_known_is_told_by_thirds() -> None:
     )
     (ours,) = summarise([made])
     assert ours.knowable == (0.0, 0.0, 1.0) and ours.stages == (0.0, 0.0, 0.0)
+
+
+def test_tokens_are_averaged_over_the_first_sessions_of_a_run() -> None:
+    def growing(arm: str, tokens: int, growth: int) -> WorldResult:
+        result = run(arm, 0, "y" * 40)
+        tasks = [msgspec.structs.replace(task, tokens=tokens + growth * task.number) for task in result.tasks]
+        return msgspec.structs.replace(result, tasks=tuple(tasks))
+
+    sums = summarise([growing("conversation", 0, 1_000), growing("ours", 2_000, 0)])
+    assert sums[0].tokens_by_length == {10: 5_500, 20: 10_500, 40: 20_500}
+    assert (
+        describe_lengths(sums)[-1]
+        == "40 sessions: 2,000 tokens a task, 10% of the 20,500 of the whole conversation"
+    )
+    assert "| ours | 2,000 | 2,000 | 2,000 |" in format_report(sums, CampaignSettings(Shape(sessions=40)))
 
 
 def test_harm_is_what_was_lost_relative_to_no_memory() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from whet_lab.evals.arms import ARMS
@@ -45,7 +46,9 @@ def test_every_arm_is_what_it_says(tmp_path: Path) -> None:
     arms = {name: run(tmp_path, name, _SHAPE) for name in ARMS}
     again = run(tmp_path / "again", "ours", _SHAPE)
     ours = arms["ours"]
-    assert (again.tasks, again.funnel, again.requests) == (ours.tasks, ours.funnel, ours.requests)
+    # The folder's name is in the prompt, so the tokens of two runs differ.
+    tasks = [[msgspec.structs.replace(task, tokens=0) for task in result.tasks] for result in (again, ours)]
+    assert (tasks[0], again.funnel, again.requests) == (tasks[1], ours.funnel, ours.requests)
     assert all(task.first_ok for task in arms["oracle"].tasks)
     # The page's planted host reaches a prompt only where nothing stands before the memory.
     assert ours.poisoned == 0 and arms["append-all"].poisoned > 0 and arms["no-gate"].poisoned > 0

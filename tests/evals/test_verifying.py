@@ -9,7 +9,7 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from whet.config.paths import Home
-from whet.config.schema import SandboxSettings
+from whet.config.permission_settings import SandboxSettings
 from whet_lab.evals.own_tasks import OwnTask
 from whet_lab.evals.task_folder import verify
 

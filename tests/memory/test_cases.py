@@ -80,6 +80,21 @@ def test_other_steps_without_a_call_that_shows_them_wait_for_the_person(world: W
     assert state == "active" and "kiln warm b18 --low" in text(world)
 
 
+def test_three_patches_with_the_same_step_leave_it_once(world: World) -> None:
+    tried(world, FIRED, SKILL)
+    for number in (31, 32, 33):
+        again: list[Step] = [
+            User(f"Fire b{number}."),
+            Run("terminal", f"kiln warm b{number}", f"b{number} is at {number}0"),
+            Run("terminal", f"kiln fire b{number}", f"b{number} fired"),
+        ]
+        last = text(world).rstrip().splitlines()[-1]
+        request = patch(world, last, f"{last}\n- warm it first", f"b{number} is at {number}0")
+        tried(world, again, request)
+    steps = parse_steps(text(world))
+    assert len([step for step in steps if step.startswith("kiln warm")]) == 1, text(world)
+
+
 def test_what_was_no_procedure_and_what_keeps_its_steps_is_no_new_one() -> None:
     assert not is_new_procedure("", "1. `a`")
     assert not is_new_procedure("1. `a`\n", "1. `a`\n- and a note\n")

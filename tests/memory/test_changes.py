@@ -342,10 +342,11 @@ def test_a_note_is_named_by_the_models_own_words_for_it_too(world: World) -> Non
         "We fire on Tuesdays here.",
         "We glaze and fire on any day of the week here.",
     )
-    session = asyncio.run(world.session([*map(User, said), Say("ok")]))
+    session = asyncio.run(world.session([*map(User, said[:2]), Say("ok")]))
     claims = (add("The glazing day", said[0]), add("The firing day after Mondays", said[1]))
     asyncio.run(world.review(session, claims))
     first, second = (row.after for row in rows(world))
+    session = asyncio.run(world.session([User(said[2]), Say("ok")]))
     for words, gone in (("firing DAY", second), ("glazing day", first), ("Mondays", first)):
         asked = MemoryRequest("replace", content="Windows.", old_text=words, evidence=(said[2],))
         ((outcome, _),) = asyncio.run(world.review(session, [asked]))

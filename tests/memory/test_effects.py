@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.harm import false_alarms, harm_found
+
 from whet.memory.effects import Effect, Sums, compare_items, sum_by_session
 from whet.store.learned import ContextItem
 from whet.store.outcomes import ItemUse, TurnOutcome
@@ -61,7 +63,7 @@ def test_five_sessions_on_either_side_are_compared() -> None:
 
 
 def test_a_second_item_asks_for_a_stronger_sign_than_one_alone() -> None:
-    kept, held = sessions("a", 10, 4), sessions("b", 10, 0)
+    kept, held = sessions("a", 10, 9), sessions("b", 10, 0)
     rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
     assert only(compare_items(rows, {**kept, **held})).finding == "hurts"
     found = compare_items(rows + uses(OTHER, sessions("a", 1, 0)), {**kept, **held})
@@ -112,6 +114,32 @@ def test_what_hurts_stands_first_and_versions_are_kept_apart() -> None:
     )
     assert found[0].item == NOTE and found[0].current
     assert {one.item.hash: one.current for one in found} == {"h1": True, "h2": False, "h0": False}
+
+
+def failing(prefix: str, count: int, failed: int) -> dict[str, Sums]:
+    return {f"{prefix}{n}": Sums(1, 0, 4, failed) for n in range(count)}
+
+
+def test_failed_calls_alone_show_harm_within_ten_uses() -> None:
+    before, kept = failing("b", 20, 0), failing("a", 10, 4)
+    found = only(compare_items(uses(NOTE, kept), {**before, **kept}))
+    assert (found.basis, found.finding) == ("observed", "hurts")
+    assert found.shown.trouble.estimate == 0
+
+
+def test_a_few_failed_calls_among_failing_sessions_are_no_evidence() -> None:
+    before, kept = failing("b", 20, 2), failing("a", 40, 2)
+    assert only(compare_items(uses(NOTE, kept), {**before, **kept})).finding == "no evidence"
+
+
+def test_a_note_without_effect_is_seldom_called_harmful_however_often_it_is_looked_at() -> None:
+    assert false_alarms(runs=60, uses=60) <= 0.05
+    assert harm_found(runs=60, uses=10) >= 0.9
+
+
+def test_steps_and_cost_are_summed() -> None:
+    turns = [TurnOutcome("s", 1, 3, 1, frozenset(), 2, 0.5), TurnOutcome("s", 2, 1, 0, frozenset(), 3, 0.25)]
+    assert sum_by_session(turns)["s"] == Sums(1, 0, 4, 1, 5, 0.75)
 
 
 def test_a_session_has_trouble_when_one_of_its_turns_had() -> None:

@@ -15,6 +15,7 @@ from whet.memory.folding import content_words, decode_values, find_span, fold, j
         ("zero\u200bwidth\u00adhere", "zerowidthhere"),
         ("\x1b[31mred\x1b[0m and \x1b]0;title\x07plain", "red and plain"),
         ("ﬁle Ⅷ", "file viii"),
+        ("STRASSE, Straße", "strasse, strasse"),
     ],
 )
 def test_typography_colours_and_space_make_no_difference(text: str, folded: str) -> None:

@@ -106,6 +106,23 @@ def test_a_project_s_skills_are_those_from_its_repository_s_root_down(tmp_path: 
     assert {info.name: info.source for info in library.all()} == {"deploy": "home", "release": "project"}
 
 
+def test_a_project_s_groups_of_skills_are_read_and_folders_inside_a_skill_are_not(tmp_path: Path) -> None:
+    workspace = tmp_path / "repo"
+    (workspace / ".git").mkdir(parents=True)
+    skills = workspace / ".agents" / "skills"
+    put(skills / "group", "grouped")
+    put(put(skills, "whole"), "example")
+    (workspace / ".claude" / "skills").mkdir(parents=True)
+    (workspace / ".claude" / "skills" / "far").symlink_to(tmp_path / "more")
+    put(tmp_path / "more", "outside")
+    library = Library(tmp_path / "skills")
+    library.look_in(workspace)
+    assert {info.name: info.source for info in library.all()} == {"grouped": "project", "whole": "project"}
+    grouped = library.find("grouped")
+    assert grouped is not None and grouped.folder == skills / "group" / "grouped"
+    assert library.find("example") is None and library.find("outside") is None
+
+
 def test_what_was_offered_is_shared_and_a_homes_own_is_not(tmp_path: Path) -> None:
     one, two = Library(tmp_path / "one"), Library(tmp_path / "two")
     put(tmp_path / "one", "own")

@@ -6,7 +6,10 @@ import asyncio
 from pathlib import Path
 
 from benchmarks.lessons.world import User, World, add
+from click.testing import CliRunner
 
+from whet.cli.learned_items.memory import memory
+from whet.config.paths import Home
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 
@@ -52,6 +55,18 @@ def test_a_setting_of_one_folder_replaces_no_other_folders(world: World, tmp_pat
     text = read_prompt(world, tmp_path / "a")
     assert "30 days" in text and "14 days" not in text and "60 days" not in text
     assert "60 days" in read_prompt(world, tmp_path / "b")
+
+
+def test_what_is_remembered_is_shown_with_the_folders_in_which_it_holds(world: World, tmp_path: Path) -> None:
+    shop, tools = tmp_path / "shop", tmp_path / "tools"
+    for folder, text in ((shop, MAKE), (tools, TOX), (tools, MAKE)):
+        learn(world, folder, text)
+    asyncio.run(world.desk.hand_in(MemoryRequest("add", "memory", "We meet on Mondays."), Origin("user")))
+    shown = CliRunner().invoke(memory, ["show"], obj=Home(world.folder)).output
+    groups = [part.splitlines() for part in shown.split("Only in ")[1:]]
+    assert [lines[0] for lines in groups] == [f"{folder} and below:" for folder in (shop, tools)]
+    assert [len([line for line in lines if line.startswith("- ")]) for lines in groups] == [1, 2]
+    assert MAKE in groups[0][1] and "Mondays" not in "".join(map(str, groups))
 
 
 def test_what_the_person_writes_or_changes_by_hand_holds_everywhere(world: World, tmp_path: Path) -> None:

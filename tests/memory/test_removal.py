@@ -43,13 +43,13 @@ def replace(old: str, new: str) -> MemoryRequest:
         ("go on", remove(RULE)),
         ("go on", remove(RULE, RULE)),
         (COLOUR, remove(RULE, COLOUR)),
-        (COLOUR, replace(RULE, COLOUR)),
         (RULE, remove(RULE, RULE)),
         (
             "Please never deploy anything on Fridays!",
             remove(RULE, "Please never deploy anything on"),
         ),
-        ("Deploy it now please.", replace(RULE, "Deploy it now please.")),
+        ("List what we deploy on Fridays.", remove(RULE, "List what we deploy on Fridays.")),
+        ("Zeig die Freitage.", remove(RULE, "Zeig die Freitage.")),
         ("No, the colour is wrong.", remove(RULE, "No, the colour is wrong.")),
         ("Should we deploy on Fridays?", remove(RULE, "Should we deploy on Fridays?")),
     ],
@@ -74,9 +74,28 @@ def test_a_review_takes_no_rule_away_without_newer_words_about_it(
 )
 def test_other_languages_and_numbers_keep_their_rules_too(world: World, rule: str, said: str) -> None:
     learn(world, rule)
-    for request in (remove(rule, said), replace(rule, said)):
-        assert attempt(world, said, request)[0] in ("refused", "inbox")
+    assert attempt(world, said, remove(rule, said))[0] in ("refused", "inbox")
     assert rule in asyncio.run(world.prompt())
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (RULE, COLOUR),
+        (RULE, "Deploy it now please."),
+        ("No borres los contratos.", "Los contratos están en la carpeta azul."),
+        ("Never delete signed contracts.", "Signed contracts are in the blue folder."),
+        ("Customer 4711 pays within 14 days.", "Customer 4712 pays within 60 days."),
+    ],
+)
+def test_a_replacement_that_says_something_else_is_kept_beside_the_old_note(
+    world: World, rule: str, said: str
+) -> None:
+    learn(world, rule)
+    state, text = attempt(world, said, replace(rule, said))
+    assert state == "active" and f"similar note stays too: ““{rule}”" in text, text
+    prompt = asyncio.run(world.prompt())
+    assert rule in prompt and said in prompt
 
 
 def test_words_of_a_page_take_no_rule_away(world: World) -> None:

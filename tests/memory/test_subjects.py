@@ -46,6 +46,15 @@ def test_another_number_takes_nothing_back_within_a_session(first: str, second: 
         assert text in judge(Claim("memory", text, (text,)), transcript, foreground=False).text
 
 
+def test_a_sentence_said_again_with_another_number_is_kept_with_the_first(world: World) -> None:
+    first, second = OTHERS[-1]
+    session_id = asyncio.run(world.session([User(first), Say("ok"), User(second), Say("ok")]))
+    ((outcome, state),) = asyncio.run(world.review(session_id, [add(first, first)]))
+    assert state == "active", outcome.text
+    prompt = asyncio.run(world.prompt())
+    assert prompt.index(first) < prompt.index(second)
+
+
 def test_a_shorter_number_is_not_a_repeat_of_a_longer_one() -> None:
     transcript = session(User("Ship to room 1"), Say("ok"))
     claim = Claim("memory", "Rooms.", ("Ship to room 1",), existing=("“Ship to room 12 first.”",))

@@ -178,6 +178,27 @@ def test_what_a_one_shot_called_for_waits_in_its_folder_until_there_is_room(tmp_
 
 
 @pytest.mark.slow
+def test_one_shots_that_only_plain_reviews_looked_at_are_read_with_the_next(tmp_path: Path) -> None:
+    got_round = [
+        does(use("terminal", command="exit 3")),
+        does(use("terminal", command="true && true")),
+        says("Done."),
+    ]
+
+    async def main() -> None:
+        async with bench(tmp_path, got_round * 2, settings={"review.free_tokens": "0"}) as b:
+            seen = [await one_shot(b, text) for text in ("Do it.", "Do it again.")]
+            assert [done.state for done in await b.review()] == ["nothing", "nothing"]
+            assert len(b.server.requests) == 6, "no model was asked"
+        async with bench(tmp_path, [says("Done.")], settings=PLENTY) as b:
+            await one_shot(b, "And that.")
+            [order] = [json.loads(job.payload) for job in b.jobs() if job.state == "waiting"]
+            assert order["others"] == seen[::-1]
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
 def test_a_review_that_would_pass_its_share_is_stopped_and_keeps_what_it_saved(tmp_path: Path) -> None:
     said = "No, the tests run with ./check --fast in this project."
     lesson = remember("Tests.", "the tests run with ./check --fast")

@@ -37,6 +37,17 @@ def test_what_failed_scores_nothing_and_what_is_missing_less() -> None:
     assert score(["kiln break BATCH", "kiln fire BATCH"], one) == 0.0
 
 
+def test_copying_a_whole_session_scores_little() -> None:
+    cases = [
+        case(f"b{n}", *((f"look at shelf-{word}", False) for word in words))
+        for n, words in enumerate((("oak", "elm", "ash"), ("fir", "yew", "bay"), ("fig", "ivy", "sage")))
+    ]
+    whole = list(dict.fromkeys(command for command, failed in cases[0].commands if not failed))
+    assert score(["kiln warm BATCH", "kiln fire BATCH"], cases[0], cases) == 1.0
+    assert score(whole, cases[0], cases) < 0.6
+    assert score(["kiln warm BATCH"] * 3 + ["kiln fire BATCH"], cases[0], cases) < 1.0
+
+
 def test_the_real_optimiser_finds_steps_that_win_on_held_out_cases() -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
     prompts: list[str] = []

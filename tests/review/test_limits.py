@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support import FixedClock, each
@@ -252,6 +253,19 @@ def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
     assert stored_job(db, first.job_id).run_after == iso(clock.now())
     other = queue(order(1, ("memory",), "turns", session_id="s2"))
     assert other.job_id != first.job_id
-    assert db.read_now(reviews.count_open_reviews) == 2
+    assert len(db.read_now(reviews.list_open_payloads)) == 2
     with pytest.raises(WhetError, match="can't be read"):
         read_review_job("{}")
+
+
+def test_a_plain_review_leaves_how_the_waiting_one_reads_the_conversation(
+    db: StateDatabase, clock: FixedClock
+) -> None:
+    db.write_now(lambda c: sessions.create(c, NewSession(id="s1"), ""))
+    by_model = msgspec.structs.replace(order(3, ("skill",), "steps"), is_cached=True, is_excerpt=True)
+    plain = msgspec.structs.replace(order(4, ("memory",), "recovery"), is_plain=True, turns=(4,))
+    for new in (by_model, plain):
+        job_id = db.write_now(lambda c, new=new: queue_review(c, new, "talk", clock)).job_id
+    merged = read_review_job(stored_job(db, job_id).payload)
+    assert (merged.turn, merged.turns, merged.is_plain) == (4, (4,), False)
+    assert merged.is_cached and merged.is_excerpt

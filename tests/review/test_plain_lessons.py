@@ -9,10 +9,11 @@ import pytest
 from benchmarks.lessons.world import Run, Step, User
 
 from tests.memory.evidence import said_by, shell
-from tests.review.rig import Bench, bench, does, says, use
+from tests.review.rig import Bench, bench, does, says, talk, use
 from whet.review.plain_lessons import find_plain_lessons
 
 STARVED: dict[str, object] = {"review.free_tokens": "0", "review.worker": "off"}
+PLENTY: dict[str, object] = {"review.free_tokens": "1000000000"}
 SCRIPT = """#!/bin/sh
 [ "$1" = --host=cedar ] && { echo 12/12; exit 0; }
 echo "refused: \\`courier\\` needs \\`--host=cedar\\`"; exit 2
@@ -21,7 +22,16 @@ echo "refused: \\`courier\\` needs \\`--host=cedar\\`"; exit 2
 
 def quotes_of(*steps: Step) -> list[tuple[str, ...]]:
     sources = said_by(steps)
-    return [request.evidence for request in find_plain_lessons(sources, max(item.turn for item in sources))]
+    turn = max(item.turn for item in sources)
+    return [item.evidence for item in find_plain_lessons(sources, turn, is_corrected=True)]
+
+
+def test_every_line_of_an_error_that_the_next_call_heeded_is_kept() -> None:
+    error = "refused: `ship` needs `--flag=ack`\nrefused: `atlas` needs `--host=cedar`"
+    failed = Run("terminal", "./ship atlas --flag=solo --host=ember", error, False)
+    worked = Run("terminal", "./ship atlas --flag=ack --host=cedar", "ok")
+    (evidence,) = quotes_of(User("Ship atlas."), failed, worked)
+    assert evidence == (*error.splitlines(), "./ship atlas --flag=ack --host=cedar")
 
 
 def write_script(tmp_path: Path) -> None:
@@ -74,6 +84,58 @@ def test_a_correction_whose_value_the_next_call_took_is_kept(
             await b.review()
             assert ("the host is `--host=cedar`" in b.memory()) is is_kept
             assert len(b.server.requests) == 4, "no model was asked"
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_task_with_a_new_value_is_no_correction_because_a_call_failed(tmp_path: Path) -> None:
+    write_script(tmp_path)
+    script = [
+        does(use("terminal", command="./ship --host=amber || true")),
+        says("Done."),
+        does(use("terminal", command="grep -r TODO nowhere")),
+        does(use("terminal", command="echo PORT=9001")),
+        says("Done."),
+    ]
+
+    async def main() -> None:
+        async with bench(tmp_path, script, settings=STARVED) as b:
+            await b.turn("Ship it")
+            await b.turn("Thanks. Now print the line PORT=9001 for me.")
+            await b.review()
+            assert b.memory() == ""
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("settings", "asked"), [({"review.free_tokens": "0"}, True), (PLENTY, False)])
+def test_a_lesson_without_a_model_settles_no_earlier_correction(
+    tmp_path: Path, settings: dict[str, object], asked: bool
+) -> None:
+    write_script(tmp_path)
+    nothing = says("Nothing to save.")
+    first = [says("I ran pytest."), says("Understood."), nothing, says("Right."), nothing]
+    mended = [
+        does(use("terminal", command="./ship --host=amber")),
+        does(use("terminal", command="./ship --host=cedar")),
+        says("Done."),
+    ]
+
+    async def main() -> None:
+        async with bench(tmp_path, first, settings={**settings, "review.worker": "off"}) as b:
+            await talk(b)
+            await b.review()
+            await b.turn("No, that is wrong too, use the other folder")
+            await b.review()
+            session_id = b.session.id
+        again = {**PLENTY, "review.worker": "off"}
+        async with bench(tmp_path, [*mended, nothing], settings=again, session_id=session_id) as b:
+            await b.turn("Ship it")
+            await b.review()
+            assert "`./ship --host=cedar` worked" in b.memory()
+            assert len(b.server.requests) == 3 + asked
 
     asyncio.run(main())
 

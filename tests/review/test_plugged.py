@@ -39,5 +39,5 @@ def test_a_worker_of_its_own_has_the_homes_plugins(tmp_path: Path) -> None:
     heard = [json.loads(line) for line in (program.home / "memory-mirror.jsonl").read_text().splitlines()]
     assert [one["event"] for one in heard] == ["add", "shutdown", "undo", "shutdown"]
     assert heard[2]["content"] == heard[0]["content"] and "./check --fast" in heard[0]["content"]
-    assert heard[0]["metadata"]["write_origin"] == "review"
+    assert heard[0]["metadata"]["write_origin"] == "background_review"
     assert heard[0]["metadata"]["parent_session_id"] == row["session_id"]

@@ -88,7 +88,11 @@ def test_the_commands_tell_what_happened_and_decide_on_what_waits(tmp_path: Path
         assert [row["state"] for row in rows] == ["inbox", "inbox"]
         ids = sorted(row["id"] for row in rows)
         assert "stg-2" in program.run("review", "inbox").out
-        assert program.run("review", "accept", str(ids[0])).out == f"{ids[0]}  memory memory: in force\n"
+        unseen = program.run("review", "accept", str(ids[0]))
+        digest = unseen.err.split()[-1]
+        accepted = program.run("review", "accept", str(ids[0]), "--digest", digest)
+        assert accepted.err == "", accepted.err
+        assert accepted.out == f"{ids[0]}  memory memory: in force\n"
         assert "dropped" in program.run("review", "reject", str(ids[1])).out
         memory = (program.home / "memories" / "MEMORY.md").read_text()
         assert "./check --fast" in memory and "stg-2" not in memory
@@ -121,7 +125,7 @@ def test_in_the_chat_the_summary_waits_until_nothing_is_half_typed(
         tty.type("Run the tests\r")
         tty.wait_for("I ran pytest.")
         tty.type(f"{SAID}\r")
-        tty.wait_for("review queued: memory, skill")
+        tty.wait_for("learning from this turn (memory, skill)")
         tty.type("half a wo")
         until(memory.exists)
         with pytest.raises(AssertionError):  # not in the middle of typing
@@ -144,7 +148,7 @@ def test_leaving_the_chat_hands_a_running_review_over(
         tty.type("Build it\r")
         tty.wait_for("I ran make.")
         tty.type(f"{CORRECTION}\r")
-        tty.wait_for("review queued")
+        tty.wait_for("learning from this turn")
         tty.type("\x04")
         assert tty.wait_for_end() == 0
     memory = home / "memories" / "MEMORY.md"

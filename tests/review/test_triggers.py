@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
-from whet.config.schema import ReviewSettings
+from whet.clock import SystemClock
+from whet.config.schema import ModelSettings, ReviewSettings
+from whet.review.order import ReviewJob, Runtime, queue_review
 from whet.review.triggers import count, find_trigger, reset_counters, shows_recovery
 from whet.store import outcomes, reviews
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
@@ -206,6 +208,26 @@ def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
             await talk(b)
             order = list(dict.fromkeys(event.job_id for event in b.queued))
             assert [order.index(event.job_id) + 1 for event in b.queued] == queued
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("is_plain", "has_room"), [(True, True), (False, False)])
+def test_a_waiting_review_without_a_model_counts_as_nothing(
+    tmp_path: Path, is_plain: bool, has_room: bool
+) -> None:
+    usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
+    usage["prompt_tokens_details"] = {"cached_tokens": 0}
+    script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 2
+    settings = {"review.share": "0.5", "review.free_tokens": "68000", "review.turns": "2"}
+
+    async def main() -> None:
+        async with bench(tmp_path, script, settings={**settings, "review.on_correction": "false"}) as b:
+            runtime = Runtime(ModelSettings())
+            job = ReviewJob(b.session.id, 1, ("memory",), ("recovery",), runtime, 10_000, is_plain=is_plain)
+            b.app.database.write_now(lambda db: queue_review(db, job, "another", SystemClock()))
+            await talk(b)
+            assert bool(b.queued) is has_room
 
     asyncio.run(main())
 

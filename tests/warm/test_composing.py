@@ -38,7 +38,7 @@ def refused(database: StateDatabase, clock: FixedClock, *good: Did, **options: A
         (read("a/\u202etxt.exe"), "it holds characters that people don't see"),
         (Did("read_file", {"pathname": "a/b"}), "its arguments don't fit the tool"),
         (Did("read_file", {"path": 5}), "its arguments don't fit the tool"),
-        (read("home/.ssh/id_rsa"), "it reads a file of secrets"),
+        (read("home/.ssh/id_rsa"), "it reads a private place"),
         (sh("redis-cli -a hunter2 ping"), "its arguments hold a secret"),
         (sh("python3 make.py"), "it changes something"),
         (sh("rm -rf /"), "it needs a person's yes"),

@@ -11,7 +11,7 @@ import pytest
 from tests.support import FixedClock
 from tests.warm.stores import Turn, open_store, pitfalls, sh, steps, store
 from whet.contract.messages import Usage
-from whet.stats import ratio_difference, typical_mean
+from whet.stats import ratio_difference, sum_evidence, typical_mean
 from whet.store.warm import ArmCounts
 from whet.warm.compose import BuildOptions, compose, make_placebo
 from whet.warm.mine import MiningScope, mine
@@ -110,6 +110,24 @@ def test_a_hold_out_of_sessions_claims_as_rarely() -> None:
         wrong += not rate_gap(first, second).spans_zero
     assert wrong / 1_000 <= 0.05 + 2.5 * 0.0069
     assert ratio_difference([(1, 2)], [(1, 2)] * 9).spans_zero
+
+
+@pytest.mark.parametrize("held_share", [0.1, 0.5])
+def test_looking_after_each_of_400_sessions_switches_off_by_chance_at_most_so_often(
+    held_share: float,
+) -> None:
+    rng = random.Random(7)
+
+    def rate() -> float:
+        share, calls = rng.betavariate(0.6, 2.4), rng.randint(3, 10)
+        return sum(rng.random() < share for _ in range(calls)) / calls
+
+    wrong = 0
+    for _ in range(400):
+        pairs = 400 * min(held_share, 1 - held_share)
+        wrong += sum_evidence(rate() - rate() for _ in range(int(pairs))) >= 33
+        wrong += sum_evidence(rate() / 0.35 - 1 for _ in range(int(400 * (1 - held_share)))) >= 50
+    assert wrong / 400 <= 0.05
 
 
 @pytest.mark.slow

@@ -333,7 +333,7 @@ def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
     depot = write_depot(tmp_path, 5)
 
     async def run() -> None:
-        await create_history(depot, settings(server), 2)
+        await create_history(depot, settings(server), 6)
         app = await opened(depot, depot.home, settings(server))
         tool = app.services.tools.by_name["warm_session"]
         asked = await app.new_session()

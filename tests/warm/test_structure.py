@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from benchmarks.outcomes import KINDS, OutcomeCase, judged, run_all
+from benchmarks.outcomes import HALVES, KINDS, OutcomeCase, judged, run_all
 
 from whet.warm.masking import find_hidden_exit, is_masked
 
@@ -14,8 +14,9 @@ def outcomes(*steps: list[Any]) -> list[str]:
     return [outcome for outcome, _ in judged(OutcomeCase("fine", -1, [["say", "go on"], *steps]))]
 
 
-def test_the_labelled_corpus() -> None:
-    tally = run_all()
+@pytest.mark.parametrize("half", HALVES)
+def test_the_labelled_corpus(half: str) -> None:
+    tally = run_all(half)
     assert min(tally.total.values()) >= 25
     assert {kind: share for kind in KINDS if (share := tally.recall(kind)) < 0.9} == {}, tally.missed
     assert tally.false_share <= 0.02, tally.alarms
@@ -69,3 +70,26 @@ def test_only_the_turn_before_and_its_first_change_count_as_an_objection() -> No
     assert outcomes(first, ["say", "Why?"], ["say", "Three."], again)[0] == "objected"
     assert outcomes(first, ["say", "And b."], other, ["say", "Go on."], again)[0] == "ok"
     assert outcomes(first, ["say", "Longer."], ["edit", "a", "2", "2 and more"])[0] == "ok"
+
+
+def test_a_command_is_taken_back_by_the_opposite_verb_on_the_same_object() -> None:
+    def taken(done: str, back: str) -> bool:
+        return outcomes(["run", done, "ok", 0], ["run", back, "ok", 0])[0] == "undone"
+
+    assert taken("npm install left-pad", "npm uninstall left-pad")
+    assert taken("createdb shop_try", "dropdb shop_try")
+    assert taken("git config --global a.b true", "git config --global --unset a.b")
+    assert not taken("npm install dayjs", "npm uninstall lodash")
+    assert not taken("git log v1", "git tag -d v1")
+    assert not taken("docker logs web", "docker rm web")
+
+
+def test_a_program_that_served_its_purpose_is_not_taken_back_when_it_is_stopped() -> None:
+    started, used, ended = "docker run -d --name db pg", "pytest", "docker rm -f db"
+    assert outcomes(*(["run", text, "ok", 0] for text in (started, used, ended)))[0] == "ok"
+    assert outcomes(*(["run", text, "ok", 0] for text in (started, ended)))[0] == "undone"
+
+
+def test_a_failure_that_only_the_last_line_reports_counts_and_the_rows_of_a_table_do_not() -> None:
+    assert outcomes(["run", "make deploy", "uploading\nDeployment FAILED, see deploy.log", 0]) == ["failed"]
+    assert outcomes(["run", "gh run list", "X  fix  failure\nv  docs  success", 0]) == ["ok"]

@@ -8,6 +8,7 @@ may differ.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -100,6 +101,15 @@ def read_change_times(base: TreeBase, workspace: Path) -> dict[str, int]:
     return times_ns
 
 
+def list_change_times(workspace: Path) -> list[tuple[str, int]]:
+    """Return each file of a workspace with its ctime in ns, whether recorded or new."""
+    times_ns: list[tuple[str, int]] = []
+    for name, _ in _walk(workspace):
+        with contextlib.suppress(OSError):
+            times_ns.append((name, (workspace / name).lstat().st_ctime_ns))
+    return times_ns
+
+
 def find_changed_programs(base: TreeBase, path_variable: str) -> list[str]:
     """Return the programs of the search path that changed since, or that now hide another program."""
     now = _programs(path_variable)
@@ -120,6 +130,7 @@ def restore_tree(
     if a file changed and its old contents were not recorded.
     """
     workspace, target = trees
+    target.mkdir(parents=True, exist_ok=True)
     linked = {".git"}
     touched = {str(above) for name in judging for above in PurePosixPath(name).parents}
     for name, signature in base.files.items():

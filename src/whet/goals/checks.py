@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
@@ -59,6 +60,10 @@ _NAMES = late_pattern(_FILE)
 _END = ".! \n"
 _FLAGS = late_pattern(
     r"-[vqxbfs]+$|--(?:verbose|quiet|exitfirst|failfast|buffer|locals|no-header|color=\w+)$"
+)
+# Variables that say how the interpreter runs and what output looks like. Others may narrow or ease the tests.
+_SETTING = late_pattern(
+    r"(?:^|\s)(?!(?:PYTHON\w*|LANG|LC_\w+|TERM|COLUMNS|NO_COLOR|FORCE_COLOR)=)[A-Za-z_]\w*="
 )
 _WHOLE = {"pytest": (".",), "unittest": ("discover", "."), "go test": ("./...",), "jest": (".",)}
 
@@ -161,7 +166,10 @@ def _find_unmet(
             continue
         call = _find_proof(check, calls, workspace)
         if call is None:
-            reasons.append(f"not shown: {check.text}. Run exactly that, by itself, after your last change")
+            reasons.append(
+                f"not shown: {check.text}. Run exactly that, by itself, without variables that you set, after"
+                " your last change"
+            )
         else:
             proofs.append(call)
     return reasons, proofs
@@ -183,8 +191,8 @@ def _find_proof(check: GoalCheck, calls: Sequence[GoalCall], workspace: Path) ->
         if not command:
             continue
         if check.kind == "command":
-            if command == check.names[0]:
-                is_good = call.exit_code == 0 and not call.error_kind and not call.changed_paths
+            if command.removesuffix("2>&1").rstrip() == check.names[0]:
+                is_good = call.exit_code == 0 and not call.error_kind
                 return call if is_good and not is_stale(call, calls) else None
         elif _selects(check, call, command, workspace):
             return call if _is_passing_run(call, calls) else None
@@ -211,7 +219,7 @@ def _selects(check: GoalCheck, call: GoalCall, command: str, workspace: Path) ->
     if selection.targets is None:
         return False
     if not selection.targets:
-        return selection.folder == "" and all(Path(name).stem in call.result for name in check.names)
+        return selection.folder == "" and all(_is_named(call, name) for name in check.names)
     targets = {os.path.normpath(os.path.join(selection.folder, target)) for target in selection.targets}
     return bool(check.names) and all(
         targets & {os.path.normpath(name), os.path.normpath(os.path.splitext(name)[0])}
@@ -219,9 +227,16 @@ def _selects(check: GoalCheck, call: GoalCall, command: str, workspace: Path) ->
     )
 
 
+def _is_named(call: GoalCall, name: str) -> bool:
+    """Return whether a run of all tests shows that it ran a file's: it names the file, or unittest finds any
+    file with such a name in its start folder."""
+    is_found = call.facts.tests is not None and call.facts.tests.runner == "unittest"
+    return Path(name).stem in call.result or (is_found and fnmatchcase(name, "test*.py") and "/" not in name)
+
+
 def _read_selection(command: str, workspace: Path) -> _TestSelection:
     run = own_run(command)
-    if run is None:
+    if run is None or _SETTING.search(command):
         return _TestSelection("", None)
     folder = ""
     for inner in run.folders:
@@ -234,8 +249,10 @@ def _read_selection(command: str, workspace: Path) -> _TestSelection:
     targets: list[str] = []
     before = ""
     for word in run.words[start:]:
-        is_plugin, before = before == "-p", word  # other files decide then, and are judged as such
-        if _FLAGS.match(word) or word in _WHOLE.get(run.runner, ()) or word == "-p" or is_plugin:
+        # A plugin is a file of its own, and judged as such; unittest's -p is a pattern of file names.
+        is_plugin = run.runner == "pytest" and "-p" in (before, word)
+        before = word
+        if _FLAGS.match(word) or word in _WHOLE.get(run.runner, ()) or is_plugin:
             continue
         if word.startswith("-") or "::" in word or "=" in word:
             return _TestSelection(folder, None)

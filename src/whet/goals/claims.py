@@ -160,7 +160,7 @@ def _falsehood(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
         return "there is no such call in this goal"
     shows = flat(claim.shows)
     if claim.kind == "edit":
-        return "" if claim.shows in call.changed_paths else "that call did not change this file"
+        return "" if _names_change(claim, call) else "that call did not change this file"
     if claim.kind == "sent" and not call.facts.sent:
         return "that call sent nothing"
     if claim.kind == "noted" and not tags_of(call.name) & {"notes", "skills"}:
@@ -198,7 +198,7 @@ def _refusal(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
     if call.error_kind or call.exit_code not in (None, 0):
         return f"that call failed ({call.error_kind or 'exit'} {call.exit_code or ''})".replace(" )", ")")
     if claim.kind == "edit":
-        return "" if claim.shows in call.changed_paths else "that call did not change this file"
+        return "" if _names_change(claim, call) else "that call did not change this file"
     if claim.kind not in _RUN_KINDS:
         return _content_refusal(claim, call, calls)
     if not call.facts.command or call.exit_code is None:
@@ -241,6 +241,14 @@ def _find_abbreviated(claim: GoalClaim, target: str, calls: Sequence[GoalCall]) 
         ),
         None,
     )
+
+
+def _names_change(claim: GoalClaim, call: GoalCall) -> bool:
+    """Return whether a claim names a file that its call changed, or words that the call wrote into it."""
+    if claim.shows in call.changed_paths:
+        return True
+    shows = flat(claim.shows)
+    return claim.call.strip() in call.changed_paths and bool(shows) and shows in _argument_text(call)
 
 
 def _has_in_order(words: Sequence[str], command: str) -> bool:

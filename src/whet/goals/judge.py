@@ -1,9 +1,8 @@
-"""Judge whether a goal is proven: by its verifier with the checks of the beginning, or by claims and their
-calls.
+"""Judge whether a goal is proven: by its verifier and the checks that existed at the beginning, or by claims
+and the calls that support them.
 
-If other files than the program's may have caused a pass, the verifier runs again in a copy of the
-workspace in which those files are restored. Only if that fails is the person asked; if no one is present,
-the answer is no.
+If a changed file that is not part of the program may have caused a pass, the verifier runs again in a copy of
+the workspace with such files restored. If that fails, the person is asked; without a person the answer is no.
 """
 
 from __future__ import annotations
@@ -13,21 +12,18 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
 
-from whet.agent.session import Session
 from whet.agent.test_runs import test_counts
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
 from whet.contract.texts import from_json
-from whet.contract.tools import tags_of
 from whet.goals import base as goal_base
 from whet.goals import verifier
 from whet.goals.base import Difference, TreeBase
@@ -36,10 +32,7 @@ from whet.goals.claims import (
     FINISH,
     GoalCall,
     GoalClaim,
-    add_later_changes,
     is_stale,
-    join_facts,
-    text_arguments,
 )
 from whet.goals.roles import (
     CheckedTree,
@@ -49,9 +42,9 @@ from whet.goals.roles import (
     is_hook,
     judging_files,
 )
-from whet.goals.test_proof import last_change_s, lost_tests, new_program, rerunnable_part, run_folder
-from whet.rewind.recordings import Recordings
-from whet.store import calls, facts, goals, sessions
+from whet.goals.session_calls import add_current_state, goal_calls
+from whet.goals.test_proof import lost_tests, run_folder
+from whet.store import goals
 from whet.store.goals import GoalRow, GoalState
 
 if TYPE_CHECKING:
@@ -61,22 +54,34 @@ _YES, _NO = "accept", "refuse"
 _NOT_FINISHED = "You ended your turn without calling finish."
 _NAMED_FILES = 5
 _TEXT_CHARS = 2_000
-_HIT = re.compile(r"\s*\d+\|")
 _WORDS = re.compile(r"[\w./~+@-]*\w")
 
 RoleSplit = tuple[Mapping[str, Difference], frozenset[str]]
-"""The changed files that judge, with how they changed, and the changed files of the program."""
+"""The changed files that decide over the goal, each with how it changed; and the changed files of the
+program."""
+Judgements = dict[str, tuple[int, tuple[GoalState, str]]]
+"""The last judgement of each goal, with a hash of the state for which it is valid."""
 Verdict = tuple[bool, str]  # whether a goal is proven, and the text that explains it
 
 
 @dataclass(frozen=True, slots=True)
+class CheckContext:
+    """The workspace of a goal, and the function that asks its person a question."""
+
+    workspace: Path
+    ask: Callable[[str, Sequence[str]], Awaitable[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
 class GoalJudge:
-    """Judges goals with the services of one process."""
+    """Judges goals with the services of one process. `judged` stores judgements, so that the end of a turn
+    does not contradict `finish`."""
 
     services: Services
+    judged: Judgements = field(default_factory=Judgements)
 
     async def begin(self, goal: GoalRow, workspace: Path, may_change: Sequence[str]) -> None:
-        """Record the workspace: the checks that exist now will judge the goal's end."""
+        """Record the workspace, so that the checks that exist now judge the end of the goal."""
         await asyncio.to_thread(
             goal_base.save_base, workspace, self._base_folder(goal), _search_path(), tuple(may_change)
         )
@@ -85,41 +90,68 @@ class GoalJudge:
         """Remove the record of a goal that has ended."""
         goal_base.remove_base(self._base_folder(goal))
 
-    async def judge(self, goal: GoalRow, session: Session) -> tuple[GoalState, str]:
+    async def judge(self, goal: GoalRow, context: CheckContext) -> tuple[GoalState, str]:
         """Return the state of a goal after a round, with the verifier's output or the reasons."""
-        if not goal.verify:
-            return await self._judge_claims(goal, session)
-        passed, text = await self._judge_by_verifier(goal, session)
-        return ("achieved" if passed else "running"), text
+        if goal.verify:
+            return await self.judge_claims(goal, context, ())
+        if goal.guarded and (changed := await self._check_verifier_files(goal, context)):
+            return "running", changed
+        session_calls = await self.services.database.read(lambda db: goal_calls(db, goal.session))
+        finished = [call for call in session_calls if call.name == FINISH]
+        if not finished or finished[-1].error_kind:
+            return "running", finished[-1].result if finished else _NOT_FINISHED
+        return await self.judge_claims(goal, context, _claims(finished[-1]))
 
-    async def _judge_by_verifier(self, goal: GoalRow, session: Session) -> Verdict:
-        if changed := await self._check_verifier_files(goal, session):
+    async def judge_claims(
+        self, goal: GoalRow, context: CheckContext, claims: Sequence[GoalClaim]
+    ) -> tuple[GoalState, str]:
+        """Return the state that these claims would give a goal now. If it has a verifier, that alone decides.
+
+        The judgement is reused within a round until a file changes or another call is made.
+        """
+        session_calls = await self.services.database.read(lambda db: goal_calls(db, goal.session))
+        state = await asyncio.to_thread(_hash_state, goal, context.workspace, (claims, session_calls))
+        known_state, judgement = self.judged.get(goal.id, (0, ("running", "")))
+        if known_state == state and not self._is_busy():
+            return judgement
+        if goal.verify:
+            passed, text = await self._judge_by_verifier(goal, context)
+            judgement = ("achieved" if passed else "running"), text
+        else:
+            judgement = await self._weigh(goal, context, claims, session_calls)
+        goal = await self.services.database.read(lambda db: goals.get(db, goal.id))
+        state = await asyncio.to_thread(_hash_state, goal, context.workspace, (claims, session_calls))
+        self.judged[goal.id] = (state, judgement)
+        return judgement
+
+    async def _judge_by_verifier(self, goal: GoalRow, context: CheckContext) -> Verdict:
+        if changed := await self._check_verifier_files(goal, context):
             return False, changed
         base = await asyncio.to_thread(goal_base.read_base, self._base_folder(goal))
         try:
             if base is None:  # begun by an older version
-                output = await verifier.run_verifier(self.services, session.workspace, goal.verify, goal.id)
+                output = await verifier.run_verifier(self.services, context.workspace, goal.verify, goal.id)
                 passed, text = (
                     verifier.is_pass(goal.verify, output, ""),
                     verifier.output_end(output),
                 )
             else:
-                passed, text = await self._run_verifier(goal, session, base)
+                passed, text = await self._run_verifier(goal, context, base)
         except ToolError as error:
             return False, error.message
         goal = await self.services.database.read(lambda db: goals.get(db, goal.id))
-        if changed := await self._check_verifier_files(goal, session):  # changed while the verifier ran
+        if changed := await self._check_verifier_files(goal, context):  # changed while the verifier ran
             return False, changed
         return passed, text
 
-    async def _run_verifier(self, goal: GoalRow, session: Session, base: TreeBase) -> Verdict:
-        workspace = session.workspace
+    async def _run_verifier(self, goal: GoalRow, context: CheckContext, base: TreeBase) -> Verdict:
+        workspace = context.workspace
         before = await asyncio.to_thread(goal_base.read_change_times, base, workspace)
-        tree, changed = await asyncio.to_thread(self._tree, goal, workspace, base)
+        tree, changed = await asyncio.to_thread(_read_tree, self._base_folder(goal), goal, workspace, base)
         judging, program = await asyncio.to_thread(_split_by_role, tree, changed, (goal, workspace))
         programs = await asyncio.to_thread(goal_base.find_changed_programs, base, _search_path())
         output = await verifier.run_verifier(self.services, workspace, goal.verify, goal.id)
-        text, scripts = verifier.output_end(output), self._scripts(goal, base)
+        text, scripts = verifier.output_end(output), _recorded_scripts(self._base_folder(goal), goal, base)
         if not verifier.is_pass(goal.verify, output, scripts):
             return False, text or f"exit code {output.exit_code}"
         moved = self._is_busy() or before != await asyncio.to_thread(
@@ -137,35 +169,14 @@ class GoalJudge:
             why = await self._verify_in_copy(goal, workspace, base, (judging, program))
             if not why:
                 return True, text
-        decisive = {**judging, **dict.fromkeys(programs, "changed")}
-        return await self._ask_to_accept(
-            goal, session, decisive or {"what changed while it ran": "changed"}, why
-        )
-
-    def _tree(
-        self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False
-    ) -> tuple[CheckedTree, dict[str, Difference]]:
-        """Return the facts from which the changed files' roles are read, and how each file changed."""
-        folder = self._base_folder(goal)
-        changed = goal_base.find_differences(base, workspace)
-        tree = CheckedTree(
-            frozenset(base.files),
-            lambda name: goal_base.read_old_text(folder, name),
-            lambda name: goal_base.read_text(workspace / name, workspace),
-            "" if is_claimed else goal.verify,  # for claims, the model chose the command, not the person
-            goal.text,
-            base.may_change,
-            frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
-            roots=tuple({"", _path_prefix(run_folder(goal.verify, workspace), workspace)}),
-            workspace=workspace,
-        )
-        return tree, changed
+        decisive = {**judging, **dict.fromkeys(programs, "changed")} or {"what changed meanwhile": "changed"}
+        return await self._ask_to_accept(goal, context, decisive, why)
 
     async def _find_requested_files(
         self, goal: GoalRow, workspace: Path, base: TreeBase, names: frozenset[str]
     ) -> frozenset[str]:
-        """Return the new files that the verifier asks for by name in the recorded workspace; nothing that the
-        model wrote can influence it there."""
+        """Return the new files whose names the verifier prints when it runs without them in the recorded
+        workspace, where nothing that the model wrote can influence it."""
         if not names:
             return names
         text = await self._verify_in_copy(
@@ -173,16 +184,6 @@ class GoalJudge:
         )
         words = set(_WORDS.findall(text))
         return frozenset(name for name in names if not words.isdisjoint({name, PurePosixPath(name).name}))
-
-    def _scripts(self, goal: GoalRow, base: TreeBase) -> str:
-        """Return the recorded texts of the files that the command runs: the files that it names, and
-        makefiles if it runs make."""
-        names = [*goal.guarded]
-        if "make" in goal.verify.split():
-            names += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
-        return "\n".join(
-            goal_base.read_old_text(self._base_folder(goal), name) for name in names if not is_code(name)
-        )
 
     def _is_busy(self) -> bool:
         """Return whether commands of this program still run; they could change files at any moment."""
@@ -201,7 +202,7 @@ class GoalJudge:
                 goal_base.restore_tree, base, base_folder, (workspace, copy), program, judging
             )
             output = await verifier.run_verifier(self.services, workspace, goal.verify, goal.id, copy)
-            if verifier.is_pass(goal.verify, output, self._scripts(goal, base)):
+            if verifier.is_pass(goal.verify, output, _recorded_scripts(self._base_folder(goal), goal, base)):
                 return ""
             return verifier.output_end(output).replace(str(copy), str(workspace)) or "it failed"
         except ToolError as error:
@@ -210,13 +211,13 @@ class GoalJudge:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _ask_to_accept(
-        self, goal: GoalRow, session: Session, judging: Mapping[str, str], why: str
+        self, goal: GoalRow, context: CheckContext, judging: Mapping[str, str], why: str
     ) -> Verdict:
         names = _join_names([f"{name} ({how})" for name, how in judging.items()])
         question = (
             f"`{goal.verify}` passes only with files changed that decide over it: {names}. Accept them?"
         )
-        if await session.person.clarify(question, (_YES, _NO)) == _YES:
+        if await context.ask(question, (_YES, _NO)) == _YES:
             return True, f"passed, with changes that were accepted: {names}"
         message = (
             f"It passes here, but not with the files that decide over it as they were, and nobody accepted"
@@ -224,50 +225,57 @@ class GoalJudge:
         )
         return False, f"{message}\n{why[-_TEXT_CHARS:]}" if why else message
 
-    async def _judge_claims(self, goal: GoalRow, session: Session) -> tuple[GoalState, str]:
-        session_calls = await self.services.database.read(lambda db: goal_calls(db, goal.session))
-        finished = [call for call in session_calls if call.name == FINISH]
-        if goal.guarded and (changed := await self._check_verifier_files(goal, session)):
+    async def _weigh(
+        self,
+        goal: GoalRow,
+        context: CheckContext,
+        claims: Sequence[GoalClaim],
+        session_calls: Sequence[GoalCall],
+    ) -> tuple[GoalState, str]:
+        if goal.guarded and (changed := await self._check_verifier_files(goal, context)):
             return "running", changed
-        if not finished or finished[-1].error_kind:
-            return "running", finished[-1].result if finished else _NOT_FINISHED
         session_calls = await add_current_state(
-            self.services.recordings.get(), session.workspace, goal, session_calls
+            self.services.recordings.get(), context.workspace, goal, session_calls
         )
-        weighed = weigh_claims(goal.text, _claims(finished[-1]), session_calls, session.workspace)
+        weighed = weigh_claims(goal.text, claims, session_calls, context.workspace)
         if weighed.state != "achieved":
             return weighed.state, weighed.text
-        passed, text = await self._confirm_runs(goal, session, weighed.proofs, session_calls)
+        passed, text = await self._confirm_runs(goal, context, weighed.proofs, session_calls)
         return ("achieved" if passed else "running"), text
 
     async def _confirm_runs(
-        self, goal: GoalRow, session: Session, proofs: Sequence[GoalCall], session_calls: Sequence[GoalCall]
+        self,
+        goal: GoalRow,
+        context: CheckContext,
+        proofs: Sequence[GoalCall],
+        session_calls: Sequence[GoalCall],
     ) -> Verdict:
-        """Run again what proves nothing by itself, and judge whether the checks are as strict as before."""
+        """Run again the commands of proofs that are stale or prove nothing by themselves, then judge whether
+        the checks are as strict as before."""
         ran: list[GoalCall] = []
         for proof in proofs:
             call = proof
             if command := call.alone if is_stale(call, session_calls) else call.rerun_command:
-                tests, text = await _run_again(self.services, goal, session, command)
+                tests, text = await _run_again(self.services, goal, context, command)
                 if tests is None:
                     return False, text
                 call = with_tests(call, tests)
             ran.append(call)
         if command := command_of(goal.text):
-            passed, text = await self._recheck(msgspec.structs.replace(goal, verify=command), session)
+            passed, text = await self._recheck(msgspec.structs.replace(goal, verify=command), context)
             if text:
                 return passed, text
         by_seq = {call.seq: call for call in ran}
         session_calls = [by_seq.get(call.seq, call) for call in session_calls]
-        return await self._judge_tests(goal, session, ran, session_calls)
+        return await self._judge_tests(goal, context, ran, session_calls)
 
     async def _judge_tests(
-        self, goal: GoalRow, session: Session, ran: Sequence[GoalCall], session_calls: Sequence[GoalCall]
+        self, goal: GoalRow, context: CheckContext, ran: Sequence[GoalCall], session_calls: Sequence[GoalCall]
     ) -> Verdict:
-        """Judge whether the passing tests are at least as many and as strict as before."""
+        """Judge whether at least as many tests pass as before, and whether they are as strict."""
         for command in dict.fromkeys(call.alone for call in ran if call.alone):
             checked = msgspec.structs.replace(goal, verify=command)
-            passed, text = await self._recheck(checked, session, is_claimed=True)
+            passed, text = await self._recheck(checked, context, is_claimed=True)
             if text:
                 return passed, text
         counts = [call.facts.tests for call in ran if call.facts.tests is not None]
@@ -275,34 +283,34 @@ class GoalJudge:
         if not lost:
             return True, ""
         question = f"The goal's tests are fewer than they were: {lost}. Accept that?"
-        if await session.person.clarify(question, (_YES, _NO)) == _YES:
+        if await context.ask(question, (_YES, _NO)) == _YES:
             return True, f"accepted: {lost}"
         return False, f"{lost}, and nobody accepted that. Put the tests back."
 
-    async def _recheck(self, goal: GoalRow, session: Session, *, is_claimed: bool = False) -> Verdict:
-        """Judge whether a command still passes with every deciding file restored. New tests are allowed to
-        stay if the model chose the command (`is_claimed`)."""
+    async def _recheck(self, goal: GoalRow, context: CheckContext, *, is_claimed: bool = False) -> Verdict:
+        """Judge whether a command still passes with every deciding file restored. If the model chose the
+        command (`is_claimed`), new tests may stay."""
         base = await asyncio.to_thread(goal_base.read_base, self._base_folder(goal))
         if base is None:
             return True, ""  # begun by an older version
         tree, changed = await asyncio.to_thread(
-            self._tree, goal, session.workspace, base, is_claimed=is_claimed
+            _read_tree, self._base_folder(goal), goal, context.workspace, base, is_claimed=is_claimed
         )
         judges = easing_files if is_claimed else judging_files
-        split = await asyncio.to_thread(_split_by_role, tree, changed, (goal, session.workspace), judges)
-        why = await self._verify_in_copy(goal, session.workspace, base, split) if split[0] else ""
-        return await self._ask_to_accept(goal, session, split[0], why) if why else (True, "")
+        split = await asyncio.to_thread(_split_by_role, tree, changed, (goal, context.workspace), judges)
+        why = await self._verify_in_copy(goal, context.workspace, base, split) if split[0] else ""
+        return await self._ask_to_accept(goal, context, split[0], why) if why else (True, "")
 
-    async def _check_verifier_files(self, goal: GoalRow, session: Session) -> str:
+    async def _check_verifier_files(self, goal: GoalRow, context: CheckContext) -> str:
         """Return a message if the verifier's files changed and the person does not accept that, else an empty
         string."""
-        changed = verifier.find_changed_files(goal.guarded, session.workspace)
+        changed = verifier.find_changed_files(goal.guarded, context.workspace)
         if not changed:
             return ""
         names = _join_names(changed)
         question = f"The goal's verifier was changed: {names}. Accept it as it is now?"
-        if await session.person.clarify(question, (_YES, _NO)) == _YES:
-            hashes = verifier.hash_guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
+        if await context.ask(question, (_YES, _NO)) == _YES:
+            hashes = verifier.hash_guarded_files(goal.verify, context.workspace, tuple(goal.guarded))
             now = {name: digest for name, digest in hashes.items() if name in goal.guarded}
             await self.services.database.write(lambda db: goals.store_guarded_hashes(db, goal.id, now))
             return ""
@@ -313,12 +321,12 @@ class GoalJudge:
 
 
 async def _run_again(
-    services: Services, goal: GoalRow, session: Session, command: str
+    services: Services, goal: GoalRow, context: CheckContext, command: str
 ) -> tuple[TestCounts | None, str]:
     """Run the part of a command that runs tests. Return the counts if they pass, else None and the
     output."""
     try:
-        output = await verifier.run_verifier(services, session.workspace, command, goal.id)
+        output = await verifier.run_verifier(services, context.workspace, command, goal.id)
     except ToolError as error:
         return None, error.message
     tests = test_counts(command, output.text)
@@ -328,8 +336,49 @@ async def _run_again(
     return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{text}"
 
 
+def _hash_state(
+    goal: GoalRow, workspace: Path, evidence: tuple[Sequence[GoalClaim], Sequence[GoalCall]]
+) -> int:
+    """Return a hash of the claims, calls and files on which a judgement within a round depends.
+
+    Each round is judged again, because a verifier may also read files outside the workspace.
+    """
+    claims, session_calls = evidence
+    calls = tuple(call.seq for call in session_calls if call.name != FINISH)
+    times_ns = tuple(goal_base.list_change_times(workspace))
+    return hash((goal.round, tuple(claims), calls, tuple(goal.guarded.items()), times_ns))
+
+
 class _Finish(msgspec.Struct, frozen=True):
     claims: list[GoalClaim]
+
+
+def _read_tree(
+    folder: Path, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False
+) -> tuple[CheckedTree, dict[str, Difference]]:
+    """Return the tree that decides the roles of changed files, and how each file changed."""
+    changed = goal_base.find_differences(base, workspace)
+    tree = CheckedTree(
+        frozenset(base.files),
+        lambda name: goal_base.read_old_text(folder, name),
+        lambda name: goal_base.read_text(workspace / name, workspace),
+        "" if is_claimed else goal.verify,  # for claims, the model chose the command, not the person
+        goal.text,
+        base.may_change,
+        frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
+        roots=tuple({"", _path_prefix(run_folder(goal.verify, workspace), workspace)}),
+        workspace=workspace,
+    )
+    return tree, changed
+
+
+def _recorded_scripts(folder: Path, goal: GoalRow, base: TreeBase) -> str:
+    """Return the recorded texts of the files that the command runs: the files that it names, and
+    makefiles if it runs make."""
+    names = [*goal.guarded]
+    if "make" in goal.verify.split():
+        names += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
+    return "\n".join(goal_base.read_old_text(folder, name) for name in names if not is_code(name))
 
 
 def _split_by_role(
@@ -338,7 +387,7 @@ def _split_by_role(
     context: tuple[GoalRow, Path],
     judges: Callable[[CheckedTree, Mapping[str, Difference]], dict[str, Difference]] = judging_files,
 ) -> RoleSplit:
-    """Split the changed files into those that judge and the others."""
+    """Split the changed files into those that decide over the goal and the others."""
     goal, workspace = context  # a change of the verifier's own files is confirmed separately
     accepted = {name for name in changed if name in goal.guarded}
     links = {name for name in changed if (workspace / name).is_symlink()}
@@ -361,78 +410,11 @@ def accepted_claims(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalCla
     return tuple(_claims(finished[-1])) if finished else ()
 
 
-def goal_calls(connection: apsw.Connection, session_id: str) -> list[GoalCall]:
-    """Return the calls of a goal's session that were not undone."""
-    key = sessions.key_of(connection, session_id)
-    undone = calls.list_undone_turns(connection, key)
-    stored = [call for call in calls.stream_calls(connection, key) if call.turn not in undone]
-    return join_facts(stored, facts.list_session_facts(connection, key))
-
-
-async def add_current_state(
-    recordings: Recordings, workspace: Path, goal: GoalRow, recorded: Sequence[GoalCall]
-) -> list[GoalCall]:
-    """Add the present state of the workspace to the calls, for comparison with the state at the end of each
-    command.
-
-    A background process, a helper or a person may change files outside of any call. Calls that ran tests
-    also get the program that runs them; calls that read a file get its present text.
-    """
-    steps = {call.step for call in recorded if call.facts.command and call.exit_code == 0}
-    updated = add_later_changes(recorded, await recordings.changed_since(workspace, goal.session, steps))
-    return await asyncio.to_thread(_add_programs, updated, workspace, goal)
-
-
-def _add_programs(recorded: Sequence[GoalCall], workspace: Path, goal: GoalRow) -> list[GoalCall]:
-    begun_s, folder = datetime.fromisoformat(goal.begun).timestamp(), workspace
-    updated: list[GoalCall] = []
-    for call in recorded:
-        arguments = text_arguments(call.arguments)
-        command = arguments.get("command", "") if call.facts.command else ""
-        inside = workspace / arguments["workdir"] if arguments.get("workdir") else folder
-        part = rerunnable_part(command, inside)
-        reads = {"path", "local"} <= tags_of(call.name) and not call.changed_paths
-        now = (
-            goal_base.read_text(workspace / arguments["path"], workspace) or None
-            if reads and "path" in arguments
-            else None
-        )
-        unfit = (
-            _read_objection(call, workspace, begun_s)
-            if reads
-            else _run_objection(part or command, inside, workspace, begun_s)
-        )
-        updated.append(msgspec.structs.replace(call, unfit=unfit, alone=part, now=now))
-        folder = workspace / call.facts.folder if call.facts.folder is not None else folder
-    return updated
-
-
 def _path_prefix(folder: Path, workspace: Path) -> str:
     """Return a folder of the workspace as the prefix of its files' paths; "" for the workspace itself and for
     folders outside."""
     path = os.path.relpath(folder.resolve(), workspace.resolve())
     return "" if path.startswith("..") or path == "." else path + "/"
-
-
-def _run_objection(command: str, folder: Path, workspace: Path, begun_s: float) -> str:
-    """Return why the tests that a command ran prove nothing (a new runner, or another folder), or an empty
-    string."""
-    if new := new_program(command, folder, begun_s):
-        return f"{new} was made or changed during the goal, it is no known test runner"
-    ran_in = run_folder(command, folder).resolve()
-    return "" if ran_in.is_relative_to(workspace.resolve()) else f"{ran_in} is not the workspace"
-
-
-def _read_objection(call: GoalCall, workspace: Path, begun_s: float) -> str:
-    """Return why a file proves nothing if it was read, or found by a search, but was written since the goal
-    began."""
-    names = [text_arguments(call.arguments).get("path", "")]
-    if "search" in tags_of(call.name):
-        names += [line for line in call.result.splitlines() if not _HIT.match(line)]
-    new_name = next((name for name in names if name and last_change_s(workspace / name) > begun_s), "")
-    return (
-        f"{new_name} was made or changed during the goal: it shows only what was written" if new_name else ""
-    )
 
 
 def with_tests(call: GoalCall, tests: TestCounts) -> GoalCall:

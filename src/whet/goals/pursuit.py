@@ -8,7 +8,7 @@ state is stored before the next begins, so another process can continue after a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import apsw
@@ -22,14 +22,12 @@ from whet.contract.errors import ConfigError, NotFound, ToolError
 from whet.contract.events import Emit, Notice, TurnEnd
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.goals import verifier
-from whet.goals.checks import command_of, describe_checks, weigh_claims
+from whet.goals.checks import command_of, describe_checks
 from whet.goals.claims import GoalClaim
-from whet.goals.judge import GoalJudge, accepted_claims, add_current_state, goal_calls
-from whet.goals.roles import may_change_file
+from whet.goals.judge import CheckContext, GoalJudge, Judgements, accepted_claims
+from whet.goals.roles import find_subjects, may_change_file
 from whet.goals.text import GoalReport, GoalWish, round_message
-from whet.rewind.recordings import Recordings
 from whet.store import facts, goals, sessions, wallet
-from whet.store.database import StateDatabase
 from whet.store.goals import GoalRow, GoalState
 from whet.store.jobs import QueuedJob
 from whet.tools.signature import tool
@@ -41,10 +39,10 @@ if TYPE_CHECKING:
 _STALLED_ROUNDS = 2
 
 
-def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
-    """Create `finish`, which refuses claims that the goal's calls do not support, and says why."""
+def finish_tool(judge: GoalJudge) -> Tool:
+    """Create `finish`, which accepts exactly what the judgement after the turn accepts, and says why not."""
 
-    @tool(toolset="goal", effects={"read"})
+    @tool(toolset="goal", effects={"read"}, timeout_s=None)  # the verifier has its own limit
     async def finish(
         ctx: ToolContext,
         claims: Annotated[list[GoalClaim], "one for each thing that shows that the goal is reached"],
@@ -52,15 +50,14 @@ def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
         """End the goal. Each claim points at a call of yours by its command, path, url or query, or by the
         tool's name; `shows` is copied from its result, for an edit names the file, for what was sent or noted
         is copied from that. Every pointer is checked."""
-        goal, session_calls = await database.read(
-            lambda db: (goals.find_last_goal(db, ctx.session_id), goal_calls(db, ctx.session_id))
-        )
+        goal = await judge.services.database.read(lambda db: goals.find_last_goal(db, ctx.session_id))
         if goal is None:
             raise ToolError("there is no goal here")
-        session_calls = await add_current_state(recordings, ctx.workspace, goal, session_calls)
-        weighed = weigh_claims(goal.text, claims, session_calls, ctx.workspace)
-        if weighed.state == "running":
-            return ToolOutput(f"Not finished:\n{weighed.text}", error_kind="failed")
+        state, text = await judge.judge_claims(
+            goal, CheckContext(ctx.workspace, ctx.ask), () if goal.verify else claims
+        )
+        if state == "running":
+            return ToolOutput(f"Not finished:\n{text}", error_kind="failed")
         return ToolOutput("Accepted. End your turn now.")
 
     return finish
@@ -72,6 +69,7 @@ class GoalRunner:
 
     opener: SessionOpener
     emit: Emit
+    judged: Judgements = field(default_factory=Judgements)
 
     @property
     def services(self) -> Services:
@@ -103,8 +101,11 @@ class GoalRunner:
         services = self.services
         command = wish.verify or command_of(wish.text)
         hashes = verifier.hash_guarded_files(command, session.workspace)
+        subjects = frozenset[str]() if wish.verify else find_subjects(command, session.workspace)
         guarded = {
-            name: digest for name, digest in hashes.items() if not may_change_file(name, wish.may_change)
+            name: digest
+            for name, digest in hashes.items()
+            if not may_change_file(name, wish.may_change) and name not in subjects
         }
         goal = GoalRow(
             id=services.clock.new_id(),
@@ -130,7 +131,7 @@ class GoalRunner:
 
     def _add_finish(self, extras: SessionExtras) -> SessionExtras:
         return msgspec.structs.replace(
-            extras, tools=(*extras.tools, finish_tool(self.services.database, self.services.recordings.get()))
+            extras, tools=(*extras.tools, finish_tool(GoalJudge(self.services, self.judged)))
         )
 
     async def pursue(self, goal: GoalRow, session: Session) -> GoalRow:
@@ -160,7 +161,8 @@ class GoalRunner:
         if end is not None and end.reason not in ("answered", "budget"):
             capped = end.hint == "--budget" or end.hint.startswith("wallet.")
             return await self._end(goal, "budget" if capped else "paused", end.error or end.reason)
-        state, text = await GoalJudge(self.services).judge(goal, session)
+        context = CheckContext(session.workspace, session.person.clarify)
+        state, text = await GoalJudge(self.services, self.judged).judge(goal, context)
         goal = await self._reload(goal)
         return await self._store_round(goal, text, state)
 

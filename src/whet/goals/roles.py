@@ -20,7 +20,8 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from whet.agent.test_runs import mentions_runner
-from whet.goals.base import Difference
+from whet.goals.base import Difference, read_text
+from whet.goals.check_subjects import subject_files
 
 _SUFFIXES = (
     "py pyx js mjs cjs jsx ts tsx go rs c h cc cpp cxx hpp hh m java kt kts rb php lua swift cs scala ex exs"
@@ -90,6 +91,10 @@ def judging_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[
     hides = _hiding_files(tree, changed)
     open_ = [name for name in changed if name not in allowed | rule_targets | hides]
     program = allowed | {name for name in open_ if _is_requested_by_person(name, tree, changed)}
+    subjects = subject_files(tree.command, tree.was.__contains__, tree.old, is_check_script)
+    program |= {
+        name for name in open_ if name in subjects and changed[name] != "new" and not _judges(name, tree)
+    }
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
     named_paths = _paths_in_scripts(texts, tree)
     if not any(_is_test(name, text) for name, text in texts.items()):
@@ -165,6 +170,26 @@ def is_hook(name: str) -> bool:
 def is_test_name(name: str) -> bool:
     """Return whether a file is a test by its name."""
     return is_code(name) and _TESTS.search(name) is not None
+
+
+def find_subjects(command: str, workspace: Path) -> frozenset[str]:
+    """Return the data files that a command is about, as the workspace is now."""
+    return subject_files(
+        command,
+        lambda name: (workspace / name).is_file(),
+        lambda name: read_text(workspace / name, workspace),
+        is_check_script,
+    )
+
+
+def is_check_script(name: str) -> bool:
+    """Return whether a file is run or read as settings, by its name, so that a check consists of it."""
+    return (
+        is_code(name)
+        or PurePosixPath(name).suffix in (".sh", ".bash")
+        or _SETTINGS.search(name) is not None
+        or _MAKEFILES.search(name) is not None
+    )
 
 
 def is_code(name: str) -> bool:

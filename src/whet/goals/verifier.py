@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whet.agent.test_runs import names_runner, test_counts
+from whet.agent.test_runs import names_runner, shows_failure, test_counts
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.regular import open_regular
 from whet.sandbox.policy import Opening
@@ -27,6 +27,10 @@ _OUTPUT_CHARS = 4_000
 _QUIET = re.compile(
     r"[>|]|\s-\w*q\w*q|\s-q\s+-q|--co\b|--collect-only|--no-summary|--silent|--quiet|--version|--help"
 )
+_ALWAYS_ZERO = re.compile(r"(?:\|\||;|\n)\s*(?:true|:|exit\s+0)\s*;?\s*$")
+_NEGATED = re.compile(r"(?:^|[;&|(\n]|\b(?:if|then|do|else))\s*!\s", re.MULTILINE)
+_READS_ALL = re.compile(r"(?<!\|)\|&?(?!\|)\s*(?:(?:tail|tee|cat)\b|(?P<other>))")
+_PIPEFAIL = "(set -o pipefail) 2>/dev/null && set -o pipefail\n"  # a plain POSIX shell goes on without
 # Compiled files beside the sources are not trusted: the interpreter looks for them in a folder that does not
 # exist.
 _OWN_BYTECODE = {"PYTHONPYCACHEPREFIX": "/dev/null/bytecode", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -80,6 +84,8 @@ async def run_verifier(
         owner += " as it was"
         services.confinement.get().add_openings(owner, [Opening("read", source)])
     environment |= _OWN_BYTECODE
+    if _may_fail_in_pipe(command):
+        command = _PIPEFAIL + command
     context = ToolContext(owner, "", "verify", folder, lambda text: None, _give_no_answer)
     confined = Confined(services.confinement.get(), context)
     shell_job = await confined.add_jail(
@@ -93,15 +99,28 @@ def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
     """Return whether the verifier passed.
 
     The exit code must be 0. If the command or one of its scripts names a known test runner, tests must
-    have passed, because a program that ends the runner's process proves nothing.
+    have passed, because a program that ends the runner's process proves nothing. If such a command hides
+    the summary, its exit code must be able to show a failure, and no failure may be visible.
     """
     if output.is_error or output.exit_code != 0:
         return False
     text = f"{command}\n{scripts}"
-    if not names_runner(text) or _QUIET.search(text):
-        return True
+    if not names_runner(text):
+        return bool(_NEGATED.search(text)) or not shows_failure(command, output.text)
     counts = test_counts(command, output.text)
+    if counts is None and _QUIET.search(text):
+        return not _ALWAYS_ZERO.search(command) and not shows_failure(command, output.text)
     return counts is not None and counts.passed > 0 and not counts.failed
+
+
+def _may_fail_in_pipe(command: str) -> bool:
+    """Return whether a failure in a pipe of the command is a failure of the command.
+
+    This is so if tests are piped only into programs that read to the end. Others may close the pipe early
+    (`head`, `grep -q`), and in `ls x | wc -l` the exit code of `ls` is not what the person wants to know.
+    """
+    pipes = [match["other"] is None for match in _READS_ALL.finditer(command)]
+    return bool(pipes) and all(pipes) and names_runner(command)
 
 
 def output_end(output: ToolOutput) -> str:

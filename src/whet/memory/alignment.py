@@ -124,7 +124,9 @@ def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
         left = len(mine) // _LEAST_WORDS
         for match, word in zip(window, mine, strict=True):
             if match[0].lower() != word:
-                is_first = not re.search(r"[^.!?\n][ \t]*\Z", text[max(0, match.start() - 9) : match.start()])
+                is_first = not re.search(
+                    r"[^.!?\n\s][ \t]*\Z", text[max(0, match.start() - 9) : match.start()]
+                )
                 plain = match[0].lower() if is_first else match[0]
                 left -= 1 if left and _is_typo(plain, word) else len(mine)
                 if left < 0:
@@ -136,18 +138,19 @@ def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
 
 def _is_typo(word: str, other: str) -> bool:
     """Return whether a plain word became another one by one letter that was added, dropped, changed or
-    swapped."""
-    if not word.isalpha() or not other.isalpha() or not word.islower():
-        return False  # a name or a value is right letter by letter
+    swapped; a name only by two letters that were swapped."""
+    mine = word.lower()
+    if not word.isalpha() or not other.isalpha():
+        return False  # a value is right letter by letter
     if min(len(word), len(other)) < _LEAST_TYPO_CHARS or abs(len(word) - len(other)) > 1:
         return False
-    head = next((n for n, pair in enumerate(zip(word, other, strict=False)) if pair[0] != pair[1]), None)
-    if head is None:
+    head = next((n for n, pair in enumerate(zip(mine, other, strict=False)) if pair[0] != pair[1]), len(mine))
+    rests = mine[head:], other[head:]
+    if len(word) == len(other) and rests[0][:2] == rests[1][:2][::-1] and rests[0][2:] == rests[1][2:]:
         return True
-    rests = word[head:], other[head:]
-    swapped = len(word) == len(other) and rests[0][:2] == rests[1][:2][::-1] and rests[0][2:] == rests[1][2:]
     changed = rests[0][1:] == rests[1][1:]
-    return swapped or changed or rests[0][1:] == rests[1] or rests[0] == rests[1][1:]
+    is_near = changed or rests[0][1:] == rests[1] or rests[0] == rests[1][1:]
+    return is_near and word.islower()  # Otto and Otta may be two persons
 
 
 def _has_numbers(text: str, numbers: Sequence[str], *, whole: bool) -> bool:

@@ -145,14 +145,31 @@ class Changes:
         base = self._database.read_now(read_base)
         existing = _list_entries(self._reader, base, origin)
         request = self._resolve_remark(request, existing)
-        verdict = self._judge_note(request, origin, base)
+        verdict = self._judge_note(request, origin, base, existing)
+        request, similar = self._keep_old_if_doubtful(request, verdict, base)
         limit = self._reader.room_chars(request.target)
         _, edit = notes.plan_change(base, _apply_verdict(request, verdict, existing), limit)
-        similar = next((entry for entry in existing if subjects.may_be_update(entry, edit.after)), "")
-        if verdict.text and similar and not edit.before and not verdict.why:
+        if verdict.text and not edit.before and not verdict.why:
+            similar = similar or _find_similar(edit.after, existing)
+        if similar and not verdict.why:
             verdict = msgspec.structs.replace(verdict, why=f"{BESIDE} “{similar}”")
         row = self._hold_removal(self._build_row(request, origin, verdict, edit))
         return _Planned(row, base, read_base)
+
+    def _keep_old_if_doubtful(
+        self, request: MemoryRequest, verdict: GateVerdict, base: str
+    ) -> tuple[MemoryRequest, str]:
+        """Return an addition and the old entry if the new text doesn't clearly take that entry's place."""
+        if request.action != "replace" or not verdict.text:
+            return request, ""
+        from whet.memory.removal import takes_place  # noqa: PLC0415 - loads what reads sessions
+
+        old = notes.find_entry(base, request.old_text).statement
+        if takes_place(old, verdict.text) or settling.is_persons_entry(
+            _list_rows(self._reader, request), old
+        ):
+            return request, ""
+        return msgspec.structs.replace(request, action="add", old_text=""), old
 
     def _hold_removal(self, row: NewRow) -> NewRow:
         """Let the person decide on a conversation's change that takes a note away without clear evidence."""
@@ -167,17 +184,16 @@ class Changes:
         part = notes.fold(request.old_text)
         if not part or any(part in notes.fold(entry) for entry in existing):
             return request
-        rows = self._database.read_now(
-            lambda db: ledger.select(db, profile=self._profile, kind="memory", item=request.target)
-        )
+        rows = _list_rows(self._reader, request)
         matches = (row.after for row in rows if part in notes.fold(row.remark) and row.after in existing)
         return msgspec.structs.replace(request, old_text=next(matches, request.old_text))
 
-    def _judge_note(self, request: MemoryRequest, origin: Origin, base: str) -> GateVerdict:
-        existing = _list_entries(self._reader, base, origin)
+    def _judge_note(
+        self, request: MemoryRequest, origin: Origin, base: str, existing: tuple[str, ...]
+    ) -> GateVerdict:
         old = "" if request.action == "add" else notes.find_entry(base, request.old_text).statement
         is_by_hand = origin.write_origin in ("user", "import") or self.instead is not None
-        if request.action == "remove" and (is_by_hand or self._is_repeated(old, existing)):
+        if request.action == "remove" and (is_by_hand or _is_repeated(old, existing)):
             return GateVerdict("user")
         claim = Claim("memory", request.content, request.evidence, target=request.target)
         if request.action == "remove":
@@ -190,26 +206,18 @@ class Changes:
             self._refuse_unrelated(request, old, verdict)
         return verdict
 
-    def _is_repeated(self, old: str, existing: tuple[str, ...]) -> bool:
-        from whet.memory.removal import is_repeated  # noqa: PLC0415 - loads what reads sessions
-
-        return is_repeated(old, existing)
-
     def _refuse_unrelated(self, request: MemoryRequest, old: str, verdict: GateVerdict) -> None:
         """Raise Refused if the evidence for changing an entry is older, or about something else."""
         from whet.memory.removal import is_about, is_newer  # noqa: PLC0415 - loads what reads sessions
 
         texts = [verdict.text, *(quote.quote for quote in verdict.evidence)]
-        if not is_about(old, texts):
+        if request.action == "remove" and not is_about(old, texts):
             raise Refused(
                 f"These words say nothing about the note “{short(old, 90)}”",
-                hint="Quote the newer words that change it, or add the other fact beside it.",
+                hint="Quote the newer words that take it back.",
             )
-        rows = self._database.read_now(
-            lambda db: ledger.select(db, profile=self._profile, kind="memory", item=request.target)
-        )
         is_older = bool(verdict.text) and subjects.find_day(verdict.text) < subjects.find_day(old)
-        if is_older or not is_newer(rows, old, verdict.evidence):
+        if is_older or not is_newer(_list_rows(self._reader, request), old, verdict.evidence):
             raise Refused(
                 f"These words are not newer than the note “{short(old, 90)}”",
                 hint="Only newer words of the person or a newer result change a note.",
@@ -280,6 +288,26 @@ class Changes:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
             raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+
+
+def _list_rows(reader: MemoryReader, request: MemoryRequest) -> list[LedgerRow]:
+    return reader.database.read_now(
+        lambda db: ledger.select(db, profile=reader.profile, kind="memory", item=request.target)
+    )
+
+
+def _is_repeated(old: str, existing: Sequence[str]) -> bool:
+    from whet.memory.removal import is_repeated  # noqa: PLC0415 - loads what reads sessions
+
+    return is_repeated(old, existing)
+
+
+def _find_similar(text: str, existing: Sequence[str]) -> str:
+    """Return an entry that makes the same statement with other values or words, or an empty string."""
+    from whet.memory.removal import takes_place  # noqa: PLC0415 - loads what reads sessions
+
+    matches = (entry for entry in existing if subjects.may_be_update(entry, text) or takes_place(entry, text))
+    return next(matches, "")
 
 
 def _list_entries(reader: MemoryReader, text: str, origin: Origin) -> tuple[str, ...]:

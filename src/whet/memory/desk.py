@@ -100,13 +100,35 @@ class LearningService:
         """Return a change. Raises NotFound."""
         return await self.database.read(lambda db: ledger.get(db, row_id, self.profile))
 
+    async def describe_whole(self, row: LedgerRow) -> str:
+        """Return all that accepting a change would write or remove."""
+        from whet.memory.whole_change import describe_whole  # noqa: PLC0415 - only when a person decides
+
+        new = {change.path: change.after for change in row.changes if change.after}
+        files = await self.database.read(lambda db: settling.read_texts(db, new))
+        return describe_whole(row, files)
+
     async def undo(self, row_id: int, origin: Origin) -> LedgerRow:
         """Undo a change, including its files, and return the row that did so. Raises NotFound, CannotUndo."""
         return await self._decide(row_id, lambda db, row: undo.undo(db, row, origin, self.reader.now()))
 
     async def accept(self, row_id: int) -> LedgerRow:
         """Bring a waiting change into force. Raises NotFound, CannotUndo."""
-        return await self._decide(row_id, lambda db, row: undo.accept(db, row, self.reader))
+        return (await self.accept_all([row_id]))[0]
+
+    async def accept_all(self, row_ids: Sequence[int]) -> list[LedgerRow]:
+        """Bring waiting changes into force, in this order; all of them or none. Raises NotFound,
+        CannotUndo."""
+
+        def work(connection: apsw.Connection) -> list[LedgerRow]:
+            return [
+                undo.accept(connection, ledger.get(connection, row_id, self.profile), self.reader)
+                for row_id in row_ids
+            ]
+
+        rows = await asyncio.to_thread(self.reader.change, work)
+        self._notify(rows)
+        return rows
 
     async def reject(self, row_id: int, reason: str = "rejected by the person") -> LedgerRow:
         """Drop a waiting change. Raises NotFound, CannotUndo."""

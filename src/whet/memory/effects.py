@@ -1,8 +1,9 @@
 """The effect of learned items: how sessions went with an item and without it, and what follows from that.
 
 Sums and comparisons of stored records. Only the hold-out is a causal comparison, because chance assigned
-it. The comparison with sessions that did not have the item is shown as an observation. An interval that
-spans zero is reported as "no evidence". This module proposes; it never removes anything.
+it. The comparison with sessions that did not have the item is shown as an observation. Harm is judged by
+tests that may be repeated after every session: of all items together that do none, at most 5 % are ever
+called harmful. This module proposes; it never removes anything.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import apsw
 import msgspec
 
 from whet.memory.desk import LearningService
-from whet.stats import Interval, rate_difference, wilson
+from whet.stats import Interval, rate_difference, sum_evidence, wilson
 from whet.store import outcomes
 from whet.store.learned import ContextItem, ItemKind
 from whet.store.outcomes import ItemUse, TurnOutcome
@@ -23,15 +24,25 @@ Finding = Literal["helps", "hurts", "no evidence"]
 Basis = Literal["hold-out", "observed", "none"]
 LEAST_SESSIONS = 5
 """Groups with fewer sessions are not compared."""
+_LIMIT = 40
+"""Evidence of harm per item and test: two tests for each item have 5 % together."""
+_MARGIN = 0.05
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """Counts of a group of sessions: sessions, those with trouble, and their tool calls."""
+    """Counts of a group of sessions: sessions, those with trouble, their tool calls, steps and cost."""
 
     sessions: int = 0
     troubled: int = 0
     calls: int = 0
     failed_calls: int = 0
+    steps: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def harm(self) -> float:
+        """How badly a session went, from 0 to 1: 1 with trouble, otherwise its share of failed calls."""
+        return 1.0 if self.troubled else self.failed_calls / max(self.calls, 1)
 
     @property
     def trouble(self) -> Interval:
@@ -62,7 +73,9 @@ def sum_by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:
     for turn in turns:
         old = sums.get(turn.session_id, Sums())
         calls, failed = old.calls + turn.calls, old.failed_calls + turn.failed_calls
-        sums[turn.session_id] = Sums(1, max(old.troubled, int(turn.had_trouble)), calls, failed)
+        steps, cost_usd = old.steps + turn.steps, old.cost_usd + turn.cost_usd
+        troubled = max(old.troubled, int(turn.had_trouble))
+        sums[turn.session_id] = Sums(1, troubled, calls, failed, steps, cost_usd)
     return sums
 
 
@@ -76,8 +89,8 @@ def compare_items(
     """Compare every item, worst first.
 
     `current` holds (kind, name, hash) of the items that exist now (None: all). `loaded` counts the
-    sessions that opened a skill, by (name, hash). With many items one looks bad by chance, so the
-    confidence of each comparison is raised until all of them together have 95 %.
+    sessions that opened a skill, by (name, hash). With many items one looks bad by chance, so each
+    comparison needs more evidence until all of them together have 95 %.
     """
     by_item: dict[tuple[str, str, str], list[ItemUse]] = {}
     for use in uses:
@@ -109,22 +122,38 @@ async def measure_effects(learning: LearningService, kinds: Sequence[ItemKind]) 
 def _compare(
     uses: list[ItemUse], ended: Mapping[str, Sums], confidence: float, loaded: int, current: bool
 ) -> Effect:
-    with_item = _add_up(ended[use.session_id] for use in uses if not use.held_out)
+    with_item = [ended[use.session_id] for use in uses if not use.held_out]
     by_chance = [use for use in uses if use.randomised]
-    control = _add_up(ended[use.session_id] for use in by_chance if use.held_out)
-    if control.sessions:
-        treated = _add_up(ended[use.session_id] for use in by_chance if not use.held_out)
-        basis, a, b = "hold-out", treated, control
+    control = [ended[use.session_id] for use in by_chance if use.held_out]
+    if control:
+        treated = [ended[use.session_id] for use in by_chance if not use.held_out]
+        basis, first, second = "hold-out", treated, control
     else:
         session_ids = {use.session_id for use in uses}
-        b = _add_up(outcome for session, outcome in ended.items() if session not in session_ids)
-        basis, a = ("observed", with_item) if b.sessions else ("none", with_item)
+        second = [outcome for session, outcome in ended.items() if session not in session_ids]
+        basis, first = ("observed", with_item) if second else ("none", with_item)
+    a, b = _add_up(first), _add_up(second)
     gap = rate_difference(a.troubled, a.sessions, b.troubled, b.sessions, confidence)
-    enough = min(a.sessions, b.sessions) >= LEAST_SESSIONS
     finding: Finding = "no evidence"
-    if enough and not gap.spans_zero:
-        finding = "hurts" if gap.low > 0 else "helps"
-    return Effect(uses[0].item, with_item, b, basis, gap, finding, loaded, current)
+    if is_harmful(first, second, _LIMIT * 0.05 / (1 - confidence)):
+        finding = "hurts"
+    elif min(a.sessions, b.sessions) >= LEAST_SESSIONS and gap.high < 0:
+        finding = "helps"
+    return Effect(uses[0].item, _add_up(with_item), b, basis, gap, finding, loaded, current)
+
+
+def is_harmful(first: Sequence[Sums], second: Sequence[Sums], limit: float) -> bool:
+    """Return whether sessions with an item, oldest first, went worse than those without it.
+
+    Two tests that may be repeated: one by one, and against the usual harm of the others plus a margin, which
+    needs few sessions with the item.
+    """
+    if len(second) < LEAST_SESSIONS:
+        return False
+    if sum_evidence(a.harm - b.harm for a, b in zip(first, second, strict=False)) >= limit:
+        return True
+    usual = wilson(round(sum(row.harm for row in second)), len(second)).high + _MARGIN
+    return sum_evidence(row.harm / usual - 1 for row in first) >= limit
 
 
 def _add_up(ended: Iterable[Sums]) -> Sums:

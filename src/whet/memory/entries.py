@@ -27,7 +27,7 @@ def write_note(passages: Sequence[Passage], forms: Sequence[str] = ()) -> str:
     body = "; ".join(_format_groups(successes, forms))
     if not failed:
         return body
-    wrong = "; ".join(_format_failure(passage) for passage in failed)
+    wrong = "; ".join(_format_failures(failed))
     return f"{PITFALL_PREFIX}{wrong}. Then: {body}"
 
 
@@ -52,7 +52,7 @@ def write_steps(passages: Sequence[Passage], forms: Sequence[str] = ()) -> list[
         )
         lines.append(f"{number}. {step}" + (f" → {proof}" if proof else ""))
     lines += [f"- {text}" for text in _format_groups(other, forms)]
-    lines += [f"- Fails: {_format_failure(passage)}" for passage in failed]
+    lines += [f"- Fails: {text}" for text in _format_failures(failed)]
     return lines
 
 
@@ -63,10 +63,13 @@ def format_code(command: str) -> str:
     return f"{fence}{flat}{fence}"
 
 
-def _format_failure(passage: Passage) -> str:
-    return format_code(strip_talk(passage.source)) + (
-        f" → {_join_quotes([passage])}" if passage.unit else " fails"
-    )
+def _format_failures(failed: Sequence[Passage]) -> list[str]:
+    """Return one text for each failed call: the call, and the lines of its error that were quoted."""
+    texts: list[str] = []
+    for source in _list_sources(failed):
+        quotes = _join_quotes([passage for passage in failed if passage.source is source])
+        texts.append(format_code(strip_talk(source)) + (f" → {quotes}" if quotes else " fails"))
+    return texts
 
 
 def _format_groups(passages: Sequence[Passage], forms: Sequence[str]) -> list[str]:

@@ -37,7 +37,7 @@ def fold(text: str) -> str:
         text = _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", text).translate(_TYPOGRAPHY))
     if "\x1b" in text:
         text = _ANSI.sub("", text)
-    return " ".join(text.split()).lower()
+    return " ".join(text.split()).casefold()
 
 
 def decode_values(text: str) -> str:
@@ -93,7 +93,9 @@ def find_span(text: str, words: str) -> tuple[int, int] | None:
     for at, char in enumerate(text):
         if at in skip:
             continue
-        for folded in _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", char).translate(_TYPOGRAPHY)).lower():
+        for folded in _ZERO_WIDTH.sub(
+            "", unicodedata.normalize("NFKC", char).translate(_TYPOGRAPHY)
+        ).casefold():
             put = " " if folded.isspace() else folded
             if put != " " or (chars and chars[-1] != " "):
                 chars.append(put)

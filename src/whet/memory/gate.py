@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from whet.contract.texts import short
+from whet.foreign_text import find_orders
 from whet.log import mask
 from whet.memory import entries, units
 from whet.memory.carried import fetches_only_known, strip_talk, why_foreign_line, why_not_own
@@ -40,9 +41,14 @@ _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 def judge_direct(claim: Claim, *, is_brought: bool) -> GateVerdict:
     """Judge a text of the person's own, or one `is_brought` from another program's memory.
 
-    Brought text waits for the person. Raises Refused for text that may not be kept whoever wrote it.
+    Brought text waits for the person. Raises Refused for text that may not be kept whoever wrote it, and
+    for brought text that reads like orders to the assistant: a person who accepts many entries at once may
+    not notice it.
     """
-    if finding := scan(claim.text):
+    finding = scan(claim.text)
+    if not finding and is_brought and (order := find_orders(claim.text)):
+        finding = f"it reads like orders to the assistant: {order!r}"
+    if finding:
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
     mine, *known_texts = (
         fold(text).removeprefix("pitfall: ").rstrip(".") for text in (claim.text, *claim.existing)

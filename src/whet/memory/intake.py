@@ -18,7 +18,7 @@ from whet.contract.origin import Origin
 from whet.memory import skill_changes, skill_format
 from whet.memory.requests import Refused
 from whet.memory.scan import scan
-from whet.memory.settling import enforce
+from whet.memory.settling import drop_older_versions, enforce
 from whet.shell.fetches import VERBS, reaches_out
 from whet.store import learned, ledger
 from whet.store.learned import Mark
@@ -57,8 +57,10 @@ def read_folder(folder: Path) -> SkillIntake:
 def enter(
     connection: apsw.Connection, intake: SkillIntake, source: str, *, profile: str, now: str
 ) -> LedgerRow:
-    """Enter a skill inside the caller's transaction; its files are written later. Raises Refused if the name
-    is in use."""
+    """Enter a skill inside the caller's transaction; its files are written later.
+
+    It takes the place of older versions that wait. Raises Refused if the name is in use.
+    """
     root = f"skills/{intake.name}/"
     if any(state.wanted for state in learned.list_file_states(connection, profile, root)):
         hint = f"to install it again: whet undo, or rm -r the folder skills/{intake.name}"
@@ -84,6 +86,7 @@ def enter(
         ),
         now,
     )
+    drop_older_versions(connection, row, f"replaced: the skill was installed again (change {row.id})")
     learned.set_mark(connection, profile, Mark(intake.name, "person", source=source))
     if row.state == "active":
         enforce(connection, row)

@@ -153,7 +153,15 @@ class Library:
             _read(path, "project")
             for folder in reversed(folders)
             for part in _PROJECT_FOLDERS
-            for path in folder.glob(f"{part}/{name}")
+            for path in chain(
+                folder.glob(f"{part}/{name}"),
+                # of a group; a folder inside a skill is none of its own
+                (
+                    inner
+                    for inner in folder.glob(f"{part}/[!.]*/{name}")
+                    if not (inner.parent / "SKILL.md").exists()
+                ),
+            )
             if path.resolve().is_relative_to(root)
         )
         return [info for info in infos if info is not None]

@@ -24,6 +24,8 @@ PITFALL_PREFIX = "Pitfall: "
 _PITFALL = re.compile(r"\s*(?:[-*]\s+)?pitfall\s*:\s*", re.IGNORECASE)
 _BULLET = re.compile(r"^[-*+]\s+")
 _LONGEST_ENTRY = 700
+# The end of an entry that rests on a file's or a command's text and not on words of the person.
+_SEEN = re.compile(r"\((?:checked )?\d{4}-\d\d-\d\d\)$")
 
 
 class NoteEntry(msgspec.Struct, frozen=True):
@@ -265,15 +267,19 @@ def describe_use(text: str, limit_chars: int) -> str:
 
 
 def choose_entries(text: str, limit_chars: int) -> list[NoteEntry]:
-    """Return the entries that a session reads: all of a file within its limit, otherwise those that fit, in
-    the file's order. Pitfalls get half of the limit, and what they leave is for the others."""
+    """Return the entries that a session begins with: all of a file within the limit, otherwise those that
+    fit, in the file's order. Pitfalls get half of the limit, and what they leave is for the others.
+
+    A person's own words come before what a file or command showed, since no word of a message may be in a
+    rule; of both the later ones, which hold if two differ.
+    """
     entries = parse_entries(text)
     if len(text.strip()) <= limit_chars:
         return entries
     chosen: set[int] = set()
     chars_left = limit_chars
     for is_pitfall, reserved_chars in ((True, limit_chars // 2), (False, 0)):
-        for entry in entries:
+        for entry in sorted(entries, key=lambda entry: (bool(_SEEN.search(entry.text)), -entry.first)):
             chars = len(entry.text) + len("- \n")
             if entry.is_pitfall is is_pitfall and chars_left - chars >= reserved_chars:
                 chars_left -= chars
@@ -283,21 +289,34 @@ def choose_entries(text: str, limit_chars: int) -> list[NoteEntry]:
 
 def shorten_notes(target: Target, text: str, limit_chars: int) -> str:
     """Return a file's text for another program's model: whole, or the entries that fit and how many don't."""
-    if not (left_out := describe_left_out(target, text, limit_chars)):
+    chosen = choose_entries(text, limit_chars)
+    hidden_count = len(parse_entries(text)) - len(chosen)
+    if not hidden_count:
         return text
-    lines = [f"- {flat(entry.statement)}" for entry in choose_entries(text, limit_chars)]
-    return "\n".join([*lines, f"({left_out})", ""])
+    lines = [f"- {flat(entry.statement)}" for entry in chosen]
+    return "\n".join([*lines, f"({hidden_count:,} more entries of {FILES[target]} are not shown)", ""])
 
 
-def describe_left_out(target: Target, text: str, limit_chars: int) -> str:
-    """Return a line for people and models about entries that sessions don't read; "" if they read all."""
+def describe_left_out(target: Target, text: str, prompt_chars: int) -> str:
+    """Return a line for people and models about entries that are not in every prompt; "" if all are."""
     total = len(parse_entries(text))
-    read_count = len(choose_entries(text, limit_chars))
+    read_count = len(choose_entries(text, prompt_chars))
     if read_count == total:
         return ""
     return (
-        f"{FILES[target]} has {len(text.strip()):,} characters, more than memory.{target}_chars"
-        f" ({limit_chars:,}): sessions read {read_count:,} of its {total:,} entries"
+        f"sessions begin with {read_count:,} of the {total:,} entries of {FILES[target]};"
+        " the others come with messages that they are about"
+    )
+
+
+def describe_overfull(target: Target, text: str, limit_chars: int) -> str:
+    """Return a line for people about a file over its limit; "" if it is not."""
+    size = len(text.strip())
+    if size <= limit_chars:
+        return ""
+    return (
+        f"{FILES[target]} has {size:,} characters, more than memory.{target}_chars ({limit_chars:,}):"
+        " no note can be added"
     )
 
 

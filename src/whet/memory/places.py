@@ -8,10 +8,11 @@ person and holds everywhere.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import apsw
 
+from whet.contract.texts import flat
 from whet.store import ledger
 
 Places = Mapping[str, frozenset[str]]
@@ -20,9 +21,11 @@ Places = Mapping[str, frozenset[str]]
 
 def read_places(connection: apsw.Connection, profile: str) -> Places:
     """Return the places of the notes that are in force. Notes without an entry hold everywhere."""
+    rows = ledger.list_note_folders(connection, profile)
+    roots = {folder: find_root(folder) if folder else "" for folder in {folder for _, folder in rows}}
     folders: dict[str, frozenset[str]] = {}
-    for statement, folder in ledger.list_note_folders(connection, profile):
-        folders[statement] = folders.get(statement, frozenset()) | {find_root(folder) if folder else ""}
+    for statement, folder in rows:
+        folders[statement] = folders.get(statement, frozenset()) | {roots[folder]}
     return {statement: places for statement, places in folders.items() if "" not in places}
 
 
@@ -30,6 +33,23 @@ def holds_in(places: Places, statement: str, folder: str) -> bool:
     """Return whether a note holds in a folder; in an unknown one (empty) all do."""
     known = places.get(statement)
     return not folder or known is None or any(_is_below(folder, place) for place in known)
+
+
+def group_by_folder(places: Places, statements: Iterable[str]) -> dict[str, list[str]]:
+    """Return the statements that hold only in some folders, by folder."""
+    groups: dict[str, list[str]] = {}
+    for statement in statements:
+        for folder in sorted(places.get(statement, ())):
+            groups.setdefault(folder, []).append(statement)
+    return groups
+
+
+def describe_groups(groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return lines that say which notes hold only in which folder; empty if all hold everywhere."""
+    lines: list[str] = []
+    for folder, statements in groups.items():
+        lines += [f"Only in {folder} and below:", *(f"- {flat(text)}" for text in statements)]
+    return lines
 
 
 def find_root(folder: str) -> str:

@@ -1,7 +1,7 @@
 """Reads notes and skills for sessions, after bringing them into step with the ledger.
 
-A new session's prompt contains the notes, pitfalls last; of a file over its limit those that fit, and a line
-about the others. Of the skills it contains names and descriptions until their budget is spent, the most used
+A new session's prompt contains the notes, pitfalls last; of a long file those that fit, and a line about
+the others. Of the skills it contains names and descriptions until their budget is spent, the most used
 first; skills_list finds the others. This is all that starting a session needs. Changes go through the
 learning service.
 """
@@ -42,16 +42,17 @@ _NOTES_HEAD = (
 
 
 class PromptPart(msgspec.Struct, frozen=True):
-    """A text for the system prompt, the items that it shows, and what a person should know was left out."""
+    """A text for the system prompt, the items that it shows, and a line for the person about files over their
+    limits."""
 
     text: str = ""
     items: tuple[ContextItem, ...] = ()
-    left_out: str = ""
+    overfull: str = ""
 
 
 class NotesState(msgspec.Struct, frozen=True):
-    """A notes file: its text, how full it is, any problem with it on disk, and how much of it sessions don't
-    read."""
+    """A notes file: its text, how full it is, any problem with it on disk, what is not in every prompt, and
+    by folder the notes that hold only in it and below."""
 
     target: Target
     path: str
@@ -60,6 +61,7 @@ class NotesState(msgspec.Struct, frozen=True):
     used: str
     trouble: str = ""
     left_out: str = ""
+    held_in: dict[str, list[str]] = msgspec.field(default_factory=dict[str, list[str]])
 
 
 class KnownFiles:
@@ -144,30 +146,43 @@ class MemoryReader:
         def work() -> PromptPart:
             self.bring_into_step(self.seen.changed_skills())
             texts: dict[Target, str] = {target: self.text(path) for target, path in FILES.items()}
-            limits_chars: dict[Target, int] = {target: self.room_chars(target) for target in texts}
+            overfull = self._describe_overfull(texts)
             texts["memory"] = self.drop_notes_of_others(texts["memory"], folder)
-            notes_section, index = notes_part(texts, without, limits_chars), PromptPart()
+            notes_section, index = notes_part(texts, without, self.limits.prompt_chars), PromptPart()
             if loads_skills:
                 uses = self.database.read_now(lambda db: learned.count_uses(db, self.profile))
                 index = index_part(self.library.all(), uses, self.limits.skill_index_chars, without)
             text = "\n\n".join(filter(None, (notes_section.text, index.text)))
-            return PromptPart(text, (*notes_section.items, *index.items), notes_section.left_out)
+            return PromptPart(text, (*notes_section.items, *index.items), overfull)
 
         return await asyncio.to_thread(work)
+
+    def _describe_overfull(self, texts: Mapping[Target, str]) -> str:
+        """Return a line about the files that are longer than their limits."""
+        if not any(texts.values()):
+            return ""
+        from whet.memory.notes import describe_overfull  # noqa: PLC0415 - a new home has no notes
+
+        lines = (describe_overfull(target, text, self.room_chars(target)) for target, text in texts.items())
+        return "; ".join(filter(None, lines))
 
     async def notes(self) -> list[NotesState]:
         """Return both notes files, after entering edits by hand."""
 
-        from whet.memory import notes  # noqa: PLC0415 - a session's start may have none to read
+        from whet.memory import notes, places  # noqa: PLC0415 - a session's start may have none to read
 
         def state(target: Target, path: str) -> NotesState:
             text, full_path = self.text(path), str(self.folder / path)
             limit_chars = self.room_chars(target)
             used, trouble = notes.describe_use(text, limit_chars), self.troubles.get(path, "")
-            left_out = notes.describe_left_out(target, text, limit_chars)
-            return NotesState(
-                target, full_path, text, len(notes.parse_entries(text)), used, trouble, left_out
-            )
+            left_out = notes.describe_overfull(target, text, limit_chars)
+            left_out = left_out or notes.describe_left_out(target, text, self.limits.prompt_chars)
+            entries = notes.parse_entries(text)
+            held_in: dict[str, list[str]] = {}
+            if target == "memory" and entries:
+                held = self.database.read_now(lambda db: places.read_places(db, self.profile))
+                held_in = places.group_by_folder(held, [entry.statement for entry in entries])
+            return NotesState(target, full_path, text, len(entries), used, trouble, left_out, held_in)
 
         await asyncio.to_thread(self.bring_into_step)
         return [await asyncio.to_thread(state, target, path) for target, path in FILES.items()]
@@ -265,20 +280,19 @@ def _hash_file(path: Path) -> str:
 def notes_part(
     texts: Mapping[Target, str],
     without: Collection[ContextItem] = (),
-    limits_chars: Mapping[Target, int] | None = None,
+    prompt_chars: int | None = None,
 ) -> PromptPart:
-    """Return the notes as a prompt part, by target, leaving out those in `without` and, of a text over its
-    limit, those that don't fit. Empty if there are no notes."""
+    """Return the notes as a prompt part, by target, leaving out those in `without` and, of a text longer than
+    `prompt_chars` (None: no limit), those that don't fit. Empty if there are no notes."""
     if not any(texts.values()):
         return PromptPart()
     from whet.memory import notes  # noqa: PLC0415 - a new home has none
 
     items: list[ContextItem] = []
     sections: list[str] = []
-    left_out: list[str] = []
     for target, title in _SECTIONS:
         text = texts.get(target, "")
-        limit_chars = (limits_chars or {}).get(target, len(text))
+        limit_chars = len(text) if prompt_chars is None else prompt_chars
         readable = notes.choose_entries(text, limit_chars)
         entries = [note for note in readable if _item(target, note) not in without]
         for head, pitfalls in ((title, False), ("Pitfalls", True)):
@@ -288,9 +302,8 @@ def notes_part(
                 items += [_item(target, entry) for entry in chosen]
         if line := notes.describe_left_out(target, text, limit_chars):
             sections.append(f"({line})")
-            left_out.append(line)
     text = "\n".join([_NOTES_HEAD, *sections]) if sections else ""
-    return PromptPart(text, tuple(items), "; ".join(left_out))
+    return PromptPart(text, tuple(items))
 
 
 def index_part(

@@ -14,10 +14,9 @@ from whet.memory.folding import content_words, fold
 from whet.memory.transcript import is_rejection
 from whet.store.ledger import LedgerRow, NewRow, Quote
 
+_LEAST_SAME = 0.5
 _MARKS = "“”\"'` .-*"
 _STEP = re.compile(r"^\s*(?:\d+[.)]|[-*+])\s+")
-_LEAST_PREFIX = 3
-_UNPROVEN = "the newer words may be about something else"
 
 
 def is_about(old: str, texts: Sequence[str]) -> bool:
@@ -50,27 +49,42 @@ def find_doubt_about(row: LedgerRow | NewRow, entries: Sequence[str]) -> str:
     if not row.before or (not row.after and is_repeated(row.before, entries)):
         return ""
     if row.after:
-        return "" if _is_same_subject(row.before, row.after) else _UNPROVEN
-    is_proven = any(
-        _is_same_subject(row.before, text) and (is_rejection(text) or _says_otherwise(row.before, text))
-        for text in quotes
-    )
+        return ""  # only what takes its place is entered as a replacement
+    is_proven = any(_takes_back(row.before, text) for text in quotes)
     return "" if is_proven else "it removes a note, and nothing newer clearly takes it back"
 
 
-def _says_otherwise(old: str, new: str) -> bool:
-    """Return whether newer words have another word in the place of one of the old ones, and don't just repeat
-    them."""
-    mine, theirs = (set(content_words(subjects.strip_day(text))) for text in (old, new))
-    return bool(mine - theirs and theirs - mine)
+def takes_place(old: str, new: str) -> bool:
+    """Return whether a newer statement is the older one with other words in some places: it begins alike, or
+    nothing was only left out."""
+    if subjects.is_update(old, new):
+        return True
+    places = subjects.compare_places(old, new)
+    return _is_close(old, new, places) and (places.is_filled or places.begins_alike)
+
+
+def _is_close(old: str, new: str, places: subjects.Places) -> bool:
+    is_close = places.same_share >= _LEAST_SAME or _is_same_subject(old, new)
+    return is_close and not subjects.names_another(old, new)
+
+
+def _takes_back(old: str, text: str) -> bool:
+    """Return whether newer words reject a note, or say it with other words in some places."""
+    if is_rejection(text):
+        return _is_same_subject(old, text)
+    places = subjects.compare_places(old, text)
+    return (
+        places.begins_alike
+        and places.is_filled
+        and 0 < places.same_share < 1
+        and _is_close(old, text, places)
+    )
 
 
 def _is_same_subject(old: str, new: str) -> bool:
-    """Return whether newer words are clearly about the old ones: they share most words, or begin alike."""
+    """Return whether newer words are clearly about the old ones: they share most words."""
     if subjects.names_another(old, new):
         return False
-    if subjects.shared_prefix(old, new) >= _LEAST_PREFIX:
-        return True
     mine = set(content_words(subjects.strip_day(old)))
     shared = mine & set(content_words(subjects.strip_day(new)))
     return len(shared) >= min(2, len(mine)) and 2 * len(shared) >= len(mine) > 0

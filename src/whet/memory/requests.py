@@ -135,7 +135,7 @@ def describe_outcome(
     if row.kind == "memory" and row.remark:
         text += f" It reads: {row.after}."
         if row.reason.startswith(BESIDE):
-            text += f" But {row.reason}. If this one takes its place, replace that one."
+            text += f" But {row.reason}. If this one takes its place, remove that one with the same quotes."
     if used:
         text += f" {FILES[target_of(row.item)].rpartition('/')[2]}: {used}."
     if row.kind == "skill" and row.hash:

@@ -7,7 +7,7 @@ current state plus the staged changes of the writer's own review. It touches no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import apsw
 import msgspec
@@ -97,6 +97,40 @@ def enforce(connection: apsw.Connection, row: LedgerRow, room_chars: int = 0) ->
         learned.set_mark(connection, row.profile, msgspec.structs.replace(mark, owner=owner))
 
 
+def select_newest(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
+    """Return the newest waiting version of a skill and the waiting changes that it builds on, oldest first.
+
+    `rows` are the skill's waiting changes, newest first. Changes that the newest version does not build on
+    are left out if they write the same files.
+    """
+    chosen: list[LedgerRow] = []
+    needed: dict[str, str] = {}  # by path: the hash that the chosen changes build on
+    for row in rows:
+        if all(needed.get(change.path, change.after) == change.after for change in row.changes):
+            chosen.append(row)
+            needed.update((change.path, change.before) for change in row.changes)
+            if row.action == "create":
+                break  # what is older is of another version
+    return chosen[::-1]
+
+
+def drop_older_versions(connection: apsw.Connection, newer: LedgerRow, reason: str) -> None:
+    """Reject the older waiting changes of a skill that `newer` replaces, and store the reason.
+
+    A new skill replaces all of them. Another change replaces those that build on other contents of its files.
+    """
+    if newer.kind != "skill":
+        return
+    rows = ledger.select(
+        connection, profile=newer.profile, kind="skill", item=newer.item, states=("quarantined", "inbox")
+    )
+    wanted = {change.path: change.after for change in newer.changes}
+    for row in rows:
+        is_stale = any(wanted.get(change.path, change.before) != change.before for change in row.changes)
+        if row.id < newer.id and (newer.action == "create" or is_stale):
+            ledger.set_state(connection, row.id, "rejected", reason=reason)
+
+
 def _has_no_case(row: LedgerRow) -> bool:
     """Return whether a change alters a procedure's steps without a successful call as evidence."""
     from whet.memory.cases import is_new_procedure  # noqa: PLC0415 - loads what reads sessions; a worker's only
@@ -113,10 +147,16 @@ def belongs_to_person(connection: apsw.Connection, row: LedgerRow) -> bool:
         return row.action != "create" and (mark.owner == "person" or mark.pinned)
     if not row.before:
         return False
-    for earlier in ledger.select(connection, profile=row.profile, kind="memory", item=row.item):
-        if earlier.id < row.id and earlier.after == row.before and earlier.state == "active":
-            return earlier.origin.write_origin == "user"
-    return True  # of unknown origin: it was there before the ledger
+    rows = ledger.select(connection, profile=row.profile, kind="memory", item=row.item)
+    return is_persons_entry([earlier for earlier in rows if earlier.id < row.id], row.before)
+
+
+def is_persons_entry(rows: Sequence[LedgerRow], entry: str) -> bool:
+    """Return whether a person wrote an entry of the notes, as far as the ledger's rows know."""
+    for row in rows:
+        if row.after == entry and row.state == "active":
+            return row.origin.write_origin == "user"
+    return not any(row.after == entry and row.state == "staged" for row in rows)
 
 
 def set_wanted_note(connection: apsw.Connection, profile: str, target: Target, text: str) -> None:

@@ -14,6 +14,8 @@ import msgspec
 
 from whet.contract.texts import flat, short
 from whet.memory import skill_format
+from whet.memory.cases import parse_steps
+from whet.memory.entries import restore_placeholders
 from whet.memory.requests import Refused, SkillRequest
 from whet.memory.skill_format import check_name, check_path
 from whet.store.ledger import hash_text
@@ -70,7 +72,7 @@ def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: 
     """Return the plan with every new line of SKILL.md replaced by the text that the gate wrote.
 
     `texts` are those lines and the request that they are about. They replace the first new line; old lines
-    stay.
+    stay, and a step that is among them is not added again.
     """
     if skill_plan.files.get(MAIN) is None:
         return skill_plan
@@ -81,11 +83,29 @@ def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: 
     new = skill_format.split(skill_plan.after)[1].splitlines()
     kept_lines = [line for line in new if line in old_lines or not line.strip()]
     at = next((n for n, line in enumerate(new) if line.strip() and line not in old_lines), len(kept_lines))
-    fresh = [line for line in lines.splitlines() if line not in kept_lines]
+    known_steps = parse_steps("\n".join(kept_lines))
+    fresh = [
+        line
+        for line in lines.splitlines()
+        if line not in kept_lines
+        and not any(_is_same_step(known, step) for known in known_steps for step in parse_steps(line))
+    ]
+    if lines.strip() and not fresh and len(kept_lines) == len(body.splitlines()):
+        raise Refused("The skill has these steps already", hint="Nothing has to be saved.")
     text = "\n".join(_renumber([*kept_lines[:at], *fresh, *kept_lines[at:]]))
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
     text = _check_text(f"---\n{head}\n---\n\n{text}\n", "the skill")
     return SkillPlan({**skill_plan.files, MAIN: text.encode()}, skill_plan.before, text)
+
+
+def _is_same_step(known: str, step: str) -> bool:
+    """Return whether two steps are one command for different things."""
+    if known == step or restore_placeholders(known, step):
+        return True
+    first, second = (
+        ["_" if re.search(r"\d", word) else word for word in text.split()] for text in (known, step)
+    )
+    return first == second
 
 
 def _renumber(lines: Sequence[str]) -> list[str]:

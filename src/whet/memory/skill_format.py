@@ -47,7 +47,7 @@ def list_files(root: Path) -> list[str]:
         for name in names:
             if not name.startswith("."):
                 size += (Path(folder) / name).stat().st_size
-                paths.append(str(relative / name))
+                paths.append(check_path(str(relative / name)))
         if len(paths) > MAX_FILES:
             raise BadSkill(f"{root.name} has more than {MAX_FILES} files")
         if size > MAX_BYTES:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from itertools import takewhile
+from typing import NamedTuple
 
 from whet.memory.folding import fold, strip_marks
 from whet.store.stopwords import STOP_WORDS
@@ -79,10 +79,22 @@ def repeats_for_another(old: str, new: str) -> bool:
     return 2 * sum(block.size for block in blocks) >= len(after)
 
 
-def shared_prefix(old: str, new: str) -> int:
-    """Return how many words two statements share at their beginning."""
-    pairs = zip(_split_words(strip_day(old)), _split_words(strip_day(new)), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+class Places(NamedTuple):
+    """How a new statement fills the places of an old one: the share of its words that are the same in the
+    same order, whether it has others in the place of the rest, and whether both begin with the same word."""
+
+    same_share: float
+    is_filled: bool
+    begins_alike: bool
+
+
+def compare_places(old: str, new: str) -> Places:
+    """Return how a new statement fills the places of an old one."""
+    before, after = _split_words(strip_day(old)), _split_words(strip_day(new))
+    steps = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    same = sum(end - start for kind, start, end, _, _ in steps if kind == "equal")
+    is_filled = all(step[0] != "delete" for step in steps)
+    return Places(same / max(1, len(before)), is_filled, before[:1] == after[:1])
 
 
 def strip_day(entry: str) -> str:

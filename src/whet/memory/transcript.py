@@ -27,6 +27,8 @@ from whet.store import calls, rows, sessions
 _RANK = ("own", "untrusted", "observed", "user")
 _NOTHING_CHARS = 8
 _SHORT_REPLY = 6
+_RELATED_REPLY = 12
+_BARE_REPLY = 4
 _NO = re.compile(
     r"(?:no+|nope|nein|nee|non|wrong|falsch|faux|mal|incorrect\w*|scratch|forget|不|错|錯|违|違|いいえ|ちがう)(?!\w)"
 )
@@ -106,18 +108,22 @@ class QuotableTranscript:
     def find_reply(self, passage: Passage) -> Passage | None:
         """Return the person's next message if it is short and about the same: "to Tomas, not to Ines".
 
-        It is if it shares a word, or if the assistant neither asked for it nor did anything about it.
+        It is if it shares a word or has another value, or if the assistant neither asked for it nor did
+        anything about it.
         """
         mine = passage.source
         replies = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
         reply = next(replies, None) if mine.role == "user" and passage.tier == "user" else None
-        if reply is None or not _is_short(reply.folded) or units.is_question(reply.text):
+        if reply is None or units.is_question(reply.text):
             return None
-        shared = set(content_words(passage.unit)) & set(content_words(reply.text))
         between = [other for other in self.sources if mine.seq < other.seq < reply.seq]
         is_done = any(other.tool for other in self.sources if mine.turn <= other.turn <= reply.turn)
+        is_related = bool(set(content_words(passage.unit)) & set(content_words(reply.text)))
         is_talk = bool(between) and not is_done and not self._is_answer(mine, reply)
-        return Passage(reply.text, reply, reply.text, "user") if shared or is_talk else None
+        is_related = is_related or (is_talk and _names_other_value(reply.folded, passage.unit))
+        limit = _RELATED_REPLY if is_related and not is_done else _SHORT_REPLY
+        is_kept = (is_related or is_talk) and _is_short(reply.folded, limit)
+        return Passage(reply.text, reply, reply.text, "user") if is_kept else None
 
     def _is_answer(self, before: SourceText, reply: SourceText) -> bool:
         """Return whether a message answers a question that the assistant asked after another message."""
@@ -129,7 +135,10 @@ class QuotableTranscript:
         source, unit = passage.source, passage.unit
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
-        if source.role == "user" and messages and self._is_taken_back(messages[0], passage):
+        reply = self.find_reply(passage)
+        if reply is not None and (_begins_alike(unit, reply.unit) or _changes_part(unit, reply.unit)):
+            messages = messages[1:]  # maybe another thing's value: the note shows both
+        elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
         for other in messages:
             for sentence in units.sentences(other.text):
@@ -150,9 +159,9 @@ class QuotableTranscript:
         A bare value that answers a question of the assistant's is about that question.
         """
         folded = reply.folded.strip(" .!,")
-        if len(folded.split()) <= 4 and _is_short(folded) and _NO.match(folded):
+        if len(folded.split()) <= _BARE_REPLY and _is_short(folded) and _NO.match(folded):
             return True
-        if not _names_other_value(reply, passage.unit):
+        if not _is_short(folded) or not _names_other_value(folded, passage.unit):
             return False
         return not self._is_answer(passage.source, reply) or bool(
             set(content_words(passage.unit)) & set(content_words(reply.text))
@@ -289,8 +298,8 @@ def _rank(passage: Passage) -> tuple[int, bool]:
     return _RANK.index(passage.tier), not passage.source.failed
 
 
-def _is_short(folded: str) -> bool:
-    return len(folded.split()) <= _SHORT_REPLY and len(folded) <= 8 * _SHORT_REPLY
+def _is_short(folded: str, words: int = _SHORT_REPLY) -> bool:
+    return len(folded.split()) <= words and len(folded) <= 8 * words
 
 
 def is_rejection(text: str) -> bool:
@@ -298,15 +307,31 @@ def is_rejection(text: str) -> bool:
     return _NO.match(fold(text).strip(" .!,")) is not None
 
 
-def _names_other_value(reply: SourceText, unit: str) -> bool:
-    """Return whether a short message names another value than a statement."""
-    folded = reply.folded.strip(" .!,")
-    if not _is_short(folded) or repeats_for_another(unit, folded):
+def _names_other_value(folded: str, unit: str) -> bool:
+    """Return whether a message names another value than a statement."""
+    if repeats_for_another(unit, folded):
         return False
     new_values, old_values = units.values(folded), units.values(unit)
     return new_values.isdisjoint(old_values) and not {*map(units.mask_values, new_values)}.isdisjoint(
         map(units.mask_values, old_values)
     )
+
+
+def _begins_alike(old: str, new: str) -> bool:
+    """Return whether a whole sentence begins with the word that an older one begins with."""
+    before, after = join_words(old).split(), join_words(new).split()
+    return len(after) > _BARE_REPLY and before[:1] == after[:1]
+
+
+def _changes_part(old: str, new: str) -> bool:
+    """Return whether a short "no" goes on with words of the statement and others: "no, on Thursday" after "on
+    Tuesday"."""
+    if len(new.split()) > _BARE_REPLY or _names_other_value(fold(new), old):
+        return False
+    folded = fold(new).strip(" .!,")
+    no = _NO.match(folded)
+    before, after = set(join_words(old).split()), set(join_words(folded[no.end() :] if no else "").split())
+    return bool(before & after and after - before)
 
 
 def _find_replacement(unit: str, text: str) -> str:

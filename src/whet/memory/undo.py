@@ -20,7 +20,7 @@ from whet.contract.texts import flat
 from whet.memory import notes, skill_format
 from whet.memory.reader import MemoryReader, read_notes
 from whet.memory.requests import Refused, target_of
-from whet.memory.settling import enforce, set_wanted_note
+from whet.memory.settling import drop_older_versions, enforce, set_wanted_note
 from whet.memory.skill_format import BadSkill
 from whet.store import ledger, purge
 from whet.store.learned import LABEL_CHARS
@@ -74,10 +74,9 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
 def accept(connection: apsw.Connection, row: LedgerRow, reader: MemoryReader) -> LedgerRow:
     """Bring a quarantined or inbox row into force, or a refused note that the person vouches for.
 
-    Raises CannotUndo if that is not possible.
+    Older versions of a skill that wait are dropped. Raises CannotUndo if that is not possible.
     """
-    if row.state not in ("quarantined", "inbox") and not (row.state == "refused" and row.kind == "memory"):
-        raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be accepted")
+    refuse_if_decided(row)
     _refuse_if_purged(connection, row)
     try:
         enforce(connection, row, reader.room_chars(target_of(row.item)))
@@ -86,7 +85,16 @@ def accept(connection: apsw.Connection, row: LedgerRow, reader: MemoryReader) ->
             f"change {row.id} can't be accepted: {error.message}", hint=f"whet undo {row.id} drops it"
         ) from error
     ledger.set_state(connection, row.id, "active", reason=f"accepted by the person (was {row.state})")
+    drop_older_versions(connection, row, f"replaced: change {row.id} was accepted")
     return ledger.get(connection, row.id)
+
+
+def refuse_if_decided(row: LedgerRow) -> None:
+    """Raise CannotUndo, with the stored reason, if a row is nothing that the person can accept."""
+    if row.state in ("quarantined", "inbox") or (row.state == "refused" and row.kind == "memory"):
+        return
+    reason = f" ({row.reason})" if row.state == "rejected" and row.reason else ""
+    raise CannotUndo(f"change {row.id} is {row.state}{reason}; only what waits can be accepted")
 
 
 def reject(connection: apsw.Connection, row: LedgerRow, reason: str = "rejected by the person") -> LedgerRow:

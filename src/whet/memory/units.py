@@ -26,6 +26,7 @@ _SENTENCE_ENDS = (
 # letter.
 _STOP = re.compile(
     r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*"
+    r"|(?<=[\w)`\"'”»][ \u00a0\u202f][!?])[)\"'”»]*\s+"  # French sets a space before the mark
     rf"|(?<=[{_SENTENCE_ENDS}])[)\"'”»]*\s*"
     # a line that continues in lower case belongs to the same sentence
     r"|\n(?![a-zà-öø-ÿа-я])\n*|(?<=[.!?…:;])\n+"

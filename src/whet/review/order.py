@@ -26,9 +26,6 @@ KINDS: tuple[Kind, ...] = ("memory", "skill")
 TAG_OF: dict[Kind, Tag] = {"memory": "notes", "skill": "skills"}
 """The tags of the tools that write the lessons of each kind of review."""
 
-MENDED = frozenset(("correction", "recovery"))
-"""The reasons for a review that a lesson without a model can settle."""
-
 
 class Runtime(msgspec.Struct, frozen=True):
     """The model that answered the conversation: its settings, and the key of the pool that was in use."""
@@ -42,7 +39,9 @@ class ReviewJob(msgspec.Struct, frozen=True):
     since. `context_tokens` is the size of that turn's last request; `others` are one-shots of the same folder
     that are reviewed with it. `is_cached`: the server keeps prompts in a cache; `is_excerpt`: an excerpt is
     read, since that is cheaper; `allowance`: how much the day's reviews may weigh even beyond their share;
-    `is_plain`: only lessons that need no model are looked for; `turns`: the turns that hold some."""
+    `is_plain`: only lessons that need no model are looked for; `turns`: the turns that may hold some,
+    `corrected_turns`: those of them whose message corrected the turn before;
+    `plain_is_enough`: if each of them does, no model is asked."""
 
     session_id: str
     turn: int
@@ -57,6 +56,8 @@ class ReviewJob(msgspec.Struct, frozen=True):
     allowance: int = 0
     is_plain: bool = False
     turns: tuple[int, ...] = ()
+    corrected_turns: tuple[int, ...] = ()
+    plain_is_enough: bool = False
 
     @property
     def is_by_hand(self) -> bool:
@@ -104,6 +105,7 @@ def _merge_jobs(payload: str, new: ReviewJob) -> ReviewJob | None:
     if old.session_id != new.session_id:
         return None
     kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in (*old.kinds, *new.kinds))
+    model_job = old if new.is_plain else new  # a plain one forecasts no request
     focus = "\n".join(dict.fromkeys(filter(None, (old.focus, new.focus))))
     return msgspec.structs.replace(
         new,
@@ -112,9 +114,13 @@ def _merge_jobs(payload: str, new: ReviewJob) -> ReviewJob | None:
         focus=focus,
         turn=max(old.turn, new.turn),
         others=old.others or new.others,
+        is_cached=model_job.is_cached,
+        is_excerpt=model_job.is_excerpt,
         allowance=max(old.allowance, new.allowance),
         is_plain=old.is_plain and new.is_plain,
         turns=tuple(dict.fromkeys((*old.turns, *new.turns))),
+        corrected_turns=tuple(dict.fromkeys((*old.corrected_turns, *new.corrected_turns))),
+        plain_is_enough=all(job.is_plain or job.plain_is_enough for job in (old, new)),
     )
 
 

@@ -19,17 +19,25 @@ from whet.shell.reading import read
 
 _WORD = re.compile(r"[^\W_][\w-]{2,}")
 _MAX_LESSONS = 4
+_MAX_LINES = 4
 
 
-def find_plain_lessons(sources: Sequence[SourceText], turn: int) -> list[MemoryRequest]:
-    """Return the lessons of that turn, as requests with quotes. Failures may be of the turn before it."""
-    lessons = [*_find_mended(sources, turn), *_find_corrections(sources, turn)]
+def find_plain_lessons(
+    sources: Sequence[SourceText], turn: int, *, is_corrected: bool
+) -> list[MemoryRequest]:
+    """Return the lessons of that turn, as requests with quotes. Failures may be of the turn before it.
+
+    `is_corrected`: the turn's message corrected the turn before it; any other message is a task.
+    """
+    lessons = list(_find_mended(sources, turn))
+    if is_corrected:
+        lessons += _find_corrections(sources, turn)
     return lessons[:_MAX_LESSONS]
 
 
 def _find_mended(sources: Sequence[SourceText], turn: int) -> Iterator[MemoryRequest]:
-    """Yield one lesson for each program that failed and then worked: its last call, and the calls that its
-    errors asked for."""
+    """Yield the lessons of each program that failed and then worked: one for each failed call whose error
+    names what the last call has, with the calls that the errors asked for."""
     ran = [item for item in sources if item.is_command and item.tier == "observed" and item.turn <= turn]
     last = {_program(item.call): item for item in ran if item.turn == turn and item.ran_well}
     for program, worked in last.items():
@@ -39,11 +47,10 @@ def _find_mended(sources: Sequence[SourceText], turn: int) -> Iterator[MemoryReq
         steps = [item for item in ran if failed and item.ran_well and failed[0].seq < item.seq < worked.seq]
         helping = [step for step in steps if any(_is_taught(step.call, f.call, f.text) for f in failed)]
         taught = [item for item in failed if _is_taught(worked.call, item.call, item.text)]
-        if taught or helping:
-            cause = (taught or failed)[-1]
-            calls = dict.fromkeys((*(step.call for step in helping), worked.call))
-            line = _find_line(cause, (worked, *helping))
-            yield MemoryRequest("add", "memory", f"Pitfall: {worked.call}", evidence=(line, *calls))
+        calls = dict.fromkeys((*(step.call for step in helping), worked.call))
+        for cause in taught or failed[-1:] if helping or taught else ():
+            lines = _find_lines(cause, (worked, *helping))
+            yield MemoryRequest("add", "memory", f"Pitfall: {worked.call}", evidence=(*lines, *calls))
 
 
 def _find_corrections(sources: Sequence[SourceText], turn: int) -> Iterator[MemoryRequest]:
@@ -58,11 +65,11 @@ def _find_corrections(sources: Sequence[SourceText], turn: int) -> Iterator[Memo
             yield MemoryRequest("add", "memory", sentence, evidence=(sentence,))
 
 
-def _find_line(failed: SourceText, later: Sequence[SourceText]) -> str:
-    """Return the line of an error that names what a later call has."""
+def _find_lines(failed: SourceText, later: Sequence[SourceText]) -> list[str]:
+    """Return the lines of an error that name what a later call has, else its last line."""
     lines = [line for line in failed.text.splitlines() if line.strip()]
-    named = (line for line in lines if any(_is_taught(item.call, failed.call, line) for item in later))
-    return next(named, lines[-1] if lines else failed.call)
+    named = [line for line in lines if any(_is_taught(item.call, failed.call, line) for item in later)]
+    return named[:_MAX_LINES] or [lines[-1] if lines else failed.call]
 
 
 def _is_taught(call: str, failed: str, error: str) -> bool:

@@ -27,7 +27,6 @@ from whet.contract.texts import parse_arguments
 from whet.contract.tools import Tag, tags_of
 from whet.review.order import (
     KINDS,
-    MENDED,
     TAG_OF,
     Kind,
     ReviewJob,
@@ -38,6 +37,7 @@ from whet.review.order import (
 )
 from whet.review.spending import Weights, forecast, weigh_day, weights_of
 from whet.store import jobs, outcomes, reviews, sessions
+from whet.store.database import lock_scope
 from whet.store.jobs import AtEnd, QueuedJob
 from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
 from whet.store.sessions import SessionRow
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 _ONE_SHOTS = "cli"
 _BATCH = 10
+_MENDED = frozenset(("correction", "recovery"))
+"""The reasons that a lesson without a model can settle. A correction of an earlier turn, or one that changed
+no call, needs a model."""
 
 
 class ReviewTrigger(msgspec.Struct, frozen=True):
@@ -75,7 +78,8 @@ class ReviewObserver(TurnObserver):
             return jobs.queue_nothing
         model = session.model
         watch = _Watch(self._settings, kinds, self._clock, self._runtime(model), weights_of(model))
-        return lambda connection: _count_turn(connection, turn, reason == "answered", watch)
+        key = session.log.live.key
+        return lambda connection: _count_turn(connection, key, turn, reason == "answered", watch)
 
 
 class _Watch(msgspec.Struct, frozen=True):
@@ -87,13 +91,13 @@ class _Watch(msgspec.Struct, frozen=True):
 
 
 def _count_turn(
-    connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch: _Watch
+    connection: apsw.Connection, key: int, turn: TurnRecord, ended_well: bool, watch: _Watch
 ) -> Sequence[QueuedJob]:
     session = sessions.get(connection, turn.session_id)
     if session.private or session.kind != "chat":
         return ()
-    facts = reviews.read_turn(connection, sessions.key_of(connection, session.id), turn.number)
-    corrects = _corrects(connection, session, turn.number, facts)
+    facts = reviews.read_turn(connection, key, turn.number)
+    corrects = _corrects(connection, key, turn.number, facts)
     if corrects == "redone":
         now = iso(watch.clock.now())
         outcomes.record_signal(connection, session.id, "correction", now, turn=turn.number - 1)
@@ -106,14 +110,19 @@ def _count_turn(
     queued: Sequence[QueuedJob] = ()
     review_job = None
     turns = (turn.number,) if _has_plain_lesson(facts, watch.settings, corrects) else ()
+    corrected_turns = turns if corrects == "redone" and watch.settings.on_correction else ()
     if trigger is not None and ended_well:
         review_job = _affordable(connection, session, (turn.number, trigger, facts), watch)
     if review_job is not None:
-        review_job = msgspec.structs.replace(review_job, turns=turns)
+        needs_model = "correction" in before.reasons or corrects == "said"
+        is_enough = not needs_model and _MENDED.issuperset(review_job.reasons)
+        review_job = msgspec.structs.replace(
+            review_job, turns=turns, corrected_turns=corrected_turns, plain_is_enough=is_enough
+        )
     elif turns and ended_well and "memory" in watch.kinds:
-        reasons = tuple(reason for reason in counted.reasons if reason in MENDED)
+        reasons = tuple(reason for reason in counted.reasons if reason in _MENDED)
         plain = ReviewJob(session.id, turn.number, ("memory",), reasons, watch.runtime, facts.context_tokens)
-        plain = msgspec.structs.replace(plain, is_plain=True, turns=turns)
+        plain = msgspec.structs.replace(plain, is_plain=True, turns=turns, corrected_turns=corrected_turns)
         queued = (queue_review(connection, plain, session.conversation_id, watch.clock),)
     if trigger is not None and review_job is not None:
         others = reviews.list_unreviewed_ids(connection, session, _BATCH) if folder is not None else []
@@ -140,12 +149,12 @@ def _has_plain_lesson(facts: ReviewedTurn, settings: ReviewSettings, corrects: C
     return settings.on_recovery and bool(failed) and failed[0].step < last
 
 
-def _corrects(connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn) -> Correction:
+def _corrects(connection: apsw.Connection, key: int, turn: int, facts: ReviewedTurn) -> Correction:
     if turn == 1 or not facts.said:
         return ""
     from whet.review.correction import find_correction  # noqa: PLC0415 - 15 ms, most of it expressions; a one-shot needs none
 
-    before = reviews.read_turn(connection, sessions.key_of(connection, session.id), turn - 1)
+    before = reviews.read_turn(connection, key, turn - 1)
     return find_correction(facts.said[0], facts.calls, before.calls)
 
 
@@ -164,6 +173,7 @@ def _count_folder(
     """
     if session.source != _ONE_SHOTS or session.id != session.conversation_id or turn > 2:
         return None
+    lock_scope(connection, "reviews")
     before = reviews.get_counters(connection, _folder_key(session))
     if turn == 2:
         counted = msgspec.structs.replace(before, turns=max(before.turns - 1, 0))
@@ -231,14 +241,18 @@ def _affordable(
 ) -> ReviewJob | None:
     """Return the order for a review, or None if the day's share has no room for one more.
 
-    What waits in the queue counts as spent. A review that waits for this conversation is widened, so it is no
-    further one. The first review of a day that a correction calls for always has room.
+    What waits for a model in the queue counts as spent. A review that waits for this conversation is widened,
+    so it is no further one. The first review of a day that a correction calls for always has room.
     """
     turn, occasion, facts = why
+    lock_scope(connection, "reviews")
     since = day_start(watch.clock.now())
     spent = weigh_day(reviews.usage_since(connection, since), watch.weights)
     waiting = jobs.find_waiting(connection, reviews.KIND, session.conversation_id)
-    others = reviews.count_open_reviews(connection) - (waiting is not None)
+    open_payloads = reviews.list_open_payloads(connection)
+    if waiting is not None:
+        open_payloads.remove(waiting.payload)
+    others = sum(map(_needs_model, open_payloads))
     settings, tokens = watch.settings, facts.context_tokens
     is_cached = facts.is_cached and not settings.model
     expected = forecast(tokens, settings.digest_tokens, watch.weights, is_cached=is_cached)
@@ -256,6 +270,13 @@ def _affordable(
         is_excerpt=expected.is_excerpt,
         allowance=spent.review_tokens + expected.weight * others + expected.first_of_day if is_first else 0,
     )
+
+
+def _needs_model(payload: str) -> bool:
+    try:
+        return not read_review_job(payload).is_plain
+    except WhetError:
+        return True  # another version's
 
 
 def _has_first(connection: apsw.Connection, since: str) -> bool:

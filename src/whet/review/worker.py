@@ -43,7 +43,7 @@ from whet.memory.transcript import load_transcript
 from whet.review import wording
 from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
 from whet.review.judge import Checks, find_doubts
-from whet.review.order import MENDED, ReviewJob, read_review_job
+from whet.review.order import ReviewJob, read_review_job
 from whet.review.plain_lessons import find_plain_lessons
 from whet.review.probes import run_probes
 from whet.store import claims, jobs, reviews, sessions, turns
@@ -177,12 +177,16 @@ class ReviewWorker:
             return review_job.is_plain
         trusted = service.changes.trusted_tools
         transcript = await self._database.read(lambda db: load_transcript(db, review_job.session_id, trusted))
-        is_saved = False
+        saved_turns: set[int] = set()
         for turn in review_job.turns:
-            for number, request in enumerate(find_plain_lessons(transcript.sources, turn)):
+            is_corrected = turn in review_job.corrected_turns
+            lessons = find_plain_lessons(transcript.sources, turn, is_corrected=is_corrected)
+            for number, request in enumerate(lessons):
                 origin = msgspec.structs.replace(fork.origin, tool_call_id=f"plain-{turn}-{number}")
-                is_saved |= (await service.hand_in(request, origin)).ok
-        return review_job.is_plain or (is_saved and MENDED.issuperset(review_job.reasons))
+                if (await service.hand_in(request, origin)).ok:
+                    saved_turns.add(turn)
+        is_settled = saved_turns.issuperset(review_job.turns)
+        return review_job.is_plain or (review_job.plain_is_enough and is_settled)
 
     async def _verify_changes(self, job: Job, review_job: ReviewJob, fork: Fork) -> dict[int, str]:
         """Verify the facts behind the staged rows if that is safe, and let the judge read them if there is

@@ -15,9 +15,11 @@ import msgspec
 
 from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
+from whet.late import late_pattern
 from whet.store.calls import StoredCall, UserWords
+from whet.warm.opposites import may_undo
 from whet.warm.outcome import Outcome, judge_alone
-from whet.warm.takeback import UNDO_WORDS, replaces_text, restores_content, undoes
+from whet.warm.takeback import replaces_text, restores_content, undoes
 
 _WINDOW = 2
 _PENDING_MAX = 2_000
@@ -30,14 +32,24 @@ _NO_PLAIN_WORD = ("-", ">", "<", "|", "&", "2>")
 _SAYS_TOO_LITTLE = [[program] for program in ("ls", "pwd", "date", "git", "env", "ps")]
 _TARGETS = ("path", "file_path", "url", "name", "file", "uri")
 _OBJECTION = (
-    r"^\W*(?:(?:no|nope|nah|nein|non|stop|wrong|incorrect|falsch|wait|hey|argh|ugh|nee?)\b"
+    r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:no|nope|nah|nein|non|stop|wrong|incorrect|falsch|wait|hey|argh|ugh|nee?)\b"
     r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more))[,.!:; ]"
     r"|that(?:'s| is| was) (?:not|wrong|incorrect)|this is (?:not|wrong)|not what i"
+    r"|(?:that|this|it|you) (?:did|does|do)(?:n[’']t| not) (?!matter|need|have)|why did you\b"
     r"|i (?:said|told you|asked)\b.*\bnot\b|i did(?:n't| not) (?:ask|want|say)"
     r"|you (?:should not|shouldn't|were not supposed|broke|deleted the wrong)"
     r"|undo\b|revert\b|roll (?:it |that )?back|put (?:it|that) back|don't do that"
     r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う)"
 )
+_COMPLAINS = late_pattern(
+    r"(?i)\b(?:no|not|never|nope|cannot|\w+n[’']t|wrong|instead|still|nicht|kein\w*|falsch"
+    r"|immer noch|non|pas|faux|sigue|mal|não|нет|не|nic|furt|ne)\b"
+    r"|[不没錯错違]|ない|아니|말고|안 |\bلا\b|\bלא\b|^\W*(?:you|your|why)\b"
+    r"|(?i:\bi (?:said|told|wanted|asked|meant)\b)"
+)
+"""Words of a negation, which are few in any language, or an address to the one who did it."""
+_ALIKE = 0.5
+_COMPLAINT_CHARS = 160
 _NO_TOOL = (
     r"\b(?:unknown|no such|invalid|no) (?:tool|function)\b"
     r"|\btool\b.{0,80}\b(?:not found|unknown|does not exist)"
@@ -71,6 +83,7 @@ class OutcomeJudge:
         self._turn: list[JudgedCall] = []
         self._before: list[JudgedCall] = []
         self._settled: list[JudgedCall] = []
+        self._complains = False
 
     def add(self, item: StoredCall | UserWords) -> None:
         """Add the next call, or the next message of the person."""
@@ -106,7 +119,8 @@ class OutcomeJudge:
         """Handle a new message: it may object to the previous turn, unless it was typed during that turn."""
         if not self._turn or self._turn[-1].call.turn == message.turn:
             return
-        if re.match(_OBJECTION, message.text[:300], re.I):
+        self._complains = _COMPLAINS.search(message.text[:_COMPLAINT_CHARS]) is not None
+        if is_objection(message.text):
             for judged in self._turn:
                 if judged.outcome == "ok":
                     judged.outcome, judged.reason = "objected", "the person objected"
@@ -130,6 +144,7 @@ class OutcomeJudge:
         if tags & {"edits", "command"}:
             self._find_undone(new)
             self._find_replaced_edit(new)
+            self._find_redone_call(new)
 
     def _relate(self, old: JudgedCall, new: JudgedCall, between: str) -> None:
         """Compare two calls of a tool; `between` is the result of a call between them."""
@@ -146,7 +161,7 @@ class OutcomeJudge:
     def _find_undone(self, new: JudgedCall) -> None:
         """Find the calls that this call undoes, in its own turn and the previous one."""
         command = str(new.arguments.get("command", ""))
-        if command and not any(word in command for word in UNDO_WORDS):
+        if command and not may_undo(command):
             return
         this = (new.call.name, new.arguments)
         near, between = self._turn[-_LOOKS_BACK:], list[dict[str, Any]]()
@@ -174,6 +189,15 @@ class OutcomeJudge:
             if old.outcome == "ok" and replaces_text(old.arguments, new.arguments):
                 old.outcome, old.reason = "objected", "the person had it replaced"
 
+    def _find_redone_call(self, new: JudgedCall) -> None:
+        """Find an objection: after a message with a negation, the turn's first call does earlier work in
+        another way."""
+        if self._turn or not self._complains:
+            return
+        for old in self._before[-_LOOKS_BACK:]:
+            if old.outcome == "ok" and old.call.name == new.call.name and _is_redone(old, new):
+                old.outcome, old.reason = "objected", "the person had it done in another way"
+
     def _end_turn(self) -> None:
         self._settled += self._before
         self._before, self._turn = self._turn, []
@@ -183,6 +207,11 @@ class OutcomeJudge:
         self._settled += [*self._before, *self._turn[:count]]
         self._before = []
         del self._turn[:count]
+
+
+def is_objection(text: str) -> bool:
+    """Return whether a message begins by rejecting what was done before it."""
+    return re.match(_OBJECTION, text[:300], re.I) is not None
 
 
 def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
@@ -242,6 +271,18 @@ def failure_text(call: StoredCall) -> str:
     if call.exit_code:
         return f"exit {call.exit_code}"
     return call.error_kind.replace("_", " ") if call.error_kind else "its result says so"
+
+
+def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
+    """Return whether a call is an earlier one with other words in some places, or continues its edit."""
+    before, after = old.arguments, new.arguments
+    if before == after:
+        return False
+    wrote = str(before.get("new_string") or "").strip()
+    if wrote and before.get("path") == after.get("path"):
+        return wrote in str(after.get("old_string") or "")
+    first, second = (set(re.findall(r"[\w./-]+", _flat(arguments))) for arguments in (before, after))
+    return len(first & second) >= _ALIKE * max(len(first), len(second))
 
 
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import apsw
 import msgspec
@@ -248,7 +248,7 @@ class _ExampleMaker:
             return "its arguments don't fit the tool"
         tags = tags_of(candidate.name)
         if "path" in tags and ("edits" not in tags or self._options.with_changes):
-            return "it reads a file of secrets" if is_secret(path) else ""
+            return "it reads a private place" if _is_private(path) else ""
         if "command" not in tags:
             return "it changes something" if "edits" in tags else "its result is not from this machine"
         command, stdin = candidate.arguments.get("command"), candidate.arguments.get("stdin", "")
@@ -263,7 +263,10 @@ class _ExampleMaker:
         risk = analyse(command, candidate.session.workspace or "/", scope, stdin)
         if risk.network:
             return "its result is not from this machine"
-        if risk.level == "safe" or (risk.level == "normal" and self._options.with_changes):
+        if any(map(_is_private, command.split())):
+            return "it reads a private place"
+        takes_others = self._options.with_changes or candidate.mend is not None
+        if risk.level == "safe" or (risk.level == "normal" and takes_others):
             return ""
         return "it changes something" if risk.level == "normal" else "it needs a person's yes"
 
@@ -276,6 +279,12 @@ class _ExampleMaker:
                 specs = ()
             self._schemas[session.key] = {spec.name: spec for spec in specs}
         return self._schemas[session.key]
+
+
+def _is_private(word: str) -> bool:
+    """Return whether a word is a path of secrets, or in a folder of them: `~/.ssh/config` too."""
+    path = PurePosixPath(word.strip("'\"`;|&<>()=,"))
+    return any(is_secret(str(place)) for place in (path, *path.parents))
 
 
 def _template(options: BuildOptions, examples: Sequence[Example], now: datetime) -> Template:

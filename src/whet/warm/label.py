@@ -10,9 +10,10 @@ from collections.abc import Callable
 import apsw
 
 from whet.contract.errors import StoreError
-from whet.store import calls, sessions, warm
+from whet.sqlite.lane import ScopedWork
+from whet.store import calls, warm
 from whet.store.calls import StoredCall
-from whet.store.database import StateDatabase
+from whet.store.database import StateDatabase, lock_scope
 from whet.warm.aftermath import OutcomeJudge
 
 _BATCH = 200
@@ -41,18 +42,19 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
     """
 
     def work(connection: apsw.Connection) -> None:
-        key = sessions.key_of(connection, session_id)
-        last, outcomes = judge_session(connection, key, calls.read_judged_turn(connection, key))
+        key, judged_turn = calls.read_judged_turn(connection, session_id)
+        last, outcomes = judge_session(connection, key, judged_turn)
         calls.store_outcomes(connection, key, last, outcomes)
         start = warm.read_start(connection, session_id)
         if start is not None and start.chosen_by in ("auto", "default"):
             from whet.warm.proof import update_verdict  # noqa: PLC0415 - few sessions need it
 
+            lock_scope(connection, "warm templates")
             update_verdict(connection, start.hash, start.template, now)
 
     try:
         # a session that was deleted meanwhile has nothing to judge
-        database.submit(work).add_done_callback(lambda done: done.exception())
+        database.submit(ScopedWork(session_id, work)).add_done_callback(lambda done: done.exception())
     except StoreError:
         return
 

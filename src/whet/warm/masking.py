@@ -18,11 +18,12 @@ _PRINTED = late_pattern(r"(?:;|&&|\n)\s*(?:echo|printf)\b[^;|&]*\$(?:\?|\{?\w+\}
 _NUMBER = late_pattern(r"(\d{1,3})\W*$")
 _ASKS = late_pattern(r"^\s*(?:command\s+-v|hash|ls|cat|find|stat|head|tail|id|getent)\b")
 _MASKED = late_pattern(
-    r"\|\|\s*(?:true|:)\s*$|;\s*(?:true|:)\s*$"
+    r"\|\|\s*(?:true|:|echo\b[^;&|]*)\s*$|;\s*[^\s;]"
     r"|(?<!\|)\|&?\s*(?:tail|head|tee|cat|grep|sed|awk|sort|uniq|less|more|cut|tr)\b[^|]*$"
 )
 _ANSWERS = frozenset(("curl", "http", "https", "wget", "xh", "xhs"))
 _STATUS = late_pattern(r"(?m)^HTTP/\d(?:\.\d)? (\d{3})\b")
+_TITLE = late_pattern(r"(?i)<title>\s*([45]\d\d)\b")
 _WRITES_CODE = late_pattern(r"-w\s|--write-out")
 # A diagnostic with its location or its usual prefix, and counts of failures.
 _DIAGNOSTIC = late_pattern(
@@ -30,6 +31,24 @@ _DIAGNOSTIC = late_pattern(
     r"|^(?:\S+?[:(]\d+(?:[:,]\d+)?\)?:\s*)?(?:fatal )?\[?error\]?(?:\[\w+\]| \w+)?:?\s.*"
     r"|\b(?:failed|failures|errors|unreachable)=[1-9].*|^\w+ failed: .*|^[A-Z]{2,5}-\d{3,5}: .*"
 )
+# A line whose first word after the prefixes says that the work failed (`psql:a.sql:3: ERROR: ...`):
+_BEGINS_FAILED = late_pattern(
+    r"(?i)^[^\w(\"]*(?:[#(]?[\w./@~:-]+\)?:?\s+){0,2}?\(?"
+    r"(?:fatal|error|fehler|erreur|errore|panic|failed|failures?|\w+ error|\w+error|cannot|can't|could not"
+    r"|couldn't|unable to|access denied|permission denied|conflict)(?:\)|:|!|\[|\s+(?:to|in|near|at|\())"
+    r"|^SQLSTATE\[|^\s*! \[(?:remote )?rejected\]|: undefined: |^\S+:\s+cannot find"
+)
+# A line whose end, or whose count, says it (`ssh: connect to host a: Connection refused`):
+_ENDS_FAILED = late_pattern(
+    r"(?i)^.{0,200}\b(?:failed|failure|denied|refused|not found|no such file or directory|already in use"
+    r"|already exists|cannot open)\b[.:!*\s]*(?:$| \([\w .:-]*\)| -- |: )"
+    r"|^[^\w]*(?:found )?[1-9]\d* (?:errors?|problems?)\b|\[[1-9]\d* errors?\]"
+    r"|\b[A-Za-z]+ FAILED\b|\bExited \([1-9]\d*\)|\bcan't [a-z]+\.$|\bcould not find\b"
+)
+_PLAIN_END = late_pattern(
+    r"(?i)\b(?:0|no) (?:errors?|failures?|failed|problems?)\b|\bwarn(?:ing)?\b|retry|as expected"
+)
+_MAX_SHORT_LINES = 4
 
 
 class HiddenExit(msgspec.Struct, frozen=True):
@@ -65,14 +84,34 @@ def is_masked(command: str) -> bool:
 def find_masked_error(text: str) -> str:
     """Return the diagnostic at the end of a masked command's output, or an empty string."""
     lines = text.rstrip().splitlines()[-6:]
-    return next((line.strip()[:120] for line in lines if _DIAGNOSTIC.search(line)), "")
+    return next((line.strip()[:120] for line in lines if _DIAGNOSTIC.search(line) or _says_failed(line)), "")
+
+
+def find_reported_failure(text: str) -> str:
+    """Return the line by which a short output reports that the work failed, or an empty string.
+
+    The last line may say it anywhere, another line of a short output only at its beginning: the lines of a
+    table are data.
+    """
+    lines = [line for line in text.rstrip().splitlines() if line.strip()]
+    if not lines or _says_failed(lines[-1]):
+        return lines[-1].strip()[:120] if lines else ""
+    first = lines if len(lines) <= _MAX_SHORT_LINES else []
+    return next((line.strip()[:120] for line in first if _says_failed(line, begins=True)), "")
+
+
+def _says_failed(line: str, *, begins: bool = False) -> bool:
+    line = line[:400]
+    if _BEGINS_FAILED.search(line) is None and (begins or _ENDS_FAILED.search(line) is None):
+        return False
+    return _PLAIN_END.search(line) is None
 
 
 def find_http_error(program: str, command: str, text: str) -> str:
     """Return the last HTTP status in an answer if it is an error, else an empty string."""
     if program not in _ANSWERS:
         return ""
-    codes = _STATUS.findall(text)
+    codes = _STATUS.findall(text) or _TITLE.findall(text)
     if not codes and _WRITES_CODE.search(command):
         codes = re.findall(r"(?:^|\s)(\d{3})$", text.rstrip())
     return f"HTTP {codes[-1]}" if codes and int(codes[-1]) >= 400 else ""

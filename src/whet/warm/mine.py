@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -20,8 +21,10 @@ import msgspec
 from whet.contract.tools import tags_of
 from whet.store import calls
 from whet.store.calls import MinedSession, StoredCall, UserWords
-from whet.warm.aftermath import JudgedCall, OutcomeJudge
+from whet.warm.aftermath import JudgedCall, OutcomeJudge, is_objection
 from whet.warm.foreign_calls import convert_call
+from whet.warm.mends import FailureSample, Mend, find_mend
+from whet.warm.select import split_words
 from whet.warm.shape import shape_of
 
 LEAST_ERROR_RATE = 0.02
@@ -32,6 +35,7 @@ _SAMPLE = 300
 _MAX_ARGUMENT_CHARS = 2_000
 _HINT_CHARS = 160
 _HALF_LIFE_DAYS = 90
+_LEAST_TASK_WORDS = 2
 
 Progress = Callable[[int, int], None]
 """Called with (messages read, messages in total) now and then."""
@@ -61,6 +65,7 @@ class Candidate(msgspec.Struct, frozen=True):
     decided_by: str
     repairs: str = ""
     repairs_why: str = ""
+    mend: Mend | None = None
 
     @property
     def order(self) -> CallOrder:
@@ -88,6 +93,13 @@ class Group(msgspec.Struct):
         if session != self.last_key:
             self.sessions += 1
             self.last_key = session
+
+    def take_over(self, other: Group, candidates: Sequence[Candidate]) -> None:
+        """Add another group's calls, as `candidates`."""
+        self.sessions += other.sessions
+        self.calls += other.calls
+        self.last_ms = max(self.last_ms, other.last_ms)
+        self.candidates = sorted([*self.candidates, *candidates], key=lambda one: one.order)[:_CANDIDATES]
 
     def score(self, newest_ms: int) -> float:
         """Return recurrence over sessions, times recency, times a bonus for repairs."""
@@ -119,11 +131,28 @@ class MiningResult(msgspec.Struct):
     tools: dict[str, ToolTally] = msgspec.field(default_factory=dict[str, ToolTally])
     groups: dict[str, Group] = msgspec.field(default_factory=dict[str, Group])
     sample: list[Candidate] = msgspec.field(default_factory=list[Candidate])
+    failures: FailureSample = msgspec.field(default_factory=FailureSample)
     newest_ms: int = 0
 
     def rank_groups(self, tool: str) -> list[Group]:
         """Return a tool's groups, the best first."""
         return self._best_first([group for group in self.groups.values() if group.name == tool])
+
+    def drop_unproven_mends(self) -> None:
+        """Count calls that followed a failure as mends only if the mistake failed in other sessions too; the
+        others are calls that worked."""
+        worked = [(candidate.name, candidate.arguments) for candidate in self.sample]
+        for key, group in list(self.groups.items()):
+            mend = group.candidates[0].mend
+            if mend is None or self.failures.confirms(mend, worked):
+                continue
+            del self.groups[key]
+            plain = [
+                msgspec.structs.replace(candidate, repairs="", repairs_why="", mend=None)
+                for candidate in group.candidates
+            ]
+            shape = shape_of(group.name, plain[0].arguments)
+            self.groups.setdefault(shape, Group(group.name, shape)).take_over(group, plain)
 
     def thin_out(self) -> None:
         """Drop the weaker half of the groups."""
@@ -155,6 +184,7 @@ def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -
             _count_call(mined, session, judged, hint)
         mined.messages += session.messages
         progress(mined.messages, total)
+    mined.drop_unproven_mends()
     return mined
 
 
@@ -164,6 +194,7 @@ def _judge_calls(connection: apsw.Connection, session: MinedSession) -> Iterator
         calls.list_undone_turns(connection, session.key), calls.list_tool_names(connection, session.key)
     )
     hints: dict[int, str] = {}
+    asked = ""
     for item in calls.stream_calls(connection, session.key):
         judge.add(convert_call(item, session) if isinstance(item, StoredCall) else item)
         for judged in judge.take():
@@ -171,9 +202,17 @@ def _judge_calls(connection: apsw.Connection, session: MinedSession) -> Iterator
         if isinstance(item, UserWords) and item.turn not in hints:
             # keep only the turns that may not be settled yet
             hints = {turn: text for turn, text in hints.items() if turn >= item.turn - 1}
-            hints[item.turn] = " ".join(item.text[: 2 * _HINT_CHARS].split())[:_HINT_CHARS]
+            if not asked or not _is_reply(item.text):
+                asked = " ".join(item.text[: 2 * _HINT_CHARS].split())[:_HINT_CHARS]
+            hints[item.turn] = asked
     for judged in judge.finish():
         yield judged, hints.get(judged.call.turn, "")
+
+
+def _is_reply(text: str) -> bool:
+    """Return whether a message only answers what was done before it, so that the task is that of the message
+    before: "No, undo it", "go on"."""
+    return is_objection(text) or (len(split_words(text)) < _LEAST_TASK_WORDS and not re.search(r"\d", text))
 
 
 def _count_call(mined: MiningResult, session: MinedSession, judged: JudgedCall, hint: str) -> None:
@@ -186,17 +225,19 @@ def _count_call(mined: MiningResult, session: MinedSession, judged: JudgedCall, 
     tally.calls += 1
     tally.failed += outcome == "failed"
     mined.newest_ms = max(mined.newest_ms, call.at_ms)
+    if outcome == "failed":
+        mined.failures.add(session, judged)
     if outcome != "ok" or not judged.arguments or not is_eligible(call):
         return
-    shape = shape_of(call.name, judged.arguments)
+    mend = judged.repairs and find_mend(call.name, judged.repairs.arguments, judged.arguments)
+    shape = mend.key if mend else shape_of(call.name, judged.arguments)
     group = mined.groups.get(shape)
     if group is None:
         if len(mined.groups) >= _MAX_GROUPS:
             mined.thin_out()
         group = mined.groups[shape] = Group(call.name, shape)
-    group.count(session.key, call.at_ms, judged.repairs is not None)
-    chance = zlib.crc32(f"{session.id}:{call.seq}".encode())
-    rank = chance if judged.repairs is None else -chance  # a repair comes before the rest
+    group.count(session.key, call.at_ms, mend is not None)
+    rank = zlib.crc32(f"{session.id}:{call.seq}".encode())
     order = (rank, session.key, call.seq)
     pools = [
         pool
@@ -204,13 +245,15 @@ def _count_call(mined: MiningResult, session: MinedSession, judged: JudgedCall, 
         if len(pool) < most or order < pool[-1].order
     ]
     if pools:
-        new_candidate = _make_candidate(rank, session, judged, hint)
+        new_candidate = _make_candidate(rank, session, judged, hint, mend)
         for pool in pools:
             bisect.insort(pool, new_candidate, key=lambda candidate: candidate.order)
         del group.candidates[_CANDIDATES:], mined.sample[_SAMPLE:]
 
 
-def _make_candidate(rank: int, session: MinedSession, judged: JudgedCall, hint: str) -> Candidate:
+def _make_candidate(
+    rank: int, session: MinedSession, judged: JudgedCall, hint: str, mend: Mend | None
+) -> Candidate:
     call, repaired = judged.call, judged.repairs
     return Candidate(
         rank,
@@ -221,8 +264,9 @@ def _make_candidate(rank: int, session: MinedSession, judged: JudgedCall, hint: 
         call.at_ms,
         hint,
         call.decided_by,
-        repaired.arguments[:_MAX_ARGUMENT_CHARS] if repaired else "",
-        judged.repairs_why,
+        repaired.arguments[:_MAX_ARGUMENT_CHARS] if repaired and mend else "",
+        judged.repairs_why if mend else "",
+        mend,
     )
 
 

@@ -18,7 +18,13 @@ from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
 from whet.store.calls import StoredCall
-from whet.warm.masking import find_hidden_exit, find_http_error, find_masked_error, is_masked
+from whet.warm.masking import (
+    find_hidden_exit,
+    find_http_error,
+    find_masked_error,
+    find_reported_failure,
+    is_masked,
+)
 
 Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]
 """ok; failed: it did not do its task; corrected: it worked but was repeated with fixed arguments; undone and
@@ -47,6 +53,12 @@ _COMMAND_1 = r"(?:^|[|;&\n])\s*(?:!\s*)?command\s+-[vV]\s[^|;&\n]*$"
 _SHOWS = _words(
     "cat head tail less more grep egrep fgrep zgrep zcat rg ag sed awk journalctl dmesg git diff jq sort uniq"
     " cut tac nl strings find ls echo printf man history docker kubectl"
+)
+# Of these, the commands that act: their output is about themselves.
+_ACTS = (
+    r"\bgit\s+(?:push|pull|fetch|merge|rebase|commit|cherry-pick|apply|am|clone|checkout|switch|revert)\b"
+    r"|\bdocker\s+(?:build|push|pull|compose\s+(?:up|build|pull))\b"
+    r"|\bkubectl\s+(?:apply|create|delete|replace|patch|scale|set)\b|\bsed\s+-i\b"
 )
 _WRAPPERS = _words("sudo env time nice nohup command exec stdbuf timeout then do")
 _RUNNERS = (
@@ -113,16 +125,28 @@ def _judge_command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome
         outcome, reason = _judge_exit(hidden.command, hidden.code, text)
         return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
     first = next(programs_of(command), "")
-    if first in _SHOWS:
+    shows = first in _SHOWS and not re.search(_ACTS, command)
+    if shows:
         text = _own_message(first, text[:_EDGES_CHARS])
     elif trouble := find_json_error(text):
         return "failed", f"exit 0, but {trouble}"
+    elif _ran_tests(command, text):
+        return "ok", "the tests ran and report failures"
     trouble = find_error_line(text) if text else ""
-    if not trouble and first not in _SHOWS:
+    if not trouble and not shows:
+        edges = text[-_EDGES_CHARS:]
         trouble = find_http_error(first, command, text) or (
-            find_masked_error(text) if is_masked(command) else ""
+            find_masked_error(edges) if is_masked(command) else find_reported_failure(edges)
         )
     return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
+
+
+def _ran_tests(command: str, text: str) -> bool:
+    return (
+        re.search(_RUNNERS, command) is not None
+        and re.search(_TESTS_RAN, text, re.M) is not None
+        and not re.search(_TESTS_BROKEN, text, re.I)
+    )
 
 
 def _own_message(program: str, text: str) -> str:
@@ -140,12 +164,7 @@ def _judge_exit(command: str, code: int, text: str) -> tuple[Outcome, str]:
         return "ok", f"{last} answers no with exit 1"
     if code == 1 and re.search(_COMMAND_1, command):
         return "ok", "command -v answers no with exit 1"
-    if (
-        code in (1, 101)
-        and re.search(_RUNNERS, command)
-        and re.search(_TESTS_RAN, text, re.M)
-        and not re.search(_TESTS_BROKEN, text, re.I)
-    ):
+    if code in (1, 101) and _ran_tests(command, text):
         return "ok", "the tests ran and report failures"
     return "failed", f"exit {code}"
 
@@ -176,6 +195,8 @@ def find_json_error(text: str) -> str:
         if value is False or (isinstance(value, str) and value.lower() == "false"):
             return f"{name} is false"
     for value in (fields.status, fields.statusCode, fields.code):
+        if isinstance(value, str) and len(value) == 3 and value.isdecimal():
+            value = int(value)
         if isinstance(value, int) and 400 <= value < 600:
             return f"its status is {value}"
     if str(fields.errors)[:1] == "[" and fields.errors != [] and not fields.data:

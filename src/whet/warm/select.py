@@ -126,14 +126,15 @@ def rank_templates(templates: Sequence[Template], situation: Situation) -> list[
 
 
 def pick_examples(template: Template, situation: Situation) -> list[Example]:
-    """Return the examples to show: the nearest to the task, no two alike, at most `max_examples`, and within
-    the template's token budget."""
+    """Return the examples to show: those that fit the task's words, the nearest first, no two alike, at most
+    `max_examples`, and within the template's token budget. Often none fits."""
     task_words = set(split_words(situation.text))
-    examples = usable_examples(template, situation)
-    word_counts = Counter(word for example in examples for word in set(split_words(_example_text(example))))
+    usable = usable_examples(template, situation)
+    word_counts = Counter(word for example in usable for word in set(split_words(_example_text(example))))
+    examples = [example for example in usable if _fits(example, task_words, word_counts, len(usable))]
     order = sorted(
         range(len(examples)),
-        key=lambda index: (-_nearness(examples[index], task_words, word_counts, len(examples)), index),
+        key=lambda index: (-_nearness(examples[index], task_words, word_counts, len(usable)), index),
     )
     chosen: list[int] = []
     spent = 0
@@ -177,6 +178,16 @@ def _nearness(example: Example, task_words: set[str], word_counts: Counter[str],
     )
 
 
+def _fits(example: Example, task_words: set[str], word_counts: Counter[str], count: int) -> bool:
+    """Return whether an example shares two words with the task, or one that few examples have.
+
+    The request of a call that mended nothing does not count: such a call may have had little to do with it.
+    """
+    texts = _example_text(example) if example.why or not example.session_id else _argument_text(example)
+    shared = task_words & set(split_words(texts))
+    return len(shared) > 1 or any(word_counts[word] <= max(2, count / 3) for word in shared)
+
+
 def _are_alike(example: Example, other: Example) -> bool:
     if example.tool_name != other.tool_name:
         return False
@@ -195,5 +206,8 @@ def _template_text(template: Template) -> str:
 
 
 def _example_text(example: Example) -> str:
-    values = " ".join(str(value) for value in example.arguments.values())
-    return f"{example.context_hint} {values[:400]}"
+    return f"{example.context_hint} {_argument_text(example)}"
+
+
+def _argument_text(example: Example) -> str:
+    return " ".join(str(value) for value in example.arguments.values())[:400]

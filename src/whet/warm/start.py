@@ -25,7 +25,7 @@ from whet.store.warm import TemplateState, WarmStart
 from whet.warm.openings import AUTO, SessionOpening, WarmStarts, WarmWish
 from whet.warm.outline import outline
 from whet.warm.prime import PrimedLink, encode_prime, make_prime
-from whet.warm.select import Situation, pick_examples, rank_templates
+from whet.warm.select import Situation, pick_examples, rank_templates, usable_examples
 from whet.warm.template import Example, Template, iter_templates, load
 
 HOLDOUT_MAX = 0.5
@@ -111,11 +111,12 @@ def _choose_by_name(
         return TemplateChoice(news=(f"warm template {template.name} is switched off: {state.off_reason}",))
     examples = pick_examples(template, situation)
     if not examples:
-        return TemplateChoice(
-            news=(
-                f"started cold: every example of {template.name} is stale (whet warm show {template.name})",
-            )
+        reason = (
+            f"no example of {template.name} fits this task"
+            if usable_examples(template, situation)
+            else f"every example of {template.name} is stale"
         )
+        return TemplateChoice(news=(f"started cold: {reason} (whet warm show {template.name})",))
     return TemplateChoice(template, examples)
 
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
+from whet.warm.opposites import reverses
 
-UNDO_WORDS = ("git ", "rm", "mv ", "unlink ")
-"""Every command that undoes something contains one of these; searching for them is quick."""
 _PARTS = late_pattern(r"&&|\|\||;|\n")
 _DROPS_WORK = late_pattern(r"\bgit\s+(?:stash\b(?!\s+(?:list|show|pop|apply|drop|branch))|reset\s+--hard\b)")
 _DROPS_PATHS = late_pattern(r"\bgit\s+(?:checkout|restore(?!\s+--staged))\s+(.*)")
@@ -24,8 +23,11 @@ _DROPS_COMMIT = late_pattern(r"\bgit\s+(?:revert\b|reset\s+(?:--\w+\s+)?\S*(?:HE
 _COMMITS = late_pattern(r"\bgit\s+commit\b")
 _BRANCHES = late_pattern(r"\bgit\s+(?:checkout\s+-b|switch\s+-c|branch)\s+([\w./-]+)")
 _DROPS_BRANCH = late_pattern(r"\bgit\s+branch\s+(?:-d|-D|--delete)\s+([\w./-]+)")
-_MOVES = late_pattern(r"^\s*(?:git\s+)?mv\s+(?:-\w+\s+)*(\S+)\s+(\S+)\s*$")
-_MAKES = late_pattern(r"^\s*(?:mkdir|touch)\s+(?:-\S+\s+)*(\S+)\s*$|^\s*cp\s+(?:-\S+\s+)*\S+\s+(\S+)\s*$")
+_CLEANS = late_pattern(r"\bgit\s+clean\s+-\w*f")
+_MAKES = late_pattern(
+    r"^\s*(?:mkdir|touch)\s+(?:-\S+\s+)*(\S+)\s*$"
+    r"|^\s*(?:cp|ln|git\s+clone)\s+(?:-\S+\s+)*\S+\s+(\S+)\s*$"
+)
 _WRITES = late_pattern(r"(?<![>&\d])>\s*([^\s>&|;]+)")
 _REMOVES = late_pattern(r"^\s*(?:git\s+)?(?:rm|rmdir|unlink)\s+(.+)$")
 
@@ -41,13 +43,15 @@ def undoes(old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequ
         return False
     command = str(after.get("command", ""))
     if "edits" in tags_of(was):
-        return _drops_changes(command, str(before.get("path", ""))) or _removes(
-            command, [before.get("path")], between
-        )
+        path = str(before.get("path", ""))
+        is_cleaned = "whole" in tags_of(was) and _CLEANS.search(command) is not None
+        return is_cleaned or _drops_changes(command, path) or _removes(command, [path], between)
     if "command" not in tags_of(was):
         return False
     done = str(before.get("command", ""))
-    return _undoes_command(done, command) or _removes(command, _created_paths(done), between)
+    if _undoes_command(done, command) or _removes(command, _created_paths(done), between):
+        return True
+    return reverses(done, command, was_used=bool(between))
 
 
 def replaces_text(before: Arguments, after: Arguments) -> bool:
@@ -57,9 +61,11 @@ def replaces_text(before: Arguments, after: Arguments) -> bool:
     if "content" in before and "content" in after:
         lines = iter(str(after["content"]).splitlines())
         return not all(line in lines for line in str(before["content"]).splitlines())
-    wrote = str(before.get("new_string") or "").strip()
+    raw = str(before.get("new_string") or "")
+    wrote = raw.strip()
     gone, put = str(after.get("old_string") or ""), str(after.get("new_string") or "")
-    return bool(wrote) and wrote in gone and wrote not in put
+    is_respaced = raw in gone and raw not in put
+    return bool(wrote) and wrote in gone and (wrote not in put or is_respaced)
 
 
 def restores_content(contents: Sequence[str]) -> bool:
@@ -72,7 +78,13 @@ def _restores_edit(before: Arguments, after: Arguments) -> bool:
         (str(edit.get("old_string") or ""), str(edit.get("new_string") or "")) for edit in (before, after)
     )
     same = bool(before.get("path")) and before.get("path") == after.get("path")
-    return same and bool(was or put) and reverse == (put, was)
+    if not same or not (was or put):
+        return False
+    gone, back = reverse
+    return reverse == (put, was) or bool(
+        (gone and gone in put and put.replace(gone, back, 1) == was)
+        or (put and put in gone and gone.replace(put, was, 1) == back)
+    )
 
 
 def _drops_changes(command: str, path: str) -> bool:
@@ -91,13 +103,7 @@ def _drops_changes(command: str, path: str) -> bool:
 def _undoes_command(done: str, command: str) -> bool:
     if _COMMITS.search(done) and _DROPS_COMMIT.search(command):
         return True
-    if set(_BRANCHES.findall(done)) & set(_DROPS_BRANCH.findall(command)):
-        return True
-    moves = [
-        [match.groups() for part in _PARTS.split(text) if (match := _MOVES.match(part))]
-        for text in (done, command)
-    ]
-    return any(move == (later_move[1], later_move[0]) for move in moves[0] for later_move in moves[1])
+    return bool(set(_BRANCHES.findall(done)) & set(_DROPS_BRANCH.findall(command)))
 
 
 def _created_paths(command: str) -> list[str]:

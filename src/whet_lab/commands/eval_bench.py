@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 
 POINTS = "skilllearnbench"
 TAU2 = "tau2"
+CLBENCH = "clbench"
 
 
 @click.command("bench")
-@click.argument("name", type=click.Choice([*LOADERS, POINTS, TAU2]))
+@click.argument("name", type=click.Choice([*LOADERS, POINTS, TAU2, CLBENCH]))
 @click.option(
     "--data",
+    "--repo",
     "folder",
     required=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -49,6 +52,12 @@ TAU2 = "tau2"
     help="Have your model answer from the hits; its answers are kept here. Costs money.",
 )
 @click.option("--questions", default=0, metavar="N", help="With --answers: this many, spread over all.")
+@click.option("--task", default="", help="clbench: the task, e.g. exploitable_poker.")
+@click.option(
+    "--instances", default=20, show_default=True, type=click.IntRange(1, 1_000), help="clbench: how many."
+)
+@click.option("--python", default="", help="clbench: the checkout's Python; by default its .venv's.")
+@click.option("--arms", default="off,conversation,notes,ours", show_default=True, help="clbench: which arms.")
 @click.option("--card", type=click.Path(dir_okay=False, path_type=Path), help="Write the card (JSON) here.")
 @json_option
 @click.pass_obj
@@ -59,6 +68,10 @@ def bench_command(  # noqa: PLR0913 one parameter an option
     hits: int,
     kept: Path | None,
     questions: int,
+    task: str,
+    instances: int,
+    python: str,
+    arms: str,
     card: Path | None,
     as_json: bool,
 ) -> None:
@@ -68,7 +81,12 @@ def bench_command(  # noqa: PLR0913 one parameter an option
     skilllearnbench measures the gate of learning instead: true key points of its trajectories that come
     into force, and swapped ones. tau2 (its package, and its data folder) runs the gold actions of its
     tasks through Whet's tools and checks that they leave the same state as direct calls.
+
+    clbench (a checkout of Continual Learning Bench that is set up) runs one of its tasks with your model,
+    with Whet's memory, with notes only, as one long conversation and without memory, and costs money.
     """
+    if name == CLBENCH:
+        return _clbench(home, (folder, python, task, instances), arms, card, as_json)
     if name == TAU2:
         return _tau2(folder, card, as_json)
     if name == POINTS:
@@ -169,6 +187,42 @@ def _tau2(folder: Path, card: Path | None, as_json: bool) -> None:
     )
     for task in done.other_state:
         click.echo(f"  {task}")
+
+
+def _clbench(
+    home: Home, checkout: tuple[Path, str, str, int], arms: str, card: Path | None, as_json: bool
+) -> None:
+    from whet_lab.evals import bench_clbench  # noqa: PLC0415 - the whole program, which the others don't need
+
+    folder, python, task, instances = checkout
+    names = [name.strip() for name in arms.split(",") if name.strip()]
+    if not task or not set(names) <= set(bench_clbench.ARMS):
+        raise BadInput("clbench needs --task NAME and known --arms", hint=", ".join(bench_clbench.ARMS))
+    progress = ProgressLine("bench", SystemClock())
+    with tempfile.TemporaryDirectory() as place:
+        setup = bench_clbench.ClbenchSetup(
+            repo=folder,
+            python=python or str(folder.absolute() / ".venv" / "bin" / "python"),
+            task=task,
+            instances=instances,
+            folder=Path(place),
+            settings=load_settings(ChatOptions(home), None),
+            secrets=load_secrets(home, os.environ),
+        )
+        done = run_on_loop(bench_clbench.run(setup, names, progress.update))
+    progress.finish()
+    _write_card(card, done)
+    if as_json:
+        return emit_json(done)
+    shape: list[Column[bench_clbench.ClbenchArm]] = [
+        Column("arm", lambda row: row.arm),
+        Column("reward", lambda row: f"{row.mean:.3f}", right=True),
+        Column("gain", lambda row: _range(row.gain), right=True),
+        Column("tokens", lambda row: f"{row.usage.total_tokens:,}", right=True, rank=1),
+        Column("cost", lambda row: cost(row.usage.cost_usd), right=True, rank=2),
+    ]
+    click.echo(output.table(done.arms, shape))
+    click.echo(f"\n{done.task}, {plural(instances, 'instance')}, answered by {done.model}")
 
 
 def _write_card(card: Path | None, done: object) -> None:

@@ -16,7 +16,8 @@ from whet.cli.stored import open_database
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, FallbackSettings, Settings
+from whet.config.permission_settings import ApprovalSettings
+from whet.config.schema import FallbackSettings, Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import BadInput, NotFound
 from whet.contract.texts import plural

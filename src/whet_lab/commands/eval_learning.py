@@ -142,6 +142,8 @@ def _show(sums: list[ArmSums], folder: Path) -> None:
     click.echo(table(sums, shape))
     for goal, met, finding in world_report.check_goals(sums):
         click.echo(f"{'ok  ' if met else 'MISS'} {goal}: {finding}")
+    if lengths := world_report.describe_lengths(sums):
+        click.echo("\n" + "\n".join(lengths))
     losses = find_losses(sums)
     if losses:
         click.echo("\nwhere ours loses:")

@@ -19,6 +19,7 @@ EVALUATIONS: dict[str, tuple[str, str]] = {
         "whet_lab.commands.eval_learning:learning",
         "Memory and skills: a world of facts, or your tasks.",
     ),
+    "days": ("whet_lab.commands.eval_days:days", "Days with one correction: reviewed, and kept?"),
 }
 
 

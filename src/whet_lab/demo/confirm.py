@@ -111,8 +111,9 @@ def _decide(run: DemoRun, service: DemoConfirmService, observations: list[Reques
     is_first = len(observations) == 1
     verdict = "deny" if is_first else "approve"
     stage.say(f"The script {APPROVER} decides, with a command that you can type as well:")
-    reason_options = ["-r", _REASON] if is_first else []
-    arguments = ["confirm", verdict, event.request_id, *reason_options]
+    digest = next(row["digest"] for row in service.list_records() if row["id"] == event.request_id)
+    options = ["-r", _REASON] if is_first else ["--digest", digest]
+    arguments = ["confirm", verdict, event.request_id, *options]
     stage.command("whet " + " ".join(f"'{text}'" if " " in text else text for text in arguments))
     code, output = service.whet(*arguments)
     stage.block(output.strip())
@@ -233,8 +234,9 @@ def _sign(run: DemoRun, service: DemoConfirmService) -> None:
         " with a virtual security key in place of a finger on a sensor, and that signs the request's digest."
     )
     request_id = service.submit(SIGNED_ACTION, "Rotate the signing keys of the shop")
-    code, output = service.whet("confirm", "approve", request_id)
-    stage.command(f"whet confirm approve {request_id}")
+    digest = next(row["digest"] for row in service.list_records() if row["id"] == request_id)
+    code, output = service.whet("confirm", "approve", request_id, "--digest", digest)
+    stage.command(f"whet confirm approve {request_id} --digest {digest[:12]}...")
     stage.block(output.strip())
     run.check("unsigned_yes_refused", code != 0 and "passkey" in output, clip(output, 200))
     try:

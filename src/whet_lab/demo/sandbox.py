@@ -15,7 +15,7 @@ from pathlib import Path
 
 from whet.app.confining import confine
 from whet.config.paths import Home
-from whet.config.schema import SandboxSettings
+from whet.config.permission_settings import SandboxSettings
 from whet.contract.errors import Unavailable
 from whet.sandbox.status import EngineStatus
 from whet_lab.demo.play import DemoRun, DemoTurn

@@ -16,8 +16,8 @@ class Arm(msgspec.Struct, frozen=True):
     `toolsets` are the learning toolsets. `notes` is the text that the evaluation itself puts into the
     prompt: nothing, every earlier message, or exactly the facts that the task needs. Without `gated`,
     every lesson that a review submits is kept, on any quote and from any source. The settings of reviews
-    are the shipped ones, unless their budget `is_lifted`. With `one_conversation` a person's sessions that
-    are not private are the turns of one session.
+    are the shipped ones; if their budget `is_lifted`, one follows every turn. With `one_conversation` a
+    person's sessions that are not private are the turns of one session.
     """
 
     name: str
@@ -42,7 +42,7 @@ CONVERSATION = Arm(
 OURS = Arm("ours", "Memory, skills and reviews, as shipped.", ("memory", "skills"), reviews=True)
 NO_BUDGET = Arm(
     "no-budget",
-    "Ours with the review budget lifted, so far more reviews run than as shipped.",
+    "Ours with the review budget lifted and a review after every turn.",
     ("memory", "skills"),
     reviews=True,
     is_lifted=True,

@@ -15,6 +15,8 @@ from whet.stats import Interval, mcnemar, typical_mean
 from whet_lab.evals.records import Funnel, TaskRecord, WorldResult
 
 STAGES = (("first third", 0.0, 1 / 3), ("second third", 1 / 3, 2 / 3), ("last third", 2 / 3, 1.0))
+LENGTHS = (10, 20, 40, 100, 200)
+"""Numbers of sessions over whose tasks the tokens are averaged, for runs of that length."""
 
 
 class HalfLife(msgspec.Struct, frozen=True):
@@ -31,7 +33,8 @@ class ArmSums(msgspec.Struct, frozen=True):
 
     Rates are shares of tasks. `knowable` is, for each stage, the share of tasks whose facts had all been
     shown before; the others succeed by luck. `gain`, `harm_*` and the p-value are against the arm off,
-    `regret` against the oracle. Costs are in units of an uncached prompt token, reviews included.
+    `regret` against the oracle. `tokens_by_length` has the tokens a task over the first so many sessions.
+    Costs are in units of an uncached prompt token, reviews included.
     """
 
     arm: str
@@ -55,6 +58,7 @@ class ArmSums(msgspec.Struct, frozen=True):
     false_kept: int
     half_life: HalfLife
     tokens_per_task: float
+    tokens_by_length: dict[int, float]
     review_share: float
     review_cost_share: float
     cached_share: float
@@ -106,6 +110,7 @@ def _sum_up(
         false_kept=sum(run.false_kept for run in runs),
         half_life=_half_life(runs),
         tokens_per_task=_share(tokens, len(tasks)),
+        tokens_by_length=_tokens_by_length(runs),
         review_share=_share(reviewing, tokens),
         review_cost_share=_share(
             sum(run.spent.review_cost for run in runs), sum(run.spent.cost for run in runs)
@@ -185,6 +190,13 @@ def _curve(runs: Sequence[WorldResult]) -> tuple[float, ...]:
         hits = [task.first_ok for run in runs for task in run.tasks if task.number == number]
         shares.append(round(fmean(hits), 4) if hits else 0.0)
     return tuple(shares)
+
+
+def _tokens_by_length(runs: Sequence[WorldResult]) -> dict[int, float]:
+    """Return the tokens a task over the first sessions of every run, for each length that the runs have."""
+    last, tasks = _last(runs), [task for run in runs for task in run.tasks]
+    lengths = sorted({*(length for length in LENGTHS if length <= last), last})
+    return {n: fmean([task.tokens for task in tasks if task.number <= n]) for n in lengths if n}
 
 
 def _last(runs: Sequence[WorldResult]) -> int:

@@ -135,6 +135,7 @@ class WorldRun:
                 done,
                 len(attempts),
                 needs,
+                self.sum_spending().tokens - sum(task.tokens for task in self.tasks),
             )
         )
         self._check_requests(plan, requests)
@@ -287,7 +288,8 @@ async def _start_app(folder: Path, person: WorldPerson, arm: Arm, base_url: str)
         "tools.toolsets": ["terminal", "web", *arm.toolsets],
         "tools.web_allow_private": True,
     }
-    lifted: dict[str, object] = {"review.free_tokens": "1000000000"} if arm.is_lifted else {}
+    every_turn: dict[str, object] = {"review.free_tokens": "1000000000", "review.turns": 1}
+    lifted = every_turn if arm.is_lifted else {}
     settings = load(home, {**flags, **lifted}, environ={}).settings
     return await App.start(home, settings, {}, NobodyPresent(), folder / "work")
 
@@ -298,7 +300,8 @@ def _accept_any(claim: Claim, origin: Origin) -> GateVerdict:
 
 
 def _join_visible(prompt: str, messages: Iterable[Message]) -> str:
-    return "\n".join([prompt, *(message.text for message in messages)])
+    texts = (f"{message.text}\n{message.note}" for message in messages)
+    return "\n".join([prompt, *texts])
 
 
 def _list_with_reviews(connection: apsw.Connection) -> list[SessionRow]:

@@ -24,7 +24,7 @@ class FactNeed(msgspec.Struct, frozen=True):
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
-    """One task: whether it was right at the first try, and in the end."""
+    """One task: whether it was right at the first try, and in the end; `tokens` includes its reviews."""
 
     number: int
     person: WorldPerson
@@ -33,6 +33,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     ok: bool
     tries: int
     needs: tuple[FactNeed, ...]
+    tokens: int = 0
 
 
 class Funnel(msgspec.Struct, frozen=True):

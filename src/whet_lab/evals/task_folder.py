@@ -12,7 +12,7 @@ import msgspec
 
 from whet.app.confining import confine
 from whet.config.paths import Home
-from whet.config.schema import SandboxSettings
+from whet.config.permission_settings import SandboxSettings
 from whet.contract.errors import ConfigError
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.jail import JailedCommand

@@ -124,6 +124,36 @@ def _costs(sums: Sequence[ArmSums]) -> list[str]:
             f" {row.review_share:.0%}; {row.review_cost_share:.0%} | {row.cached_share:.0%} |"
             f" {row.cost_per_success:,.0f} |"
         )
+    return [*lines, *_lengths(sums)]
+
+
+def _lengths(sums: Sequence[ArmSums]) -> list[str]:
+    lengths = list(sums[0].tokens_by_length) if sums else []
+    lines = [
+        "",
+        "Tokens a task over the first sessions: a whole conversation grows with each, notes hardly do.",
+        "",
+        "| arm | " + " | ".join(f"{length} sessions" for length in lengths) + " |",
+        "|---|" + "---|" * len(lengths),
+    ]
+    for row in sums:
+        lines.append(
+            f"| {row.arm} | " + " | ".join(f"{row.tokens_by_length[n]:,.0f}" for n in lengths) + " |"
+        )
+    return lines
+
+
+def describe_lengths(sums: Sequence[ArmSums]) -> list[str]:
+    """Return one line for each length: what a task took, and its share of the whole conversation's tokens."""
+    by_name = {row.arm: row for row in sums}
+    ours, conversation = by_name.get("ours"), by_name.get("conversation")
+    if ours is None or conversation is None:
+        return []
+    lines: list[str] = []
+    for n, tokens in ours.tokens_by_length.items():
+        whole = conversation.tokens_by_length.get(n, 0.0)
+        share = f"{tokens / whole:.0%} of the {whole:,.0f}" if whole else "unlike the 0"
+        lines.append(f"{n} sessions: {tokens:,.0f} tokens a task, {share} of the whole conversation")
     return lines
 
 

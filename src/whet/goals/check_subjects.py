@@ -1,0 +1,88 @@
+"""Find the data files that a check is about, so that changing them is the goal's work.
+
+`grep -q ready state.txt` wants another state.txt; `make run | diff - want.txt` compares a program with it.
+
+Only a check that is easy to read counts. Each script hands over to at most one other; the last one runs no
+program of the workspace, and names one data file in a statement and nothing that it could be compared with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import PurePosixPath
+
+from whet.agent.test_runs import mentions_runner, names_runner
+
+_PATHS = re.compile(r"[\w./~+@-]+")
+_COMMENTS = re.compile(r"(?:^|(?<=\s))#[^\n]*")
+_STATEMENTS = re.compile(r"\n|;|&&|\|\||(?<!>)&(?!>)")
+_QUIET = re.compile(r"(?:\d|&)?>>?\s*(?:/dev/null|&\d)")
+_RUNS = re.compile(r"(?:^|[\s/(])(?:\w*sh|source|\.|exec|eval|xargs|python[\d.]*|perl|ruby|node|php|lua)\s")
+_STARTS_PROGRAMS = re.compile(
+    r"\b(?:subprocess|system|popen|spawn\w*|exec\w*|child_process|__import__|import_module|runpy|\w+\.run)\b",
+    re.IGNORECASE,
+)
+_MAX_SCRIPTS = 4
+
+
+def subject_files(
+    command: str, exists: Callable[[str], bool], read: Callable[[str], str], is_script: Callable[[str], bool]
+) -> frozenset[str]:
+    """Return the data files that a check is about, or an empty set if it may compare them with something.
+
+    `exists` and `read` look at a path of the workspace; `is_script` returns whether a file is run, by its
+    name.
+    """
+    text, name, seen = command, "", set[str]()
+    while len(seen) < _MAX_SCRIPTS:
+        text = _QUIET.sub("", _COMMENTS.sub("", text))
+        paths = {path.removeprefix("./") for path in _PATHS.findall(text)}
+        files = {path for path in paths if path and exists(path)} - {name}
+        scripts = {path for path in files if is_script(path) or read(path).startswith("#!")}
+        scripts |= {path for part in _STATEMENTS.split(text) if _RUNS.search(part) for path in files
+                    if path in _names(part)}  # fmt: skip
+        if mentions_runner(text) or names_runner(text):
+            return frozenset()
+        if not scripts:
+            return frozenset(_code_subjects(text, files) if _is_code(name) else _shell_subjects(text, exists))
+        if len(scripts) > 1 or files != scripts or scripts & seen:
+            return frozenset()
+        (name,) = scripts
+        seen.add(name)
+        text = read(name)
+    return frozenset()
+
+
+def _is_code(name: str) -> bool:
+    return PurePosixPath(name).suffix not in ("", ".sh", ".bash")
+
+
+def _code_subjects(text: str, files: set[str]) -> set[str]:
+    return files if len(files) == 1 and not _STARTS_PROGRAMS.search(text) else set()
+
+
+def _shell_subjects(text: str, exists: Callable[[str], bool]) -> set[str]:
+    """Return the files of the statements that name one file. If a statement writes a file or names several,
+    its files may be compared with each other, and none counts."""
+    subjects: set[str] = set()
+    for statement in _STATEMENTS.split(text):
+        names = {name for name in _names(statement) if exists(name)}
+        others = {name for name in _names(statement) - names if "/" in name or PurePosixPath(name).suffix}
+        if ">" in statement or "<(" in statement:
+            return set()
+        if not names:
+            continue
+        first = statement.partition("|")[0]
+        substituted = statement.count("$(") + statement.count("`") / 2
+        is_plain = substituted <= 1 and not re.search(r"\$(?!\()", statement)
+        if len(names) > 1 or others or not is_plain or not names <= _names(first):
+            return set()
+        if substituted and not names <= _names(re.split(r"\$\(|`", first)[1].partition(")")[0]):
+            return set()
+        subjects |= names
+    return subjects
+
+
+def _names(text: str) -> set[str]:
+    return {path.removeprefix("./") for path in _PATHS.findall(text)}

@@ -1,0 +1,148 @@
+"""Decide whether a command line takes back what an earlier one did: the same program with the opposite verb.
+
+`npm uninstall x` takes `npm install x` back, `git tag -d v1` the tag, `dropdb shop` the database. The verbs
+are those that programs use; the object must be the earlier one's. Nothing is parsed for safety.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_PARTS = re.compile(r"&&|\|\||;|\n")
+_TEXT = re.compile(r"(?:-m|--message)[= ]*(?:'[^']*'|\"[^\"]*\")")
+_WORD = re.compile(r"[+-]?[\w./@:~-]+")
+_GLUED = re.compile(r"^(create|drop|add|del)(?=[a-z]{2})|(?<=[a-z]{2})(add|del)$")
+_WRAPPERS = frozenset(("sudo", "npx", "bundle", "exec"))
+_VERBS = 4
+_MAKES = frozenset(
+    [
+        "install",
+        "i",
+        "add",
+        "create",
+        "new",
+        "run",
+        "apply",
+        "up",
+        "put",
+        "push",
+        "set",
+        "enable",
+        "init",
+        "clone",
+        "make",
+        "tag",
+        "start",
+        "deploy",
+    ]
+)
+_BACK: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("rm", "remove", "delete", "del", "drop", "uninstall", "destroy", "down", "purge"), _MAKES
+    ),
+    **dict.fromkeys(("kill", "stop", "revoke", "withdraw"), frozenset(("new", "start", "run", "grant"))),
+    "close": frozenset(("create", "open", "reopen")),
+    "reopen": frozenset(("close",)),
+    "disable": frozenset(("enable",)),
+    "downgrade": frozenset(("upgrade",)),
+    "rollback": frozenset(("migrate", "upgrade", "apply")),
+    "undo": frozenset(("set", "apply", "scale", "restart")),
+    "reset": frozenset(("add", "commit", "cherry-pick", "merge", "rebase", "pull", "am")),
+    "restore": frozenset(("add", "rm")),
+    "checkout": frozenset(("rm",)),
+}
+"""A verb that takes back, and the verbs that it takes back."""
+_HINT = re.compile(
+    r"\b(?:git|rm|rmdir|mv|unlink|sed|perl|" + "|".join(_BACK) + r")\b|\b(?:drop|del)[a-z]|[a-z](?:del)\b"
+    r"|\s-\w\b|--(?:reverse|unset|abort|delete)\b"
+)
+_WHOLE = frozenset(("down", "destroy", "downgrade", "rollback", "reset"))
+"""These may name no object: they take back the last work of their program."""
+_FLAGS = frozenset(("-R", "--reverse", "--unset", "--abort", "--delete", "-d", "-D"))
+_RUNNING = frozenset(("run", "up", "start", "new"))
+_ANSWERS = frozenset(["get", "list", "ls", "show", "describe", "status", "logs", "ps", "inspect"])
+_WORD_EDITS = frozenset(("sed", "mv", "perl", "git"))
+
+
+def may_undo(command: str) -> bool:
+    """Return whether a command line has a word that could undo something; quick."""
+    return _HINT.search(command) is not None
+
+
+def reverses(done: str, command: str, *, was_used: bool) -> bool:
+    """Return whether a part of `command` takes back a part of `done`.
+
+    `was_used`: other work was done between them, so what was started (`docker run`) had served its purpose.
+    """
+    return any(_takes_back(old, new, was_used) for old in _split(done) for new in _split(command))
+
+
+@lru_cache(maxsize=256)
+def _split(command: str) -> list[list[str]]:
+    """Return the words of each part of a command line that has any."""
+    parts = _PARTS.split(_TEXT.sub("", command[:2_000]))
+    return list(filter(None, map(_split_part, parts)))
+
+
+def _split_part(part: str) -> list[str]:
+    words = _WORD.findall(part)
+    while words and words[0] in _WRAPPERS:
+        words = words[1:]
+    if words and (match := _GLUED.search(words[0])):
+        verb, rest = match[0], words[0].replace(match[0], "", 1)
+        words = [rest, verb, *words[1:]]
+    return words
+
+
+def _takes_back(old: list[str], new: list[str], was_used: bool) -> bool:
+    if old[0] != new[0]:
+        return False
+    if _flips_option(old, new) or _swaps_words(old, new):
+        return True
+    plain = [[word for word in words[1:] if word[0] not in "-+"] for words in (old, new)]
+    before, after = (
+        [part.lower() for word in words for part in (word, *re.split("[:-]", word))] for words in plain
+    )
+    for verb in after[: 2 * _VERBS]:
+        forward = _BACK.get(verb)
+        if forward is None or verb in before:
+            continue
+        made = forward & set(before[: 2 * _VERBS])
+        if not made or (was_used and made <= _RUNNING):
+            continue
+        objects = [
+            word
+            for word in plain[1]
+            if verb not in re.split("[:-]", word.lower()) and not re.match(r"HEAD[~^@]|\d+$", word)
+        ]
+        if not objects:
+            return verb in _WHOLE
+        return objects[-1] in plain[0] or objects[-1].lower() in before
+    return False
+
+
+def _flips_option(old: list[str], new: list[str]) -> bool:
+    """Return whether the later command differs by an option that takes back: `-R`, or `-` instead of `+`."""
+    added = [word for word in new if word not in old]
+    gone = [word for word in old if word not in new]
+    if len(added) != 1 or len(new) - len(added) < 2 or any(word in _ANSWERS for word in new):
+        return False
+    word = added[0]
+    if word in _FLAGS:
+        return all(item[0] == "-" or item == old[-1] for item in gone)
+    return len(gone) == 1 and {word[0], gone[0][0]} == {"-", "+"} and word[1:] == gone[0][1:]
+
+
+def _swaps_words(old: list[str], new: list[str]) -> bool:
+    """Return whether two words changed places: `mv a b` and `mv b a`, `s/x/y/` and `s/y/x/`."""
+    if old[0] not in _WORD_EDITS:
+        return False
+    first, second = (
+        re.findall(r"[\w.]+", " ".join(word for word in words if word[0] != "-")) for words in (old, new)
+    )
+    differ = [at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]]
+    if len(first) != len(second) or len(differ) != 2:
+        return False
+    one, two = differ
+    return first[one] == second[two] and first[two] == second[one]
