@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -43,6 +44,21 @@ def split_callback_url(url: str) -> SplitResult:
     return parts
 
 
+def check_literal(url: str, *, allow_private: bool) -> None:
+    """Raise AddressRefused if the host is a private IP address in any notation. Names are not resolved."""
+    host = split_callback_url(url).hostname or ""
+    try:
+        rows = socket.getaddrinfo(host, 443, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except OSError:  # a name
+        return
+    _check_public(host, [str(row[4][0]) for row in rows], allow_private=allow_private)
+
+
+def _check_public(host: str, addresses: Iterable[str], *, allow_private: bool) -> None:
+    if not allow_private and not all(is_public(address) for address in addresses):
+        raise AddressRefused(f"{host} is a private address; --allow-private-callbacks permits that")
+
+
 async def resolve(url: str, *, allow_private: bool) -> Target:
     """Check an address and return where to connect.
 
@@ -56,8 +72,7 @@ async def resolve(url: str, *, allow_private: bool) -> Target:
     addresses = [ipaddress.ip_address(str(row[4][0]).partition("%")[0]) for row in rows]
     if not addresses:
         raise AddressRefused(f"{host} has no address")
-    if not allow_private and not all(is_public(str(address)) for address in addresses):
-        raise AddressRefused(f"{host} is a private address; --allow-private-callbacks permits that")
+    _check_public(host, map(str, addresses), allow_private=allow_private)
     first = addresses[0]
     literal = f"[{first}]" if first.version == 6 else str(first)
     path = parts.path or "/"

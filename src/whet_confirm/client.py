@@ -18,7 +18,7 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
 
 import httpx2
 import msgspec
@@ -31,6 +31,7 @@ from whet.trust import context_for_url, create_trusted_context
 from whet_confirm.canonical import request_digest
 from whet_confirm.tickets import ConfirmationRefused as ConfirmationRefused
 from whet_confirm.tickets import ConfirmOptions as ConfirmOptions
+from whet_confirm.tickets import DecisionFields
 from whet_confirm.tickets import Failed as Failed
 from whet_confirm.tickets import Ticket as Ticket
 from whet_confirm.tickets import Unreachable as Unreachable
@@ -96,16 +97,20 @@ class ConfirmClient:
     ) -> Ticket:
         """Ask, wait for the decision and consume it. Returns only if the action may run now, once.
 
-        Raises ConfirmationRefused in every other case. If the wait is cancelled, so is the request.
+        Raises ConfirmationRefused in every other case. A request that is still open when the wait ends is
+        cancelled, so that nobody approves what will not run.
         """
         try:
-            ticket = await self.submit(action, description, details, ask)
+            submission = asyncio.create_task(self.submit(action, description, details, ask))
+            is_open = True
             try:
-                record = await self.wait(ticket.id, ask.timeout_s + 10.0)
-            except asyncio.CancelledError:
-                await asyncio.shield(self._cancel_quietly(ticket.id))
-                raise
-            return await self._consume_approval(ticket, record)
+                ticket = await asyncio.shield(submission)
+                record = await self.wait(ticket.id, ask.timeout_s + 10.0, is_attended=ask.is_attended)
+                is_open = record["status"] == "pending"
+            finally:
+                if is_open:
+                    await asyncio.shield(self._withdraw(submission))
+            return await self.consume_approval(ticket, record)
         except (Failed, Unreachable) as error:
             status = "unavailable" if isinstance(error, Unreachable) or error.status >= 500 else "refused"
             raise ConfirmationRefused(error.message, status=status, hint=error.hint) from error
@@ -156,7 +161,7 @@ class ConfirmClient:
         """Return the request's record."""
         return await self.call("GET", f"/confirm/{request_id}")
 
-    async def wait(self, request_id: str, timeout_s: float) -> dict[str, Any]:
+    async def wait(self, request_id: str, timeout_s: float, *, is_attended: bool = False) -> dict[str, Any]:
         """Return the record once the request has ended, or its current state after `timeout_s`.
 
         Retries while the service restarts or has too many waiting callers. Raises Unreachable or Failed if
@@ -169,7 +174,9 @@ class ConfirmClient:
             wait_s = max(0.0, min(_WAIT_S, left_s))
             try:
                 record = await self.call(
-                    "GET", f"/confirm/{request_id}?wait={wait_s:.1f}", timeout_s=wait_s + _TIMEOUT_S
+                    "GET",
+                    f"/confirm/{request_id}?wait={wait_s:.1f}{'&attended=1' if is_attended else ''}",
+                    timeout_s=wait_s + _TIMEOUT_S,
                 )
                 if record["status"] != "pending" or left_s <= 0:
                     return record
@@ -200,15 +207,9 @@ class ConfirmClient:
 
     # --- deciding
 
-    async def decide(
-        self, request_id: str, verdict: str, *, reason: str = "", digest: str = "", code: str = ""
-    ) -> dict[str, Any]:
-        """Approve or deny a request.
-
-        With a `digest`, the call is refused if the request is not the one that was viewed. `code` is the
-        second factor's.
-        """
-        fields = {"reason": reason, "digest": digest, "code": code}
+    async def decide(self, request_id: str, verdict: str, **fields: Unpack[DecisionFields]) -> dict[str, Any]:
+        """Approve or deny a request. With a `digest`, the call is refused if the request is not the one that
+        was viewed."""
         body = {name: value for name, value in fields.items() if value}
         return await self.call("POST", f"/confirm/{request_id}/{verdict}", body)
 
@@ -286,17 +287,23 @@ class ConfirmClient:
     def _not_the_service(self) -> Unreachable:
         return Unreachable(f"{self.url} is another program, not a confirmation service", hint=_NAME_IT)
 
-    async def _consume_approval(self, ticket: Ticket, record: dict[str, Any]) -> Ticket:
+    async def consume_approval(self, ticket: Ticket, record: dict[str, Any]) -> Ticket:
+        """Consume the approval of a request that has ended with this record.
+
+        Raises ConfirmationRefused if it was not approved, and Failed like `consume`.
+        """
         status = str(record["status"])
         if status not in ("approved", "auto_approved"):
             raise ConfirmationRefused(_refusal_reason(record), status=status, request_id=ticket.id)
         used = await self.consume(ticket.id, ticket.digest)
         return msgspec.structs.replace(used, resolved_by=str(record.get("resolved_by", "")))
 
-    async def _cancel_quietly(self, request_id: str) -> None:
+    async def _withdraw(self, submission: asyncio.Task[Ticket]) -> None:
+        """Cancel a request, also one that is on its way: the service may have stored it already."""
         try:
-            await self.cancel(request_id, "the caller stopped waiting")
-        except (Failed, Unreachable):
+            ticket = await submission
+            await self.cancel(ticket.id, "the caller stopped waiting")
+        except (ConfirmationRefused, Failed, Unreachable):
             return  # the request expires by itself
 
 

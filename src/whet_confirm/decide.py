@@ -13,14 +13,16 @@ from typing import Any
 
 import msgspec
 
-from whet_confirm import factors, passkeys, requests
+from whet_confirm import factors, passkeys, requests, running_grants
 from whet_confirm.audit_records import request_problem
 from whet_confirm.canonical import stored_digest
 from whet_confirm.ledger import Tx
-from whet_confirm.names import action_key, is_same_person
+from whet_confirm.names import is_same_person
+from whet_confirm.on_call import list_next_people
 from whet_confirm.passkeys import PasskeyProof
 from whet_confirm.people import is_still_valid
-from whet_confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
+from whet_confirm.policy import ConfirmPolicy
+from whet_confirm.policy_review import judge_again
 from whet_confirm.quorum import counts_for, describe
 from whet_confirm.records import (
     BY_TIMEOUT,
@@ -31,6 +33,7 @@ from whet_confirm.records import (
     Verdict,
     Vote,
 )
+from whet_confirm.running_grants import pick_offer
 from whet_confirm.stand_ins import apply_stand_ins, find_givers
 from whet_confirm.tally import count_votes, is_repeated
 
@@ -52,6 +55,8 @@ class DecisionInput(msgspec.Struct, frozen=True):
     code: str = ""
     passkey: str = ""
     origin: str = ""
+    grant: str = ""
+    """With an approval: what else may pass for a while, a kind of `running_grants`, or `times:N`."""
     is_one_of_many: bool = False
     """Decided together with others: each must have been viewed before and need nothing more than a yes."""
 
@@ -105,7 +110,9 @@ def _count_vote(
     names = tally.approved_by if tally.status == "approved" else tally.denied_by
     by = caller.name if len(names) == 1 else ", ".join(names)
     settled = requests.settle(tx, request, tally.status, by, ballot.reason)
-    return RequestOutcome("decided", tally.status, settled, *numbers)
+    offer = pick_offer(request, ballot.grant) if ballot.grant and tally.status == "approved" else None
+    grant_id = running_grants.add(tx, settled, offer, caller.name) if offer else 0
+    return RequestOutcome("decided", tally.status, settled, *numbers, grant_id=grant_id)
 
 
 def _check_permission(
@@ -191,7 +198,7 @@ def _replan(
     tx: Tx, request: ConfirmRequest, policy: ConfirmPolicy
 ) -> tuple[ConfirmRequest, RequestOutcome | None]:
     """Judge a pending request by the current policy. A changed plan voids the votes so far."""
-    judged = _judge(tx, request, requests.decode_details(request.details_json), policy)
+    judged = judge_again(request, requests.decode_details(request.details_json), policy, tx.now_s)
     if judged.effect == "deny":
         settled = requests.settle(tx, request, "denied", f"policy:{judged.rule}", judged.why)
         return settled, RequestOutcome("already_decided", f"the policy was changed: {judged.why}", settled)
@@ -199,21 +206,6 @@ def _replan(
     if plan == request.plan:
         return request, None
     return requests.replace_plan(tx, request, plan, policy.version), None
-
-
-def _judge(
-    tx: Tx, request: ConfirmRequest, details: dict[str, Any], policy: ConfirmPolicy
-) -> PolicyJudgement:
-    facts = Facts(
-        action_key=action_key(request.action),
-        principal=request.principal,
-        requester=request.requester,
-        session_key=request.session_key,
-        details=details,
-        is_high_risk=request.is_high_risk,
-        now_s=tx.now_s,
-    )
-    return policy.judge(facts)
 
 
 def cancel(tx: Tx, request_id: str, caller: Caller, reason: str) -> RequestOutcome:
@@ -257,7 +249,7 @@ def amend(tx: Tx, change: Amendment, caller: Caller, policy: ConfirmPolicy) -> R
     policy = apply_stand_ins(tx.connection, policy, tx.now_s, request.principal)
     if refusal := _check_approver(tx, request, caller, policy):
         return refusal
-    judged = _judge(tx, request, change.details, policy)
+    judged = judge_again(request, change.details, policy, tx.now_s)
     if judged.effect == "deny":
         return _refuse(tx, request, caller, "not_allowed", f"rule {judged.rule!r} denies this: {judged.why}")
     digest = stored_digest(
@@ -364,17 +356,28 @@ def expire_all(tx: Tx, limit: int) -> int:
     return len(pending)
 
 
-def escalate(tx: Tx, limit: int) -> int:
-    """Escalate overdue requests to the next group, at most `limit`, and return their number."""
+def escalate(tx: Tx, limit: int, policy: ConfirmPolicy) -> int:
+    """Escalate overdue requests to the next group, or the next person of a rota, at most `limit`, and return
+    their number."""
     overdue = requests.find_due_escalations(tx.connection, tx.now_s, limit)
     for request in overdue:
         group = request.plan.escalate_to
         is_altered = not group or _find_damage(tx, request)
-        tx.connection.execute("UPDATE requests SET escalated_at = ? WHERE seq = ?", (tx.now_s, request.seq))
+        data: dict[str, object] = {"group": group}
+        next_at = None
+        if (rota := policy.rotas.get(group)) is not None:
+            people = list_next_people(tx, request, policy, rota)
+            data["person"] = people[0]
+            next_at = tx.now_s + rota.next_after_s if people[1:] else None
+        # `escalated_at` is set once the last person was notified
+        tx.connection.execute(
+            "UPDATE requests SET escalates_at = coalesce(?, escalates_at), escalated_at = ? WHERE seq = ?",
+            (next_at, None if next_at else tx.now_s, request.seq),
+        )
         if is_altered:  # the log must not vouch for a row that another program wrote
             tx.sealer.newest.pop("requests", None)
         if group:
-            tx.record("escalated", request.id, "system:policy", request.principal, {"group": group})
+            tx.record("escalated", request.id, "system:policy", request.principal, data)
     return len(overdue)
 
 

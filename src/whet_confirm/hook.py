@@ -1,74 +1,212 @@
-"""A hook for Claude Code: reads a PreToolUse or PermissionRequest event, asks a person, prints the decision.
+"""The hook that agents run before a tool: reads their event, asks a person, prints the decision.
 
 Every failure is a denial with its reason: no service, no answer in time, an event that can't be read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from whet.contract.errors import WhetError
-from whet_confirm.client import BlockingClient
+from whet_confirm.client import BlockingClient, ConfirmClient
 from whet_confirm.names import GATE_PREFIX
+from whet_confirm.resume import KeptCall, KeptCalls
 from whet_confirm.tickets import ConfirmationRefused, ConfirmOptions
 
 _PERMISSION = "PermissionRequest"
+_NO_EVENT = "the hook's input is not a tool call of this agent"
 
 
-def run_hook(text: str, *, url: str, patterns: Sequence[str], timeout_s: int) -> str:
+class ToolEvent(msgspec.Struct, frozen=True):
+    """An agent's event before a tool. `name` is the event's, empty if the agent sends none."""
+
+    name: str
+    tool: str
+    details: dict[str, Any]
+    session: str
+    call: str
+    folder: str
+
+
+class HookAsk(msgspec.Struct, frozen=True):
+    """Which calls are asked about, and how long; tools that match `free` pass, and so do those that match no
+    pattern, if there are patterns.
+
+    With `keep_s`, requests wait that long, although the hook and its agent end; `kept` is the folder of their
+    files. If the agent is continued and makes the same call, it gets the answer.
+    """
+
+    url: str = ""
+    patterns: Sequence[str] = ()
+    free: Sequence[str] = ()
+    timeout_s: int = 300
+    keep_s: int = 0
+    kept: Path = Path()
+
+
+def run_hook(text: str, agent: str, ask: HookAsk) -> str:
     """Return the hook's output: the decision as JSON, or an empty object for a tool that needs no
     confirmation."""
+    style = _STYLES[agent]
+    event = _read_event(text)
+    if event is None or event.name not in style.events:
+        return _encode(style, event.name if event else "", "deny", _NO_EVENT)
+    is_chosen = not ask.patterns or any(fnmatchcase(event.tool, pattern) for pattern in ask.patterns)
+    if not is_chosen or any(fnmatchcase(event.tool, pattern) for pattern in ask.free):
+        return "{}"
+    try:
+        asking = _ask_for_long if ask.keep_s else _ask
+        reason = asking(event, (agent, style.title), ask)
+    except ConfirmationRefused as error:
+        return _encode(style, event.name, "deny", f"not confirmed: {error.message}")
+    except WhetError as error:
+        return _encode(style, event.name, "deny", f"could not ask: {error.message}")
+    return _encode(style, event.name, "allow", reason)
+
+
+def _read_event(text: str) -> ToolEvent | None:
+    """Return the event, or None if it names no tool."""
     try:
         decoded: object = json.loads(text)
     except (ValueError, RecursionError):
-        decoded = None
-    event = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
-    name = event.get("hook_event_name")
-    tool = event.get("tool_name")
-    if name not in ("PreToolUse", _PERMISSION) or not isinstance(tool, str):
-        return _answer(str(name), "deny", "the hook's input is not a PreToolUse or PermissionRequest event")
-    if patterns and not any(fnmatchcase(tool, pattern) for pattern in patterns):
-        return "{}"
-    try:
-        reason = _ask(event, tool, url, timeout_s)
-    except ConfirmationRefused as error:
-        return _answer(name, "deny", f"not confirmed: {error.message}")
-    except WhetError as error:
-        return _answer(name, "deny", f"could not ask: {error.message}")
-    return _answer(name, "allow", reason)
+        return None
+    fields = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
+    def first(*names: str) -> Any:
+        return next((fields[name] for name in names if fields.get(name) is not None), None)
 
-def _ask(event: dict[str, Any], tool: str, url: str, timeout_s: int) -> str:
-    tool_input = event.get("tool_input")
+    tool = first("tool_name", "toolName")
+    if not isinstance(tool, str):
+        return None
+    tool_input = first("tool_input", "toolArgs")
     details = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {"input": tool_input}
-    session = str(event.get("session_id", ""))
-    call = str(event.get("tool_use_id", ""))
-    ask = ConfirmOptions(
-        requester="claude-code",
-        session_key=session[:1024],
-        timeout_s=timeout_s,
-        idempotency_key=f"{session}:{call}"[:255] if call else "",
+    return ToolEvent(
+        str(first("hook_event_name") or ""),
+        tool,
+        details,
+        str(first("session_id", "sessionId", "conversation_id") or ""),
+        str(first("tool_use_id") or ""),
+        str(first("cwd") or ""),
     )
-    folder = str(event.get("cwd", ""))
-    with BlockingClient(url) as client:
-        action, text = f"{GATE_PREFIX}{tool}", f"Claude Code wants to use {tool} in {folder}"
-        ticket = client.confirm(action, text, details, ask)
+
+
+def _ask(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
+    # Both events of one call may ask, and an approval is good for one of them.
+    names = f"{event.session}\0{event.call}\0{event.name}"
+    key = hashlib.sha256(names.encode("utf-8", "replace")).hexdigest()
+    options = ConfirmOptions(
+        requester=agent[0],
+        session_key=event.session[:1024],
+        timeout_s=ask.timeout_s,
+        idempotency_key=key if event.call else "",
+        is_attended=True,
+    )
+    with BlockingClient(ask.url) as client:
+        ticket = client.confirm(*_describe(event, agent[1]), event.details, options)
     return f"approved by {ticket.resolved_by}"
 
 
-def _answer(name: str, decision: str, reason: str) -> str:
-    if name == _PERMISSION:
+def _describe(event: ToolEvent, title: str) -> tuple[str, str]:
+    return f"{GATE_PREFIX}{event.tool}", f"{title} wants to use {event.tool} in {event.folder}"
+
+
+def _ask_for_long(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
+    """Ask, or take the answer to the same call of an earlier run of this session."""
+    details = msgspec.json.encode(event.details, order="deterministic")
+    parts = (event.session, event.tool, event.folder, event.name, str(ask.keep_s))
+    names = b"\0".join([*(part.encode("utf-8", "replace") for part in parts), details])
+    key = hashlib.sha256(names).hexdigest()
+    options = ConfirmOptions(
+        requester=agent[0], session_key=event.session[:1024], timeout_s=ask.keep_s, idempotency_key=key
+    )
+    with BlockingClient(ask.url) as client:
+        return client.run(_ask_again(client.calls, event, (*agent, options), ask))
+
+
+async def _ask_again(
+    client: ConfirmClient, event: ToolEvent, agent: tuple[str, str, ConfirmOptions], ask: HookAsk
+) -> str:
+    name, title, options = agent
+    ticket = await client.submit(*_describe(event, title), event.details, options)
+    record = await client.status(ticket.id)
+    if record["status"] not in ("pending", "approved", "auto_approved") or record.get("consumed_at"):
+        # the answer to an earlier call, which was used or was a no
+        key = f"{options.idempotency_key}:{hashlib.sha256(event.call.encode()).hexdigest()[:32]}"
+        again = msgspec.structs.replace(options, idempotency_key=key)
+        ticket = await client.submit(*_describe(event, title), event.details, again)
+    call = KeptCall(ticket.id, name, event.session, event.folder, event.tool)
+    kept = KeptCalls(ask.kept)
+    kept.add(call)
+    record = await client.wait(ticket.id, ask.timeout_s)
+    if record["status"] == "pending":
+        waits = f"nobody has answered yet; request {ticket.id} still waits"
+        advice = "End your turn: you are continued after the answer"
+        raise ConfirmationRefused(f"{waits}. {advice}", status="pending", request_id=ticket.id)
+    kept.remove(call)
+    used = await client.consume_approval(ticket, record)
+    return f"approved by {used.resolved_by}"
+
+
+def _claude_answer(event: str, decision: str, reason: str) -> dict[str, Any]:
+    if event == _PERMISSION:
         answer: dict[str, Any] = {"behavior": decision}
         if decision == "deny":
             answer["message"] = reason
-        specific: dict[str, Any] = {"hookEventName": name, "decision": answer}
+        specific: dict[str, Any] = {"hookEventName": event, "decision": answer}
     else:
         specific = {
             "hookEventName": "PreToolUse",
             "permissionDecision": decision,
             "permissionDecisionReason": reason,
         }
-    return json.dumps({"hookSpecificOutput": specific}, ensure_ascii=False)
+    return {"hookSpecificOutput": specific}
+
+
+def _codex_answer(event: str, decision: str, reason: str) -> dict[str, Any]:
+    """Codex rejects `allow` before a tool; an empty answer lets the tool run."""
+    is_plain_yes = decision == "allow" and event != _PERMISSION
+    return {} if is_plain_yes else _claude_answer(event, decision, reason)
+
+
+def _gemini_answer(event: str, decision: str, reason: str) -> dict[str, Any]:
+    return {"decision": decision, "reason": reason}
+
+
+def _copilot_answer(event: str, decision: str, reason: str) -> dict[str, Any]:
+    return {"permissionDecision": decision, "permissionDecisionReason": reason}
+
+
+def _cursor_answer(event: str, decision: str, reason: str) -> dict[str, Any]:
+    return {"permission": decision, "user_message": reason, "agent_message": reason}
+
+
+class _Style(msgspec.Struct, frozen=True):
+    """How an agent speaks to its hooks: its name for people, its events, the form of the answer."""
+
+    title: str
+    events: tuple[str, ...]
+    encode: Callable[[str, str, str], dict[str, Any]] = _claude_answer
+
+
+_STYLES = {
+    "claude-code": _Style("Claude Code", ("PreToolUse", _PERMISSION)),
+    "codex": _Style("Codex", ("PreToolUse", _PERMISSION), _codex_answer),
+    "gemini": _Style("Gemini CLI", ("BeforeTool",), _gemini_answer),
+    "qwen-code": _Style("Qwen Code", ("PreToolUse", _PERMISSION)),
+    "copilot": _Style("Copilot CLI", ("", "preToolUse", "PreToolUse"), _copilot_answer),
+    "cursor": _Style("Cursor", ("preToolUse",), _cursor_answer),
+    "opencode": _Style("opencode", ("PreToolUse",)),
+    "pi": _Style("pi", ("PreToolUse",)),
+}
+HOOK_AGENTS = (*_STYLES,)
+
+
+def _encode(style: _Style, event: str, decision: str, reason: str) -> str:
+    return json.dumps(style.encode(event, decision, reason), ensure_ascii=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import re
 import secrets
 import time
 import tomllib
@@ -25,6 +26,7 @@ import msgspec
 from whet.config.paths import read_small
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.texts import from_json, from_values
+from whet.internet import is_public
 from whet_confirm.records import Role
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ _TIMEOUT_S = 10.0
 _LEEWAY_S = 60
 _MAX_BYTES = 256 * 1024
 _CACHE_S = 3600.0
+_NUMERIC = re.compile(r"(?:(?:0x[0-9a-f]*|\d+)\.?)+|.*:.*")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -100,7 +103,7 @@ def read_oidc(path: Path, is_named: bool = False) -> OidcSettings | None:
         settings = from_values(tomllib.loads(text), OidcSettings)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {error}", hint="docs/confirm-people.md shows the file") from error
-    if not _is_safe(settings.issuer):
+    if not is_allowed_address(settings.issuer):
         raise ConfigError(f"{path}: issuer must be an https address", hint=settings.issuer)
     if not settings.approve_groups and not settings.audit_groups:
         raise ConfigError(f"{path}: nobody may come in", hint='approve_groups = ["release-managers"]')
@@ -217,7 +220,10 @@ class OidcProvider:
             import jwt  # noqa: PLC0415
 
             raw = await self._call("GET", endpoints.jwks_uri)
-            keys = jwt.PyJWKSet.from_json(raw.decode("utf-8", "replace")).keys
+            try:
+                keys = jwt.PyJWKSet.from_json(raw.decode("utf-8", "replace")).keys
+            except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+                raise SignInRefused("the provider's keys can't be read") from error
             self._keys = {str(key.key_id or ""): key for key in keys}
         if kid not in self._keys:
             raise SignInRefused("the provider signed with a key that it does not publish")
@@ -232,20 +238,32 @@ class OidcProvider:
             if endpoints.issuer != issuer:
                 raise SignInRefused("the provider calls itself by another address than oidc.toml does")
             addresses = (endpoints.authorization_endpoint, endpoints.token_endpoint, endpoints.jwks_uri)
-            if not all(_is_safe(address) for address in addresses):
-                raise SignInRefused("the provider names an address that is not https")
+            if not all(is_allowed_address(address, issuer) for address in addresses):
+                raise SignInRefused("the provider names an address that is not https, or not public")
             self._found, self._keys = (now_s, endpoints), {}
         return self._found[1]
 
     async def _call(self, method: str, url: str, **given: Any) -> bytes:
+        # An answer that was not asked to be compressed can't be larger than what comes over the network.
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
         try:
-            async with httpx2.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False) as client:
-                answer = await client.request(method, url, headers={"accept": "application/json"}, **given)
-        except httpx2.HTTPError as error:
+            async with (
+                asyncio.timeout(_TIMEOUT_S),
+                httpx2.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False) as client,
+                client.stream(method, url, headers=headers, **given) as answer,
+            ):
+                if not answer.is_success:
+                    raise SignInRefused(f"the provider answered {answer.status_code}")
+                if answer.headers.get("content-encoding", "identity") != "identity":
+                    raise SignInRefused("the provider's answer is compressed")
+                body = b""
+                async for piece in answer.aiter_raw():
+                    body += piece
+                    if len(body) > _MAX_BYTES:
+                        raise SignInRefused(f"the provider's answer is larger than {_MAX_BYTES:,} bytes")
+                return body
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError) as error:
             raise SignInRefused(f"the provider does not answer: {type(error).__name__}") from error
-        if not answer.is_success or len(answer.content) > _MAX_BYTES:
-            raise SignInRefused(f"the provider answered {answer.status_code}")
-        return answer.content
 
 
 def _decode(body: bytes, shape: type[Any]) -> Any:
@@ -264,8 +282,18 @@ def _strings_in(value: object) -> list[str]:
     )
 
 
-def _is_safe(url: str) -> bool:
-    parts = urlsplit(url)
-    return bool(parts.hostname) and (
-        parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
-    )
+def is_allowed_address(url: str, issuer: str = "") -> bool:
+    """Return whether an address is https, or http on this machine. A provider elsewhere (`issuer`) must not
+    lead to this machine, nor to an address that is not public unless that is its own."""
+    try:
+        parts, own = urlsplit(url), urlsplit(issuer)
+        host, own_host = parts.hostname or "", own.hostname or ""
+    except ValueError:
+        return False
+    if parts.username is not None or not host:
+        return False
+    if not issuer or own_host in _LOCAL:
+        return parts.scheme == "https" or (parts.scheme == "http" and host in _LOCAL)
+    is_address = _NUMERIC.fullmatch(host.rstrip(".")) is not None
+    is_elsewhere = host not in _LOCAL and (not is_address or is_public(host))
+    return parts.scheme == "https" and (host == own_host or is_elsewhere)

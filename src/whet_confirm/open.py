@@ -19,6 +19,7 @@ from whet_confirm.database import ConfirmDatabase
 from whet_confirm.keys import PublicKey, SigningKey, load_key
 from whet_confirm.ledger import Tx
 from whet_confirm.policy_file import PolicyFile
+from whet_confirm.policy_review import end_disallowed_grants
 from whet_confirm.records import AuditEvent
 from whet_confirm.recovery import (
     BY_START,
@@ -250,3 +251,4 @@ def _record_start(tx: Tx, service: ConfirmService) -> None:
     if row is not None and row[0] != version:
         tx.record("policy_changed", principal=BY_START, data={"was": row[0], "now": version})
     tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('policy_version', ?)", (version,))
+    end_disallowed_grants(tx, service.policy_file.policy, BY_START)

@@ -19,6 +19,7 @@ import msgspec
 
 from whet_confirm.names import is_high_risk, person_key
 from whet_confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
+from whet_confirm.rotas import Rota
 
 Effect = Literal["deny", "ask", "allow"]
 CONTRACT_LIMIT_S = 3600
@@ -83,6 +84,7 @@ class ConfirmPolicy(msgspec.Struct, frozen=True):
     groups: dict[str, tuple[str, ...]] = {}
     redact: tuple[str, ...] = ()
     approval_valid_s: float = 86_400.0
+    rotas: dict[str, Rota] = {}
     away: dict[str, str] = {}
     """The current delegate of each absent person, by the absent person's `person_key`; empty if there is none
     for this request. Not part of the file."""

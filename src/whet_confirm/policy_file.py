@@ -31,6 +31,9 @@ from whet_confirm.policy import (
 )
 from whet_confirm.quorum import groups_in, parse_quorum
 from whet_confirm.records import ApprovalPlan
+from whet_confirm.rotas import Rota, RotaText, build_rota
+from whet_confirm.running_grants import GrantKind
+from whet_confirm.whitelist import LONGEST_S as LONGEST_GRANT_S
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
@@ -62,6 +65,9 @@ class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     web_only: bool = False
     second_factor: bool = False
     require_passkey: bool = False
+    grants: list[GrantKind] = []
+    grant_max_s: float = 28_800.0
+    grant_max_uses: int = 10
 
 
 class PolicyText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +75,7 @@ class PolicyText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     rules: list[RuleText] = []
     groups: dict[str, list[str]] = {}
+    rotas: dict[str, RotaText] = {}
     redact: list[str] = []
     approval_valid_s: float = 86_400.0
 
@@ -93,12 +100,31 @@ def parse_policy(text: str, path: Path) -> ConfirmPolicy:
         raw: object = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
         policy_text = from_values(raw or {}, PolicyText)
         groups = {name: tuple(people) for name, people in policy_text.groups.items()}
+        rotas = {name: _build_rota(name, rota, groups) for name, rota in policy_text.rotas.items()}
+        groups |= {name: rota.people for name, rota in rotas.items()}
+        names = tuple(map(_check_redacted_name, policy_text.redact))
         rules = tuple(_build_rule(rule, number, groups) for number, rule in enumerate(policy_text.rules, 1))
     except (tomllib.TOMLDecodeError, yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
         line = " ".join(str(error).split())
         raise ConfigError(f"{path}: {line}", hint=f"whet confirm policy check {path}") from error
     version = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return ConfirmPolicy(version, rules, groups, tuple(policy_text.redact), policy_text.approval_valid_s)
+    return ConfirmPolicy(version, rules, groups, names, policy_text.approval_valid_s, rotas)
+
+
+def _build_rota(name: str, text: RotaText, groups: dict[str, tuple[str, ...]]) -> Rota:
+    if name in groups:
+        raise ValueError(f"{name!r} is a group and a rota: give one of them another name")
+    _zone(text.timezone)
+    return build_rota(name, text)
+
+
+def _check_redacted_name(name: str) -> str:
+    """Return a name in `redact`. Raises ValueError for a path, which would match no name and hide nothing."""
+    if not name.strip() or any(sign in name for sign in "$.[]"):
+        raise ValueError(
+            f"redact {name!r} is not a field's name: write the name alone, for any depth; no path"
+        )
+    return name
 
 
 def _build_rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> ConfirmRule:
@@ -111,7 +137,7 @@ def _build_rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]])
         }
         group_names |= {text.escalate_to} - {""}
         if unknown := sorted(group_names - set(groups)):
-            raise ValueError(f"there is no group {unknown[0]!r} under [groups]")
+            raise ValueError(f"there is no group {unknown[0]!r} under [groups] or [rotas]")
         plan = ApprovalPlan(
             rule=name,
             quorum=quorum,
@@ -123,6 +149,9 @@ def _build_rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]])
             needs_web=text.web_only,
             needs_factor=text.second_factor,
             needs_passkey=text.require_passkey,
+            grants=tuple(text.grants),
+            grant_max_s=text.grant_max_s,
+            grant_max_uses=text.grant_max_uses,
         )
         return ConfirmRule(
             name=name,
@@ -152,6 +181,8 @@ def _check_bounds(text: RuleText) -> None:
         raise ValueError("deny_threshold must be from 1 to 100")
     if not 0 < text.escalate_after < 1:
         raise ValueError("escalate_after is a part of the timeout, between 0 and 1")
+    if not 60 <= text.grant_max_s <= LONGEST_GRANT_S or not 1 <= text.grant_max_uses <= 1000:
+        raise ValueError(f"grant_max_s must be from 60 to {LONGEST_GRANT_S}, grant_max_uses from 1 to 1000")
     if not 0 <= text.min_review_s <= 3600:
         raise ValueError("min_review_s must be from 0 to 3600")
     if wrong := [day for day in text.days if day.lower()[:3] not in _DAYS]:

@@ -62,6 +62,7 @@ class ApprovalPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The approvals that a request needs, according to its policy rule.
 
     `quorum` is a list of alternatives, each a list of needs that must all be met by different people.
+    `grants` are the kinds of approvals for a while that an approver may give, with their limits.
     """
 
     rule: str = ""
@@ -74,6 +75,9 @@ class ApprovalPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     needs_web: bool = False
     needs_factor: bool = False
     needs_passkey: bool = False
+    grants: tuple[str, ...] = ()
+    grant_max_s: float = 28_800.0
+    grant_max_uses: int = 10
 
 
 class ConfirmRequest(msgspec.Struct, frozen=True):
@@ -169,7 +173,8 @@ OutcomeKind = Literal[
 class RequestOutcome(msgspec.Struct, frozen=True):
     """The outcome of a call on a request, with a line for a person.
 
-    `request` is its state after the call, or None only if it does not exist.
+    `request` is its state after the call, or None only if it does not exist. `grant_id` is the number of the
+    grant that was given with an approval, or 0.
     """
 
     kind: OutcomeKind
@@ -178,6 +183,7 @@ class RequestOutcome(msgspec.Struct, frozen=True):
     approvals: int = 0
     denials: int = 0
     retry_after_s: float = 0.0
+    grant_id: int = 0
 
 
 class AuditState(msgspec.Struct, frozen=True):

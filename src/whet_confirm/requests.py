@@ -413,9 +413,9 @@ def _where(criteria: RequestFilter, before_seq: int, now_s: float) -> tuple[str,
     return " AND ".join(where) or "seq > 0", values
 
 
-def count_pending(db: apsw.Connection, now_s: float) -> int:
-    """Return the number of requests that can be decided now."""
-    sql = "SELECT count(*) FROM requests WHERE status = 'pending' AND expires_at > ?"
+def count_overdue(db: apsw.Connection, now_s: float) -> int:
+    """Return the number of requests whose deadline has passed but whose row is still pending."""
+    sql = "SELECT count(*) FROM requests WHERE status = 'pending' AND expires_at <= ?"
     row = db.execute(sql, (now_s,)).fetchone()
     return int(row[0]) if row else 0
 

@@ -49,7 +49,7 @@ def prune_batch(db: apsw.Connection, cut: Cut) -> int:
         "SELECT id FROM requests WHERE status != 'pending' AND resolved_at < ? LIMIT ?",
         (cut.before_s, _BATCH),
     ).fetchall()
-    for table in ("votes", "views", "deliveries", "callbacks"):
+    for table in ("votes", "views", "deliveries", "receipts", "callbacks"):
         db.executemany(f"DELETE FROM {table} WHERE request_id = ?", ids)
     db.executemany("DELETE FROM requests WHERE id = ?", ids)
     db.execute(

@@ -153,4 +153,25 @@ _NEWER = """
 ALTER TABLE seal ADD COLUMN newer BLOB;
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS, _PASSKEYS, _STAND_INS, _NEWER)
+# Devices with a push subscription, and when each acknowledged a request. Whitelist entries that an approver
+# granted with an approval have limits.
+_DEVICES = """
+CREATE TABLE IF NOT EXISTS devices (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, account_key TEXT NOT NULL, label TEXT NOT NULL,
+    endpoint TEXT NOT NULL UNIQUE, public_key TEXT NOT NULL, secret TEXT NOT NULL,
+    quiet TEXT NOT NULL, timezone TEXT NOT NULL, created_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS receipts (
+    request_id TEXT NOT NULL, channel TEXT NOT NULL, delivered_at REAL NOT NULL, seen_at REAL,
+    PRIMARY KEY (request_id, channel)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS whitelist_limits (
+    entry_id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, kind TEXT NOT NULL, host TEXT NOT NULL,
+    max_uses INTEGER NOT NULL, uses INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS expired_requests ON requests (resolved_at) WHERE status = 'expired';
+"""
+
+STEPS: tuple[str, ...] = (
+    _FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS, _PASSKEYS, _STAND_INS, _NEWER, _DEVICES,
+)  # fmt: skip

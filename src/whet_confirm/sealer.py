@@ -23,7 +23,10 @@ from whet_confirm.keys import PublicKey, SigningKey
 from whet_confirm.seals import RowSum, Seal, expand_digest, is_sealed, row_digest
 
 # Small tables that control permissions: summed again whenever another connection has written.
-_WATCHED = ("tokens", "whitelist", "second_factors", "passkeys", "delegations", "members", "people")
+_WATCHED = (
+    "tokens", "whitelist", "whitelist_limits", "second_factors", "passkeys", "delegations", "members",
+    "people", "devices",
+)  # fmt: skip
 LogEnd = tuple[int, bytes]
 NO_EVENT: LogEnd = (0, bytes(32))
 _END = "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1"

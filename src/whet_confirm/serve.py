@@ -16,10 +16,12 @@ import msgspec
 from whet.contract.errors import ConfigError
 from whet.web.guard import SiteAddress, make_site_address
 from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_file_limit
+from whet_confirm.attendance import list_abandoned
 from whet_confirm.callbacks import Callbacks, load_secret
 from whet_confirm.export import LogExport, parse_destination
 from whet_confirm.http.app import Api, ASGIApp
 from whet_confirm.http.guard import ApiGuard
+from whet_confirm.notify.device_channels import PushSettings
 from whet_confirm.notify.notifier import ConfirmNotifier
 from whet_confirm.notify.settings import read_channels
 from whet_confirm.oidc import OidcProvider, OidcSettings
@@ -114,6 +116,7 @@ async def serve(
     server = SiteServer(config, lambda: on_ready(ports), service.hub.close)
     works = [*make_background_works(service, paths, settings), notifier.run] if beside is None else beside
     async with asyncio.TaskGroup() as group:
+        service.attendance.resume(service.database.read_now(list_abandoned))
         tasks = [group.create_task(work()) for work in works]
         if stop is not None:
             tasks.append(group.create_task(server.stop_at(stop)))
@@ -144,7 +147,10 @@ def make_notifier(
     channels = read_channels(
         settings.channels or paths.folder / "channels.toml", settings.channels is not None
     )
-    return ConfirmNotifier(service, channels, settings.secrets, page_url(settings, port), settings.report)
+    url = page_url(settings, port)
+    # Push services write to this address if they have a problem with this service's messages.
+    push = PushSettings(url if url.startswith("https://") else "", settings.allow_private_callbacks)
+    return ConfirmNotifier(service, channels, settings.secrets, url, report=settings.report, push=push)
 
 
 def page_url(settings: ListenSettings, port: int) -> str:

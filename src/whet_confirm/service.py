@@ -17,6 +17,7 @@ from whet.contract.errors import StoreCorrupt
 from whet.web.line import WebConnection
 from whet.web.tokens import hash_secret
 from whet_confirm import decide, requests, submit, tokens
+from whet_confirm.attendance import Attendance
 from whet_confirm.audit_records import request_problem
 from whet_confirm.canonical import canonical
 from whet_confirm.database import ConfirmDatabase
@@ -30,6 +31,7 @@ from whet_confirm.policy_file import PolicyFile
 from whet_confirm.records import AuditEvent, Caller, ConfirmRequest, RequestOutcome, Vote
 from whet_confirm.requests import RequestFilter
 from whet_confirm.risk import RiskReadings
+from whet_confirm.running_grants import list_offers, pick_offer
 from whet_confirm.sealer import HINT
 from whet_confirm.submit import Submission, SubmissionResult
 from whet_confirm.timeline import Timeline
@@ -92,6 +94,7 @@ class ConfirmService:
         self.hub: Hub = self.log.hub
         self.public_keys: Mapping[str, PublicKey] = {key.id: key.public}
         self.risks: RiskReadings = RiskReadings()
+        self.attendance: Attendance = Attendance(self.cancel)
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
         self._known: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
         self._callers: dict[bytes, Caller] = {}
@@ -123,7 +126,7 @@ class ConfirmService:
         room = self.limits.max_pending - self.log.pending_by.get(caller.name, 0)
         return await self.change(
             lambda tx: (
-                submit.store(tx, draft, self.limits.rate, room)
+                submit.store(tx, draft, self.limits.rate, room, self.risks)
                 if is_still_valid(tx, caller)
                 else submit.NO_LONGER_VALID
             )
@@ -182,13 +185,18 @@ class ConfirmService:
         return self.database.read_now(lambda db: [*requests.select(db, criteria, now_s)])
 
     def count_pending(self) -> int:
-        """Return the number of requests that can be decided now."""
+        """Return the number of requests that can be decided now: of those that are counted as events come,
+        the ones whose deadline has not passed."""
+        self.log.catch_up(self.timeline)
         now_s = self.timeline.now_s()
-        return self.database.read_now(lambda db: requests.count_pending(db, now_s))
+        overdue = self.database.read_now(lambda db: requests.count_overdue(db, now_s))
+        return sum(self.log.pending_by.values()) - overdue
 
     async def decide(self, ballot: DecisionInput, who: Caller) -> RequestOutcome:
         """Approve or deny. The caller must have the role approve, which whoever calls this has checked."""
         if ballot.is_one_of_many and (refusal := self._refuse_joint_decision(ballot.request_id)):
+            return refusal
+        if ballot.grant and (refusal := self._refuse_grant(ballot)):
             return refusal
         return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
 
@@ -199,6 +207,17 @@ class ConfirmService:
         if reading is None or not reading.is_alarming:
             return None
         message = f"this one is decided by itself, not together with others: {reading.line}"
+        return RequestOutcome("not_allowed", message, request)
+
+    def _refuse_grant(self, ballot: DecisionInput) -> RequestOutcome | None:
+        """Refuse an approval for a while that the rule does not allow, or of a dangerous command."""
+        request = self.get(ballot.request_id)
+        if request is None or not request.is_pending or ballot.verdict != "approve":
+            return None
+        if pick_offer(request, ballot.grant, self.risks.read(request)) is not None:
+            return None
+        kinds = ", ".join(offer.kind for offer in list_offers(request, self.risks.read(request)))
+        message = f"its rule allows no grant {ballot.grant[:40]!r}; allowed: {kinds or 'none'}"
         return RequestOutcome("not_allowed", message, request)
 
     async def amend(

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import msgspec
 
 from whet_confirm import decide, requests
+from whet_confirm.on_call import list_notified
 from whet_confirm.quorum import describe
 from whet_confirm.records import ANYBODY, Caller, ConfirmRequest, Vote
 from whet_confirm.risk import RiskReading
+from whet_confirm.running_grants import GrantOffer, grant_of, list_offers
 from whet_confirm.service import ConfirmService
 from whet_confirm.stand_ins import apply_stand_ins
 from whet_confirm.tally import count_votes
@@ -28,11 +30,16 @@ def last_revealed_digest(service: ConfirmService, request_id: str, caller: Calle
 
 class Assessment(msgspec.Struct, frozen=True):
     """What every face shows of a request besides its own fields: the votes so far, the approvals that are
-    missing as text (empty once it has ended), and the risk reading of its commands."""
+    missing as text (empty once it has ended), the risk reading of its commands, and the grants that may be
+    given with an approval. `grant_id` is the running grant that was given with it, or 0; `on_call` is the
+    person of a rota to whom it was escalated last."""
 
     votes: tuple[Vote, ...] = ()
     missing: str = ""
     risk: RiskReading | None = None
+    offers: tuple[GrantOffer, ...] = ()
+    grant_id: int = 0
+    on_call: str = ""
 
 
 UNASSESSED = Assessment()
@@ -40,7 +47,10 @@ UNASSESSED = Assessment()
 
 def assess(service: ConfirmService, request: ConfirmRequest) -> Assessment:
     """Return the votes, what is missing, and the risk reading, computed in the same way for all."""
-    return Assessment(*_count(service, request), service.risks.read(request))
+    reading = service.risks.read(request)
+    offers = list_offers(request, reading) if request.is_pending else ()
+    grant_id, on_call = _find_grant(service, request), _find_person_on_call(service, request)
+    return Assessment(*_count(service, request), reading, offers, grant_id, on_call)
 
 
 async def assess_all(service: ConfirmService, pending: Sequence[ConfirmRequest]) -> list[Assessment]:
@@ -51,6 +61,20 @@ async def assess_all(service: ConfirmService, pending: Sequence[ConfirmRequest])
             await asyncio.sleep(0)
         assessments.append(assess(service, request))
     return assessments
+
+
+def _find_grant(service: ConfirmService, request: ConfirmRequest) -> int:
+    if request.status != "approved" or not request.plan.grants:
+        return 0
+    now_s = service.timeline.now_s()
+    return service.database.read_now(lambda db: grant_of(db, request.id, now_s))
+
+
+def _find_person_on_call(service: ConfirmService, request: ConfirmRequest) -> str:
+    if not request.is_pending or request.plan.escalate_to not in service.policy_file.policy.rotas:
+        return ""
+    people = service.database.read_now(lambda db: list_notified(db, request.id))
+    return people[-1] if people else ""
 
 
 def _count(service: ConfirmService, request: ConfirmRequest) -> tuple[tuple[Vote, ...], str]:

@@ -15,14 +15,22 @@ from whet_confirm.canonical import canonical, stored_digest
 from whet_confirm.ledger import Tx
 from whet_confirm.names import GATE_PREFIX, action_key, is_high_risk, new_request_id
 from whet_confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
-from whet_confirm.records import ApprovalPlan, Caller, ConfirmRequest
+from whet_confirm.records import Caller, ConfirmRequest
+from whet_confirm.risk import RiskReadings
+from whet_confirm.running_grants import RunningGrant, asks_one_person, count_use, covers
 
 WINDOW_S = 3600
 _GATE_FACTOR = 100
 DEFAULT_TIMEOUT_S = 300
-_DEFAULT_PLAN = ApprovalPlan()
 SHORTEST_S, CONTRACT_LONGEST_S = 30, 3600
 _WHITELIST_ENDS = "SELECT coalesce(max(expires_at), 0.0) FROM whitelist NOT INDEXED WHERE revoked_at IS NULL"
+
+_WHITELIST_ROWS = (
+    "SELECT w.id, l.request_id, l.kind, l.host, l.max_uses, l.uses FROM whitelist w NOT INDEXED"
+    " LEFT JOIN whitelist_limits l ON l.entry_id = w.id"
+    " WHERE w.action_key = ? AND w.revoked_at IS NULL AND w.expires_at > ?"
+    " AND w.principal IN ('*', ?) AND w.session_key IN ('', ?) ORDER BY l.entry_id IS NOT NULL, w.id"
+)
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -123,15 +131,18 @@ def _timeout(asked_s: int | None, judgement: PolicyJudgement) -> int:
     return max(SHORTEST_S, min(asked_s, max(CONTRACT_LONGEST_S, judgement.max_timeout_s)))
 
 
-def store(tx: Tx, draft: SubmissionDraft, rate_limit: int, room: int) -> SubmissionResult:
+def store(
+    tx: Tx, draft: SubmissionDraft, rate_limit: int, room: int, risks: RiskReadings
+) -> SubmissionResult:
     """Store a draft in the transaction, or return why not.
 
-    `room` is how many more requests of this principal may be pending.
+    `room` is how many more requests of this principal may be pending. `risks` read its commands if a grant
+    could let it pass.
     """
     submission = draft.submission
     if submission.idempotency_key and (replay := _replay(tx, draft)):
         return replay
-    request = _apply_rules(tx, draft)
+    request = _apply_rules(tx, draft, risks)
     number = None
     if request.status != "auto_approved":
         rate_limit *= _GATE_FACTOR if draft.key.startswith(GATE_PREFIX) else 1
@@ -143,11 +154,13 @@ def store(tx: Tx, draft: SubmissionDraft, rate_limit: int, room: int) -> Submiss
     return SubmissionResult(_kind(request), request)
 
 
-def _apply_rules(tx: Tx, draft: SubmissionDraft) -> ConfirmRequest:
+def _apply_rules(tx: Tx, draft: SubmissionDraft, risks: RiskReadings) -> ConfirmRequest:
     """Return the request after the policy and the whitelist: pending, or already ended."""
     verdict, by, why = draft.judgement.effect, f"policy:{draft.judgement.rule}", draft.judgement.why
-    if verdict == "ask" and _can_pass(draft) and (entry := _whitelist_entry(tx, draft)):
-        verdict, by, why = "allow", f"whitelist:{entry}", f"whitelist entry {entry} lets it pass"
+    if verdict == "ask" and _can_pass(draft) and (entry := _whitelist_entry(tx, draft, risks)):
+        number, grant = entry
+        why = count_use(tx, grant) if grant else f"whitelist entry {number} lets it pass"
+        verdict, by = "allow", f"whitelist:{number}"
     if verdict == "ask":
         return draft.request
     return msgspec.structs.replace(
@@ -162,11 +175,7 @@ def _apply_rules(tx: Tx, draft: SubmissionDraft) -> ConfirmRequest:
 def _can_pass(draft: SubmissionDraft) -> bool:
     """Return whether a whitelist entry may replace a person: never for a high-risk action or a rule that
     requires more than one person's approval."""
-    plan = draft.judgement.plan
-    asks_little = msgspec.structs.replace(
-        _DEFAULT_PLAN, rule=plan.rule, escalate_to=plan.escalate_to, escalate_after=plan.escalate_after
-    )
-    return not draft.request.is_high_risk and plan == asks_little
+    return not draft.request.is_high_risk and asks_one_person(draft.judgement.plan)
 
 
 def _find_excess(
@@ -204,15 +213,24 @@ def _replay(tx: Tx, draft: SubmissionDraft) -> SubmissionResult | None:
     return SubmissionResult(_kind(request), request, is_replay=True) if request else None
 
 
-def _whitelist_entry(tx: Tx, draft: SubmissionDraft) -> int:
+def _whitelist_entry(
+    tx: Tx, draft: SubmissionDraft, risks: RiskReadings
+) -> tuple[int, RunningGrant | None] | None:
+    """Return the number of the whitelist entry that lets a submission pass, with its limits if an approver
+    granted it, or None."""
     cache = tx.sealer.row_cache("whitelist")
     if "until" not in cache:
         (cache["until"],) = tx.connection.execute(_WHITELIST_ENDS).fetchone() or (0.0,)
     if tx.now_s >= cache["until"]:
-        return 0
-    row = tx.connection.execute(
-        "SELECT id FROM whitelist NOT INDEXED WHERE action_key = ? AND revoked_at IS NULL AND expires_at > ?"
-        " AND principal IN ('*', ?) AND session_key IN ('', ?) LIMIT 1",
-        (draft.key, tx.now_s, draft.request.principal, draft.request.session_key),
-    ).fetchone()
-    return row[0] if row else 0
+        return None
+    request = draft.request
+    rows = tx.connection.execute(
+        _WHITELIST_ROWS, (draft.key, tx.now_s, request.principal, request.session_key)
+    ).fetchall()
+    for number, *limits in rows:
+        if limits[0] is None:
+            return number, None
+        grant = RunningGrant(number, *limits)
+        if covers(grant, request, risks.read(request)):
+            return number, grant
+    return None

@@ -7,9 +7,10 @@ database's.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -24,12 +25,14 @@ from whet.postgres.lane import Round, TeamLane
 from whet.postgres.pool import ConnectionPool
 from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
+from whet.sqlite.lane import Work as QueuedWork
 from whet_confirm import team_schema
 from whet_confirm.database import ConfirmDatabase
 from whet_confirm.sealer import Sealer
 from whet_confirm.team_schema import NOTED
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
 _WRITES = re.compile(r"\s*(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM) (\w+)")
 _TAIL = (
     f"UPDATE {NOTED}.tail SET number = number + 1, xact = pg_current_xact_id()"
@@ -130,7 +133,9 @@ class _Sealing(Round):
     def __init__(self, database: TeamConfirmDatabase) -> None:
         self._database = database
 
-    def begin(self, connection: PostgresConnection, row: tuple[str, int]) -> None:
+    def begin(
+        self, connection: PostgresConnection, row: tuple[str, int], works: Sequence[QueuedWork]
+    ) -> None:
         """Begin a transaction, lock the tail, and write the attempt's row."""
         connection.raw.execute("BEGIN")
         self._database.writing(connection).begin()
@@ -164,7 +169,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
     def open_url(cls, url: str, *, patience_s: float = 10.0) -> TeamConfirmDatabase:
         """Open the tables. Raises StoreError if they can't be reached or have the wrong schema."""
         database = cls(url, patience_s)
-        database._pool.check_database(team_schema.check)
+        database._pool.check_database(_check)
         try:
             database.write_now(lambda _: None)
         except BaseException:
@@ -230,6 +235,14 @@ def init(url: str) -> list[str]:
     with closing(ConnectionPool(url, "")) as pool:
         pool.check_database(lambda raw: steps.extend(team_schema.init(raw)))
     return steps
+
+
+def _check(raw: psycopg.Connection) -> None:
+    """Raise StoreError if the tables don't fit; log a warning if the role has more rights than it needs."""
+    team_schema.check(raw)
+    schemas = (team_schema.HOME, team_schema.NOTED)
+    if excess := roles.describe_excess(roles.list_excess_rights(raw, schemas), "confirm"):
+        _LOG.warning("%s", excess)
 
 
 def grant_confirm_role(url: str, *, create: bool) -> list[str]:

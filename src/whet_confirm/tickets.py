@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
 from whet.contract.errors import WhetError
+
+
+class DecisionFields(TypedDict, total=False):
+    """What may come with a decision: the viewed request's digest, the second factor's code, and the kind of
+    grant that lets others pass for a while."""
+
+    reason: str
+    digest: str
+    code: str
+    grant: str
 
 
 class ConfirmationRefused(WhetError):
@@ -35,13 +45,17 @@ class Unreachable(WhetError):
 
 
 class ConfirmOptions(msgspec.Struct, frozen=True):
-    """How to ask. With an `idempotency_key`, asking again after a crash finds the same request."""
+    """How to ask. With an `idempotency_key`, asking again after a crash finds the same request.
+
+    `is_attended`: if the caller dies, nobody runs the action, so the service cancels the request.
+    """
 
     requester: str = "agent"
     session_key: str = ""
     timeout_s: int = 300
     idempotency_key: str = ""
     callback_url: str = ""
+    is_attended: bool = False
 
 
 class Ticket(msgspec.Struct, frozen=True):

@@ -17,6 +17,8 @@ from whet.contract.errors import StoreError, WhetError
 from whet.web.beat import aligned_delay
 from whet_confirm import decide
 from whet_confirm.ledger import Tx
+from whet_confirm.policy import ConfirmPolicy
+from whet_confirm.policy_review import end_disallowed_grants
 from whet_confirm.seals import CODED
 from whet_confirm.service import ConfirmService
 from whet_confirm.witnesses import CheckpointFile, RemoteWitnesses
@@ -76,7 +78,7 @@ class Upkeep:
         while self._has_row(_DUE) and await service.change(lambda tx: decide.expire(tx, _BATCH)) == _BATCH:
             await asyncio.sleep(0)
         if self._has_row(_ESCALATION):
-            await service.change(lambda tx: decide.escalate(tx, _BATCH))
+            await service.change(lambda tx: decide.escalate(tx, _BATCH, service.policy_file.policy))
         await service.database.checkpoint_early()
         if self._wants_checkpoint():
             await service.change(lambda tx: tx.checkpoint())
@@ -128,7 +130,7 @@ class Upkeep:
         if file.reload():
             after = file.policy.version
             _logger.info("policy %s is in force", after)
-            await self._service.change(lambda tx: _record_policy(tx, before, after))
+            await self._service.change(lambda tx: _record_policy(tx, before, file.policy))
         elif file.error and file.error != was_broken:
             _logger.error("the policy file is broken, the old policy stays: %s", file.error)
             await self._service.record("policy_broken", principal="system:policy", data={"error": file.error})
@@ -171,9 +173,11 @@ async def follow_other_processes(service: ConfirmService) -> None:
         await service.hub.wait_for_change(aligned_delay(_GLANCE_S), _GLANCE_ALONE_S)
 
 
-def _record_policy(tx: Tx, before: str, after: str) -> None:
+def _record_policy(tx: Tx, before: str, policy: ConfirmPolicy) -> None:
+    after = policy.version
     tx.record("policy_changed", principal="system:policy", data={"was": before, "now": after})
     tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('policy_version', ?)", (after,))
+    end_disallowed_grants(tx, policy, "system:policy")
 
 
 def _forget_old_keys(tx: Tx) -> None:

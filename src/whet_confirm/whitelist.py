@@ -24,7 +24,8 @@ class WhitelistRequest(msgspec.Struct, frozen=True):
 
 
 class AllowedEntry(msgspec.Struct, frozen=True):
-    """A whitelist entry. `created_by` and `created_at` are set only in lists."""
+    """A whitelist entry. `created_by` and what follows are set only in lists. An entry that was granted with
+    an approval has a `kind`, and the request that was approved."""
 
     id: int
     action: str
@@ -34,6 +35,13 @@ class AllowedEntry(msgspec.Struct, frozen=True):
     created_by: str | UnsetType = UNSET
     created_at: float | UnsetType = UNSET
     revoked_at: float | UnsetType | None = UNSET
+    kind: str | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+    host: str | UnsetType = UNSET
+    max_uses: int | UnsetType = UNSET
+    uses: int | UnsetType = UNSET
+    is_running: bool | UnsetType = UNSET
+    """Whether it lets requests pass now."""
 
 
 def add(tx: Tx, request: WhitelistRequest, by: str) -> AllowedEntry:
@@ -58,18 +66,36 @@ def add(tx: Tx, request: WhitelistRequest, by: str) -> AllowedEntry:
     return entry
 
 
-def remove(tx: Tx, entry_id: int, by: str) -> None:
-    """Revoke an entry. Raises NotFound."""
-    tx.connection.execute(
+def remove(tx: Tx, entry_id: int, by: str, why: str = "") -> None:
+    """Revoke an entry; `why` is for the log. Raises NotFound."""
+    db = tx.connection
+    db.execute(
         "UPDATE whitelist SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (tx.now_s, entry_id)
     )
-    if not tx.connection.changes():
+    if not db.changes():
         raise NotFound(f"there is no whitelist entry {entry_id} in force")
-    tx.record("whitelist_removed", principal=by, data={"id": entry_id})
+    data: dict[str, object] = {"id": entry_id, "why": why} if why else {"id": entry_id}
+    sql = "SELECT request_id FROM whitelist_limits WHERE entry_id = ?"
+    row = db.execute(sql, (entry_id,)).fetchone()
+    tx.record("whitelist_removed", str(row[0]) if row else "", principal=by, data=data)
 
 
-def list_entries(db: apsw.Connection) -> list[AllowedEntry]:
+def list_entries(db: apsw.Connection, now_s: float) -> list[AllowedEntry]:
     """Return every entry, newest first."""
-    columns = ", ".join(AllowedEntry.__struct_fields__).replace("action", "action_key")
-    sql = f"SELECT {columns} FROM whitelist ORDER BY id DESC LIMIT 500"
-    return [AllowedEntry(*row) for row in db.execute(sql)]
+    has_uses = "coalesce(l.max_uses, 0) = 0 OR l.uses < l.max_uses"
+    is_running = f"w.revoked_at IS NULL AND w.expires_at > ? AND ({has_uses})"
+    rows = db.execute(
+        "SELECT w.id, w.action_key, w.principal, w.session_key, w.expires_at, w.created_by, w.created_at,"
+        f" w.revoked_at, l.kind, l.request_id, l.host, l.max_uses, l.uses, {is_running}"
+        " FROM whitelist w LEFT JOIN whitelist_limits l ON l.entry_id = w.id ORDER BY w.id DESC LIMIT 500",
+        (now_s,),
+    )
+    return [
+        AllowedEntry(*row[:8], *(UNSET if cell is None else cell for cell in row[8:-1]), bool(row[-1]))  # pyright: ignore[reportCallIssue] the columns are the fields
+        for row in rows
+    ]
+
+
+def list_running(db: apsw.Connection, now_s: float) -> list[AllowedEntry]:
+    """Return the entries that let requests pass now, newest first."""
+    return [entry for entry in list_entries(db, now_s) if entry.is_running]

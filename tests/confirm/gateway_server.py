@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
+from typing import Any
 
+import uvicorn
 from mcp.server import MCPServer
 
 notes = Path(sys.argv[1])
@@ -35,4 +38,19 @@ def fail(path: str) -> str:
     raise ValueError(path)
 
 
-server.run("stdio")
+if sys.argv[2:]:  # over HTTP: with a stream of events for each answer, or with plain JSON
+    listener = socket.create_server(("127.0.0.1", 0))
+    app = server.streamable_http_app(json_response=sys.argv[2] == "json")
+
+    class NoteKeys:
+        """Notes the keys that requests carry."""
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if keys := [value.decode() for name, value in scope.get("headers", ()) if name == b"x-key"]:
+                notes.with_name("keys").write_text(keys[0])
+            await app(scope, receive, send)
+
+    print(listener.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(NoteKeys(), log_level="error")).run(sockets=[listener])
+else:
+    server.run("stdio")

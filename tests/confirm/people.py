@@ -67,7 +67,8 @@ class Desk:
         return await self.service.decide(DecisionInput(request.id, verdict, reason, request.digest), who)
 
     def deliveries(self, request: ConfirmRequest) -> list[NotifyDelivery]:
-        return self.service.database.read_now(lambda db: deliveries.list_deliveries(db, request.id))
+        now_s = self.service.timeline.now_s()
+        return self.service.database.read_now(lambda db: deliveries.list_deliveries(db, request.id, now_s))
 
     def events(self, request: ConfirmRequest) -> list[str]:
         return [event.kind for event in self.service.log.history(request_id=request.id)]

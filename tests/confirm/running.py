@@ -158,7 +158,8 @@ class Running:
             client.close()
         assert self._loop is not None and self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
+        self._thread.join(120)
+        assert not self._thread.is_alive()
         self.service.database.close()
 
     def _run(self) -> None:

@@ -144,8 +144,13 @@ def test_the_command_line_shows_votes_and_danger(server: Running, tmp_path: Path
     shown = whet(tmp_path, "show", request_id, **env)
     assert "vote         ann approved" in shown and "missing      1 of security" in shown
     counted = "ounted; it takes 1 of ops and 1 of security; missing: 1 of security.\n"
-    assert whet(tmp_path, "approve", request_id, **env) == f"C{counted}"
-    assert whet(tmp_path, "approve", request_id, **env) == f"Already c{counted}"
+    digest = server.stored(request_id).digest
+    unseen = forked.run(
+        ("confirm", "approve", request_id), tmp_path, environ={"WHET_HOME": str(tmp_path), **env}
+    )
+    assert unseen.code == 1 and "was not shown" in unseen.err and len(server.service.votes(request_id)) == 1
+    assert whet(tmp_path, "approve", request_id, "--digest", digest, **env) == f"C{counted}"
+    assert whet(tmp_path, "approve", request_id, "--digest", digest, **env) == f"Already c{counted}"
 
 
 @pytest.mark.slow

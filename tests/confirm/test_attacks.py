@@ -178,7 +178,12 @@ def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path: P
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
         made = ask(server)
         touch(server.places, 'UPDATE requests SET plan = \'{"rule":"x"}\', escalates_at = 1.0')
-        assert server.run(server.service.change(lambda tx: decide.escalate(tx, 9))) == 1
+        assert (
+            server.run(
+                server.service.change(lambda tx: decide.escalate(tx, 9, server.service.policy_file.policy))
+            )
+            == 1
+        )
         answer = server.client("approve", "alice").post(f"/confirm/{made['id']}/approve")
         assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
 
@@ -268,7 +273,7 @@ class Authenticator:
 
     def __init__(self, host: str = "localhost") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self.id, self._host = base64url(os.urandom(16)), host
+        self.id, self.host = base64url(os.urandom(16)), host
 
     def enrol(self, server: Running, name: str) -> None:
         point = self._key.public_key().public_numbers()
@@ -286,7 +291,7 @@ class Authenticator:
         }
         client = json.dumps(said).encode()
         flags = bytes([odd.get("flags", 5)])  # somebody was there, and was verified
-        data = hashlib.sha256(self._host.encode()).digest() + flags + odd.get("count", 6).to_bytes(4, "big")
+        data = hashlib.sha256(self.host.encode()).digest() + flags + odd.get("count", 6).to_bytes(4, "big")
         signature = self._key.sign(data + hashlib.sha256(client).digest(), ec.ECDSA(hashes.SHA256()))
         parts = {"clientDataJSON": client, "authenticatorData": data, "signature": signature}
         response = {name: base64url(part) for name, part in parts.items()}

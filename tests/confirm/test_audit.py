@@ -19,6 +19,7 @@ from whet_confirm.ledger import Tx
 from whet_confirm.open import ServicePaths, open_service
 from whet_confirm.policy import ConfirmPolicy
 from whet_confirm.records import ApprovalPlan, Caller
+from whet_confirm.risk import RiskReadings
 from whet_confirm.service import CallerLimits
 from whet_confirm.submit import Submission, judge_submission, store
 from whet_confirm.watermark import last_mark
@@ -39,7 +40,7 @@ def fill(folder: Path, count: int) -> ServicePaths:
         hands.pass_by(0.5)
         tx = Tx(db, timeline.now_s(), service.key)
         made = judge_submission(Submission("deploy", f"no {number}", {"n": number}), AGENT, POLICY, tx.now_s)
-        request = store(tx, made, 10**9, 1).request
+        request = store(tx, made, 10**9, 1, RiskReadings()).request
         assert request is not None
         if number % 4 < 2:
             verdict = "approve" if number % 4 == 0 else "deny"
@@ -186,7 +187,7 @@ def test_a_vote_without_the_signature_that_its_rule_demands_is_found(tmp_path):
         tx = Tx(db, service.timeline.now_s(), service.key)
         made = judge_submission(Submission("deploy", "", {}), AGENT, POLICY, tx.now_s)
         strict = msgspec.structs.replace(made.request, plan=ApprovalPlan(needs_passkey=True))
-        request = store(tx, msgspec.structs.replace(made, request=strict), 10**9, 1).request
+        request = store(tx, msgspec.structs.replace(made, request=strict), 10**9, 1, RiskReadings()).request
         assert request is not None
         requests.cast_vote(tx, request, ALICE, ("approve", ""), {})
 

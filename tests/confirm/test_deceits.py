@@ -20,9 +20,9 @@ from tests.confirm.running import SUBMIT, Running, answered
 from tests.confirm.test_sight import ask, form, page_of
 from tests.support import wait_until
 from whet_confirm.client import requires_confirmation
-from whet_confirm.commands.confirm import describe_request
+from whet_confirm.commands.record_text import describe_request
 from whet_confirm.grants import GrantRefused, check_grant, sign_grant
-from whet_confirm.hook import run_hook
+from whet_confirm.hook import HOOK_AGENTS, HookAsk, run_hook
 from whet_confirm.notify.plain import format_body
 from whet_confirm.notify.telling import build_notice
 from whet_confirm.shown import count_units, describe_unclear, fit_text, unclear_warning
@@ -173,8 +173,10 @@ HOOKED = [
 
 @pytest.mark.parametrize("text", HOOKED, ids=range(len(HOOKED)))
 def test_a_hook_denies_what_nobody_could_judge(server: Running, text: str) -> None:
-    said = run_hook(text, url=f"http://127.0.0.1:{server.port}", patterns=(), timeout_s=30)
-    assert '"deny"' in said and '"allow"' not in said
+    ask = HookAsk(f"http://127.0.0.1:{server.port}", timeout_s=30)
+    for agent in HOOK_AGENTS:
+        answer = run_hook(text, agent, ask)
+        assert '"deny"' in answer and '"allow"' not in answer
 
 
 def test_a_yes_is_for_the_version_that_was_looked_at(server: Running) -> None:

@@ -108,7 +108,7 @@ def test_a_state_that_is_accepted_has_its_indexes_made_anew(places: ServicePaths
     "index", ["by_rate", "whitelisted", "events_by_request", "sqlite_autoindex_requests_1", HASHES]
 )
 def test_an_emptied_index_is_found(places: ServicePaths, tmp_path: Path, index: str) -> None:
-    with Running(tmp_path) as server:
+    with Running(tmp_path, upkeep=False) as server:
         change(
             server.service,
             lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root"),
@@ -122,7 +122,7 @@ def test_an_emptied_index_is_found(places: ServicePaths, tmp_path: Path, index: 
 
 
 def test_an_action_forged_into_the_index_of_the_whitelist_does_not_pass(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
+    with Running(tmp_path, upkeep=False) as server:
         change(
             server.service,
             lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping_it", "agent", "", 600), "root"),
@@ -134,7 +134,7 @@ def test_an_action_forged_into_the_index_of_the_whitelist_does_not_pass(tmp_path
 
 
 def test_a_request_found_under_another_id_is_not_used(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
+    with Running(tmp_path, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         made = agent.post("/confirm", json=SUBMIT).json()
         index_pages.overwrite(
@@ -193,7 +193,7 @@ def unsealed(db: apsw.Connection) -> None:
     ],
 )
 def test_an_older_database_that_was_changed_is_not_sealed(tmp_path: Path, altered: str, said: str) -> None:
-    with Running(tmp_path) as server:
+    with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
         token_id, _ = token(server.service, "gone")
@@ -209,7 +209,7 @@ def test_an_older_database_that_was_changed_is_not_sealed(tmp_path: Path, altere
 
 
 def test_an_older_database_is_sealed(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
+    with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
         there = server.places

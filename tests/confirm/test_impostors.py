@@ -277,7 +277,8 @@ def _desk(server: Running, names: dict[str, str]) -> tuple[Presses, Buttons, But
     mine, other = Buttons(b"k" * 32, "chat"), Buttons(b"k" * 32, "other")
     channel = cast("Any", SimpleNamespace(name="chat"))
     seat = ConfiguredNotifier(channel, "telegram", mine, frozenset(), "chat")
-    known = People({name: NotifyPersonText({"telegram": number}) for name, number in names.items()})
+    people = {name: NotifyPersonText({"telegram": number}) for name, number in names.items()}
+    known = People(people, {"chat": "telegram"})
     return Presses(server.service, known, [seat]), mine, other
 
 

@@ -18,7 +18,8 @@ from whet_confirm.decide import DecisionInput
 from whet_confirm.ledger import CHECKPOINT_EVERY, Tx
 from whet_confirm.open import ServicePaths
 from whet_confirm.records import Caller, ConfirmRequest
-from whet_confirm.requests import RequestFilter, count_pending
+from whet_confirm.requests import RequestFilter, count_overdue
+from whet_confirm.risk import RiskReadings
 from whet_confirm.service import ConfirmService
 from whet_confirm.submit import Submission
 from whet_confirm.web.audit import QUICK_EVENTS, AuditWatch
@@ -33,7 +34,7 @@ def ask(service: ConfirmService, *given: Submission, who: Caller = AGENT) -> lis
 
     def write(tx: Tx) -> list[ConfirmRequest]:
         made = (
-            submit.store(tx, submit.judge_submission(one, who, policy, now_s), 10_000, 10_000)
+            submit.store(tx, submit.judge_submission(one, who, policy, now_s), 10_000, 10_000, RiskReadings())
             for one in given
         )
         return [one.request for one in made if one.request is not None]
@@ -124,7 +125,7 @@ def test_requests_are_listed_by_what_they_are_now(past: Past) -> None:
     assert past.service.count_pending() == 3
     past.hands.pass_by(0.1)
     assert past.found(status="pending") == ["d", "c"] and past.found(status="expired") == ["a"]
-    assert past.service.database.read_now(lambda db: count_pending(db, first.expires_at)) == 2
+    assert past.service.database.read_now(lambda db: count_overdue(db, first.expires_at)) == 1
 
 
 def test_the_log_is_read_from_any_number_on(past: Past) -> None:

@@ -107,6 +107,8 @@ class Reader:
             return line.replace("--end 1", f"--end {listed['id']}")
         if "disallow" in line:
             self.types("whet confirm policy allow restart_service --principal agent --for 2h")
+        if words[1:3] == ["confirm", "approve"] and "--digest" not in line.partition("#")[0]:
+            line = f"{line.partition('#')[0]} --digest {digest}"  # nobody is at a terminal to be asked
         return re.sub(r"\bID\b(?!=)(?<!\$ID)", request_id, line) if "$ID" not in line else line
 
 

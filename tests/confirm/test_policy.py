@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, ToolUse
+from tests.support import each
 from whet.contract.errors import ConfigError
 from whet_confirm.names import action_key, is_high_risk
 from whet_confirm.policy import Facts, parse_path
@@ -371,3 +374,14 @@ def test_whitelist_entries_end(tmp_path):
         assert admin.delete(f"/whitelist/{made['id']}").status_code == 404
         assert admin.post("/whitelist", json=entry | {"seconds": 90_000}).status_code == 400
         assert admin.post("/whitelist", json={"action": "a", "principal": "b"}).status_code == 400
+
+
+@each("name", ["$.customer", "$.customer.name", "customer.name", "items[0]", "$", "", " "])
+def test_a_redacted_name_that_would_match_no_field_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="write the name alone"):
+        parse_policy(f'redact = ["ok", "{name}"]\n', Path("policy.toml"))
+
+
+def test_redacted_names_may_have_wildcards() -> None:
+    names = ("customer", "*_iban", "api-ke?")
+    assert parse_policy(f"redact = {list(names)}\n", Path("policy.toml")).redact == names

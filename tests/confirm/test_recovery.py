@@ -258,10 +258,10 @@ def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None
     change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
     with pytest.raises(NotFound, match=f"there is no whitelist entry {made[0].id} in force"):
         change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
-    found = desk.service.database.read_now(whitelist.list_entries)
-    assert [(one.id, one.created_by, one.created_at, one.revoked_at) for one in found] == [
-        (made[1].id, "root", NOW_S, None),
-        (made[0].id, "root", NOW_S, NOW_S),
+    found = desk.service.database.read_now(lambda db: whitelist.list_entries(db, NOW_S))
+    assert [(one.id, one.created_by, one.created_at, one.revoked_at, one.is_running) for one in found] == [
+        (made[1].id, "root", NOW_S, None, True),
+        (made[0].id, "root", NOW_S, NOW_S, False),
     ]
     assert [one["expires_at"] for one in events(desk, "whitelist_added")] == [NOW_S + 1, NOW_S + 86_400]
     assert events(desk, "whitelist_removed") == [{"id": made[0].id}]
@@ -301,6 +301,7 @@ def test_the_document_names_how_each_call_is_answered_and_may_be_refused() -> No
         f"POST {one}/consume": settled,
         f"POST {one}/report": settled,
         f"GET {one}/grant": ["200", "404", "409"],
+        f"GET {one}/deliveries": missing,
         "POST /whitelist": ["201"],
         "DELETE /whitelist/{entry}": missing,
         "POST /delegations": ["201"],

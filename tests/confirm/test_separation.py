@@ -24,7 +24,7 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from tests.support import within
 from whet.app.confining import confine
 from whet.config.paths import Home
-from whet.config.schema import SandboxSettings
+from whet.config.permission_settings import SandboxSettings
 from whet.sandbox.jail import Jail, JailedCommand, JailPlan
 from whet.sandbox.scratch import Scratch
 from whet.tools.shell import command_environment

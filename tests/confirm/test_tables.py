@@ -26,7 +26,7 @@ from whet_confirm.names import (
     person_key,
 )
 from whet_confirm.notify.breaker import Breaker, retry_delay_s
-from whet_confirm.notify.buttons import ButtonPress, Buttons
+from whet_confirm.notify.buttons import ButtonPress, Buttons, PressMeaning
 from whet_confirm.peers import find_peers, listen_at
 from whet_confirm.quorum import counts_for, describe, groups_in, is_met, parse_quorum
 from whet_confirm.records import ANYBODY, ApprovalNeed, ApprovalPlan, AuditEvent, Caller
@@ -197,13 +197,13 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
     assert [one.style for one in made] == ["good", "bad", "bad", "bad", "bad"]
     assert all(len(one.data) <= 64 for one in made)
     pressed = [buttons.parse_press(one.data) for one in made]
-    meanings = [buttons.verdict_of(one) for one in pressed if one is not None]
+    meanings = [buttons.meaning_of(one) for one in pressed if one is not None]
     assert meanings == [
-        ("approve", ""),
-        ("deny", ""),
-        ("deny", "too broad"),
-        ("deny", "w" * 60),
-        ("deny", "not now"),
+        PressMeaning("approve"),
+        PressMeaning("deny"),
+        PressMeaning("deny", "too broad"),
+        PressMeaning("deny", "w" * 60),
+        PressMeaning("deny", "not now"),
     ]
     first = pressed[0]
     assert first is not None and (first.verb, first.request_id, len(first.mac)) == ("a", "r" * 22, 22)

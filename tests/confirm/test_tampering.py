@@ -64,6 +64,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
                 "INSERT INTO deliveries (event_id, kind, request_id, channel, status, updated_at)"
                 " VALUES (1, 'submitted', 'x', 'log', 'sent', 1.0)"
             )
+            tx.connection.execute("INSERT INTO receipts VALUES ('x', 'push/d', 1.0, 2.0)")
+            tx.connection.execute("INSERT INTO whitelist_limits VALUES (1, 'x', 'times', '', 3, 1)")
+            tx.connection.execute(
+                "INSERT INTO devices VALUES ('d', 'alice', 't', 'phone', 'https://e', 'k', 's', '', '', 1.0)"
+            )
 
         server.run(server.service.change(more))
         assert "send_mail" in agent.get("/confirm").text

@@ -186,7 +186,9 @@ def test_the_next_group_hears_of_others(tmp_path: Path, change: str) -> None:
         assert ("escalated" in kinds[0]) == (
             not change.startswith(("plan", "created_at")) and NO_TEXT not in change
         )
-        again = server.run(server.service.change(lambda tx: decide.escalate(tx, 9)))
+        again = server.run(
+            server.service.change(lambda tx: decide.escalate(tx, 9, server.service.policy_file.policy))
+        )
         assert again == 0
 
 

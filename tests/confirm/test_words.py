@@ -290,6 +290,7 @@ def test_a_request_that_waits_is_told_whole_and_may_be_approved_there() -> None:
         deadline="08:10:00 UTC on 26 Nov",
         link="https://x.example/r1",
         risk=RiskReading("dangerous", ("it deletes",)).line,
+        is_alarming=True,
     )
     assert notice(asked(details_json="{}")).details == ""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,30 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.terminal import output
-from whet.terminal.output import Column, emit, emit_json, emit_rows, json_option, style_text
+from whet.terminal.output import Column, emit, emit_json, emit_rows, json_option
+from whet.terminal.person import ask_yes
 from whet.terminal.wording import cut
 from whet.visible import escape_characters
 from whet_confirm.client import BlockingClient, ConfirmClient
+from whet_confirm.commands.adopt import adopt
 from whet_confirm.commands.audit import audit, prune
 from whet_confirm.commands.channels import try_channels
 from whet_confirm.commands.files import db_option
 from whet_confirm.commands.gateway import gateway
+from whet_confirm.commands.grants import devices, grants
 from whet_confirm.commands.install import install
 from whet_confirm.commands.people import away, people
 from whet_confirm.commands.policy import policy
+from whet_confirm.commands.record_text import (
+    describe_request,
+    describe_status,
+    description_line,
+    on_one_line,
+    risk_word,
+)
+from whet_confirm.commands.resume import resume
 from whet_confirm.commands.tokens import token
+from whet_confirm.hook import HOOK_AGENTS, HookAsk, run_hook
 from whet_confirm.tickets import Failed
 
 _url = click.option(
@@ -62,7 +74,21 @@ def confirm() -> None:
     """
 
 
-for _command in (token, policy, audit, prune, install, away, people, try_channels, gateway):
+for _command in (
+    token,
+    policy,
+    audit,
+    prune,
+    install,
+    away,
+    people,
+    try_channels,
+    gateway,
+    adopt,
+    resume,
+    grants,
+    devices,
+):
     confirm.add_command(_command)
 
 
@@ -203,11 +229,11 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
     now_s = time.time()
     shape: list[Column[dict[str, Any]]] = [
         Column("id", lambda record: record["id"]),
-        Column("action", lambda record: _on_one_line(record["action"]), grows=True),
-        Column("from", lambda record: _on_one_line(record["requester"]), rank=3),
-        Column("status", lambda record: _status_text(record, now_s), rank=1),
-        Column("risk", _risk_word, rank=1),
-        Column("what", _description_line, grows=True, rank=2),
+        Column("action", lambda record: on_one_line(record["action"]), grows=True),
+        Column("from", lambda record: on_one_line(record["requester"]), rank=3),
+        Column("status", lambda record: describe_status(record, now_s), rank=1),
+        Column("risk", risk_word, rank=1),
+        Column("what", description_line, grows=True, rank=2),
     ]
     none = f"Nothing is {status}." if status != "all" else "Nothing was ever asked."
     emit_rows(records, shape, {"requests": records}, none=none, as_json=as_json)
@@ -221,23 +247,39 @@ def show(request_id: str, url: str, as_json: bool) -> None:
     """Show a whole request: what exactly would run, who asked, what became of it."""
     with BlockingClient(url, role="approve") as client:
         record = _find_record(client, request_id)
+        path = f"/confirm/{record['id']}/deliveries"
+        record["deliveries"] = client.run(client.calls.call("GET", path))["deliveries"]
     emit(record, "\n".join(describe_request(record)), as_json=as_json)
 
 
 @confirm.command()
 @click.argument("request_id", metavar="ID")
 @click.option("-r", "--reason", default="", help="Recorded with the decision.")
-@click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
+@click.option(
+    "--digest", default="", help="The digest that `whet confirm show` printed; then nothing is asked."
+)
 @click.option("--code", default="", help="Six digits of your second factor, where the policy wants them.")
+@click.option(
+    "--for",
+    "grant",
+    default="",
+    metavar="KIND",
+    help="Others pass, too: session, hour, host, times[:N].",
+)
 @_url
 @json_option
 def approve(request_id: str, url: str, as_json: bool, **options: str) -> None:
-    """Approve a request.
+    """Show a request whole, and approve it if you say so.
 
     \b
-    whet confirm show ID && whet confirm approve ID
+    whet confirm approve ID                     show it, then ask
+    whet confirm approve ID --digest DIGEST     approve what `whet confirm show ID` printed
+    whet confirm approve ID --for hour          and others of its kind for an hour, if its rule allows that
     """
-    _decide(request_id, "approve", options, (url, as_json))
+    if not options["digest"]:
+        options["digest"] = _ask_approval(request_id, url)
+    if options["digest"]:
+        _decide(request_id, "approve", options, (url, as_json))
 
 
 @confirm.command()
@@ -267,19 +309,25 @@ def watch(url: str, as_json: bool) -> None:
 @click.option(
     "--match", "patterns", multiple=True, metavar="GLOB", help="Which tools to ask about; default all."
 )
+@click.option("--except", "free", multiple=True, metavar="GLOB", help="Tools that need no question.")
+@click.option("--agent", type=click.Choice(HOOK_AGENTS), default="claude-code", help="Whose hook it is.")
 @click.option("--timeout", "timeout_s", default=300, show_default=True, help="Seconds to wait for a person.")
-def hook(url: str, patterns: tuple[str, ...], timeout_s: int) -> None:
-    """A PreToolUse or PermissionRequest hook for Claude Code: reads the event on stdin, asks, answers.
+@click.option("--keep", "keep_s", default=0, help="Seconds that a request waits if the agent ends.")
+@click.pass_obj
+def hook(home: Home, agent: str, **options: Any) -> None:
+    """The hook that agents run before a tool: reads the event on stdin, asks a person, answers.
 
-    \b
-    {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [
-       {"type": "command", "command": "whet confirm hook", "timeout": 320}]}]}}
+    `whet confirm adopt AGENT` writes it into an agent's settings.
     """
-    from whet_confirm.hook import run_hook  # noqa: PLC0415 only this command needs it
-
+    # An agent that stops waiting sends SIGTERM: then the request is cancelled, as by Ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
     # if the hook fails on invalid UTF-8, the tool runs without approval
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
-    click.echo(run_hook(text, url=url, patterns=patterns, timeout_s=timeout_s))
+    click.echo(run_hook(text, agent, HookAsk(**options, kept=home.root / "confirm" / "kept")))
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    signal.raise_signal(signal.SIGINT)
 
 
 @confirm.command()
@@ -289,6 +337,27 @@ def mcp(url: str) -> None:
     from whet_confirm.mcp import serve  # noqa: PLC0415 only this command needs it
 
     run_on_loop(serve(url))
+
+
+def _ask_approval(request_id: str, url: str) -> str:
+    """Show a request whole and ask for a yes. Return its digest, or an empty string for a no.
+
+    Raises ConfigError if no person can be asked here.
+    """
+    with BlockingClient(url, role="approve") as client:
+        record = _find_record(client, request_id)
+    if record["status"] != "pending":
+        return record["digest"]  # the service says how it ended
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError(
+            "this would approve a request that was not shown",
+            hint="whet confirm show ID, then whet confirm approve ID --digest DIGEST",
+        )
+    click.echo("\n".join(describe_request(record)), err=True)
+    if ask_yes("Approve exactly this? yes or no"):
+        return record["digest"]
+    click.echo("Not decided.", err=True)
+    return ""
 
 
 def _decide(request_id: str, verdict: str, options: dict[str, str], url_and_format: tuple[str, bool]) -> None:
@@ -302,9 +371,13 @@ def _decide(request_id: str, verdict: str, options: dict[str, str], url_and_form
     if as_json:
         return emit_json(answer)
     if answer["status"] == "pending":
-        message = _on_one_line(str(answer.get("message", "counted")))
+        message = on_one_line(str(answer.get("message", "counted")))
         return click.echo(f"{message[:1].upper()}{message[1:]}.")
-    click.echo(f"{answer['status'].capitalize()}: {_on_one_line(answer['action'])} ({answer['id']})")
+    click.echo(f"{answer['status'].capitalize()}: {on_one_line(answer['action'])} ({answer['id']})")
+    if answer.get("grant_id"):
+        click.echo(
+            f"Grant {answer['grant_id']} runs. Stop it: whet confirm grants --stop {answer['grant_id']}"
+        )
 
 
 def explain_failure(error: Failed) -> WhetError:
@@ -352,81 +425,5 @@ def _event_line(event: dict[str, Any]) -> str:
     width = output.terminal_width()
     head, source = f"{stamp}  {event['kind']:<10}", f"{event['request_id']:<22}  {event['principal']}"
     if width < _NARROW:
-        return "\n".join(cut(_on_one_line(line), width) for line in (f"{head} {subject}", f"  {source}"))
-    return cut(_on_one_line(f"{head} {source}  {subject}"), width)
-
-
-def _status_text(record: dict[str, Any], now_s: float) -> str:
-    if record["status"] != "pending":
-        return str(record["status"])
-    left_s = max(0, int(record["expires_at"] - now_s))
-    missing = f", missing {record['missing']}" if record.get("votes") else ""
-    return f"{left_s // 60}:{left_s % 60:02d} left{_on_one_line(missing)}"
-
-
-def _risk_word(record: dict[str, Any]) -> str:
-    if record.get("high_risk"):
-        return "HIGH RISK"
-    return {"dangerous": "DANGEROUS", "unread": "not read"}.get(record.get("risk", {}).get("level", ""), "")
-
-
-def _description_line(record: dict[str, Any]) -> str:
-    return _on_one_line(" ".join(record["description"].split()))
-
-
-def _format_time(at_s: float, now_s: float) -> str:
-    """Format a time of day, with the date unless it is today, and how long ago it was."""
-    at, now = datetime.fromtimestamp(at_s), datetime.fromtimestamp(now_s)
-    shape = "%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S"
-    ago = output.age(datetime.fromtimestamp(at_s, UTC).isoformat(), datetime.fromtimestamp(now_s, UTC))
-    return f"{at.strftime(shape)} ({ago})"
-
-
-def _on_one_line(text: str) -> str:
-    return escape_characters(text.replace("\n", "⏎"))
-
-
-def _indent(text: str) -> list[str]:
-    return [f"  {line}" for line in escape_characters(text).split("\n")]
-
-
-def _vote_text(vote: dict[str, Any]) -> str:
-    word = "approved" if vote["verdict"] == "approve" else "denied"
-    reason = f": {vote['reason']}" if vote.get("reason") else ""
-    return _on_one_line(f"{vote['by']} {word} {_format_time(vote['at'], time.time())}{reason}")
-
-
-def describe_request(record: dict[str, Any]) -> list[str]:
-    lines = [
-        style_text(escape_characters(record["action"]), "bold")
-        + (f"  {_risk_word(record)}" if _risk_word(record) else ""),
-        f"status       {record['status']}"
-        + (
-            f" by {record['resolved_by']}"
-            if record["resolved_by"]
-            else f"  ({_status_text(record, time.time())})"
-        ),
-        f"asked by     {escape_characters(record['requester'])} (token: {record['principal']})",
-        f"asked        {_format_time(record['created_at'], time.time())}",
-        f"digest       {record['digest']}",
-    ]
-    if record["session_key"]:
-        lines.append(f"session      {_on_one_line(record['session_key'])}")
-    if record["resolved_at"]:
-        lines.insert(4, f"ended        {_format_time(record['resolved_at'], time.time())}")
-    if record.get("risk"):
-        lines.append(f"risk         {_on_one_line(record['risk']['text'])}")
-    if record.get("quorum"):
-        lines.append(f"it takes     {_on_one_line(record['quorum'])}")
-    lines += [f"vote         {_vote_text(vote)}" for vote in record.get("votes", [])]
-    if "votes" in record and record.get("missing"):
-        lines.append(f"missing      {_on_one_line(record['missing'])}")
-    if record.get("reason"):
-        lines.append(f"reason       {escape_characters(record['reason'])}")
-    if record.get("unclear"):
-        lines.append(f"look closely characters that hide or look like others: {', '.join(record['unclear'])}")
-    lines.append("description, written by the agent:")
-    lines += _indent(record["description"])
-    lines.append("details, exactly as they would run:")
-    lines += _indent(json.dumps(record["details"], indent=2, ensure_ascii=False))
-    return lines
+        return "\n".join(cut(on_one_line(line), width) for line in (f"{head} {subject}", f"  {source}"))
+    return cut(on_one_line(f"{head} {source}  {subject}"), width)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from whet.cli.main import run_on_loop
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
+
+_VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -19,21 +25,31 @@ from whet.contract.errors import ConfigError
 @click.option(
     "--rules", "rules_path", type=click.Path(path_type=Path, dir_okay=False), help="Which calls wait (TOML)."
 )
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME: VALUE",
+    help="For a URL; $NAME is a variable's value.",
+)
 @click.option("--timeout", "timeout_s", default=300, show_default=True, help="Seconds to wait for a person.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGS]...")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGS]...|URL")
 @click.pass_obj
 def gateway(
-    home: Home, command: tuple[str, ...], url: str, name: str, rules_path: Path | None, timeout_s: int
+    home: Home, command: tuple[str, ...], url: str, name: str, rules_path: Path | None, **options: Any
 ) -> None:
-    """Run an MCP server and hold its tool calls until a person has decided on them.
+    """Run an MCP server, or reach one at a URL, and hold its tool calls until a person has decided on them.
 
     \b
     whet confirm gateway -- npx -y @modelcontextprotocol/server-filesystem /srv
     whet confirm gateway --rules gateway.toml -- uvx mcp-server-git
+    whet confirm gateway --header 'Authorization: Bearer $KEY' -- https://mcp.example.org/mcp
     """
     from whet_confirm.client import ConfirmClient  # noqa: PLC0415 only this command needs these modules
     from whet_confirm.gateway.gate import ToolGate  # noqa: PLC0415
     from whet_confirm.gateway.pins import ToolPins  # noqa: PLC0415
+    from whet_confirm.gateway.program import ProgramServer  # noqa: PLC0415
+    from whet_confirm.gateway.remote import RemoteServer  # noqa: PLC0415
     from whet_confirm.gateway.rules import read_rules  # noqa: PLC0415
     from whet_confirm.gateway.stdio import StdioGateway  # noqa: PLC0415
 
@@ -43,9 +59,38 @@ def gateway(
     pins = ToolPins(home.root / "confirm" / "gateway" / f"{key}.json")
     rules = read_rules(rules_path)
 
+    target = command[0]
+    is_remote = target.lower().startswith(("http://", "https://"))
+    if options["headers"] and not is_remote:
+        raise click.UsageError(f"--header is only for a URL; {target} is a program")
+    headers = dict(map(_read_header, options["headers"]))
+    if is_remote and len(command) > 1:
+        raise ConfigError("a URL has no arguments", hint="whet confirm gateway -- URL")
+    default_name = urlsplit(target).hostname or "" if is_remote else Path(target).name
+
     async def run() -> int:
         async with ConfirmClient(url) as client:
-            gate = ToolGate(name or Path(command[0]).name, client, rules, pins, timeout_s)
-            return await StdioGateway(gate).run(command)
+            gate = ToolGate(name or default_name, client, rules, pins, options["timeout_s"])
+            server = RemoteServer(target, headers) if is_remote else ProgramServer(command)
+            return await StdioGateway(gate, server).run()
 
     sys.exit(run_on_loop(run()))
+
+
+def _read_header(text: str) -> tuple[str, str]:
+    """Return a header's name and value; variables keep keys out of the process list.
+
+    Raises ConfigError if the text is not a header, or if a variable is not set.
+    """
+    name, colon, value = _VARIABLE.sub(_read_variable, text).partition(":")
+    if not colon or not name.strip() or not f"{name}{value}".isprintable():
+        raise ConfigError("a header is NAME: VALUE", hint="--header 'Authorization: Bearer $KEY'")
+    return name.strip(), value.strip()
+
+
+def _read_variable(match: re.Match[str]) -> str:
+    name = match[1] or match[2] or ""
+    if value := os.environ.get(name):
+        return value
+    hint = f"export {name}=VALUE" if name.isidentifier() else "write $NAME or ${NAME}"
+    raise ConfigError(f"the variable {name} of --header is not set", hint=hint)

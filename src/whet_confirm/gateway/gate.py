@@ -17,11 +17,13 @@ _MAX_NAME = 100
 
 
 class GateResult(msgspec.Struct, frozen=True):
-    """What happens to a call: passed on (`ticket_id` is set if a person approved it), or refused and why."""
+    """What happens to a call: passed on (`ticket_id` is set if a person approved it), or refused and why.
+    `accepts_definition`: the approval accepted the tool's new definition, too."""
 
     may_run: bool
     ticket_id: str = ""
     why: str = ""
+    accepts_definition: bool = False
 
 
 class ToolGate:
@@ -54,7 +56,7 @@ class ToolGate:
         if change is not None:
             details |= {"before": change.before, "after": change.after}
             text += " The tool is not as it was accepted: approving accepts its new definition, too."
-        ask = ConfirmOptions(requester=f"gateway:{self._name}", timeout_s=self._timeout_s)
+        ask = ConfirmOptions(requester=f"gateway:{self._name}", timeout_s=self._timeout_s, is_attended=True)
         action = f"{GATE_PREFIX}{self._name}.{call.tool[:_MAX_NAME]}"
         try:
             ticket = await self._client.confirm(action, text, details, ask)
@@ -65,7 +67,7 @@ class ToolGate:
             return GateResult(False, why="the tool's definition changed while a person decided")
         if change is not None:
             self.pins.accept(call.tool, change)
-        return GateResult(True, ticket.id)
+        return GateResult(True, ticket.id, accepts_definition=change is not None)
 
     async def report(self, ticket_id: str, *, is_failed: bool) -> None:
         """Report what became of an approved call."""

@@ -14,6 +14,8 @@ import msgspec
 from whet_confirm.http.wire import DECODER
 
 _NAMES = frozenset(("jsonrpc", "id", "method", "params"))
+LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+"""Makes the client read the list of tools again."""
 _PARAMETERS = frozenset(("name", "arguments"))
 
 
@@ -72,10 +74,22 @@ def encode_refusal(request_id: object, text: str) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "result": result}) + b"\n"
 
 
-def encode_error(text: str) -> bytes:
-    """Return the answer to a message that can't be read, as a line."""
+def encode_error(line: bytes, text: str) -> bytes:
+    """Return the answer to a line that can't be read, as a line. It has the id that every JSON reader finds
+    there, so that the client does not wait for ever."""
     error = {"code": -32700, "message": f"the gateway does not pass this on: {text}"}
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error}) + b"\n"
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": _find_id(line), "error": error}) + b"\n"
+
+
+def _find_id(line: bytes) -> int | str | None:
+    """Return the only id of a message, or None (JSON-RPC 2.0, section 5)."""
+    try:
+        members: object = json.loads(line, object_pairs_hook=tuple)
+    except (ValueError, RecursionError):
+        return None
+    pairs = cast("tuple[tuple[str, Any], ...]", members) if isinstance(members, tuple) else ()
+    ids = [value for name, value in pairs if name.casefold() == "id"]
+    return ids[0] if len(ids) == 1 and isinstance(ids[0], int | str) else None
 
 
 def _check_names(fields: dict[str, Any], known: frozenset[str]) -> None:

@@ -1,7 +1,8 @@
 """The accepted definitions of an MCP server's tools: name, description, schemas.
 
 The definitions of the first run are accepted. A tool that comes later, or that changes, is held until a
-person has approved a call of it as it is now. Stored as one file for each server; durable when `accept`
+person has approved a call of it as it is now; until then the client sees no text of it that was not accepted.
+Stored as one file for each server; durable when `accept`
 returns.
 """
 
@@ -16,7 +17,7 @@ from whet.config.paths import read_small, replace_file
 from whet.contract.errors import ConfigError
 from whet_confirm.canonical import canonical
 
-_MAX_TOOLS = 5_000
+_NEW = "New, and accepted by no person yet. Its definition is listed once a person has approved a call."
 
 
 class ToolChange(msgspec.Struct, frozen=True):
@@ -40,16 +41,38 @@ class ToolPins:
             raise ConfigError(f"{path} can't be read: {error}", hint=hint) from error
         self._listed: dict[str, str] = {}
 
-    def observe(self, result: object) -> None:
-        """Note the tools of an answer to tools/list. In the first run, accept those that are new."""
-        tools: object = cast("dict[str, Any]", result).get("tools") if isinstance(result, dict) else None
-        for item in cast("list[object]", tools)[:_MAX_TOOLS] if isinstance(tools, list) else []:
+    def observe(self, result: dict[str, Any]) -> dict[str, Any] | None:
+        """Note the tools of an answer to tools/list. In the first run, accept those that are new.
+
+        Return what the client sees of it, or None if that is the answer itself: a tool that changed has its
+        accepted definition, and a new one only its name.
+        """
+        if not isinstance(items := result.get("tools"), list):
+            return None
+        shown: list[object] = []
+        listed: dict[str, str] = {}
+        is_changed = was_accepted = False
+        for item in cast("list[object]", items):
+            shown.append(item)
             tool = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-            if isinstance(name := tool.get("name"), str):
-                self._listed[name] = canonical(tool).decode()
-        if self._is_first_run and (new := {n: t for n, t in self._listed.items() if n not in self._accepted}):
-            self._accepted |= new
+            if not isinstance(name := tool.get("name"), str):
+                continue
+            text = canonical(tool).decode()
+            if self._is_first_run and name not in self._accepted:
+                self._accepted[name], was_accepted = text, True
+            if text != self._accepted.get(name):
+                shown[-1], is_changed = self._shown(name), True
+            if listed.get(name, "") in ("", self._accepted.get(name)):  # of a name listed twice, the change
+                listed[name] = text
+        self._listed |= listed
+        if was_accepted:
             self._store()
+        return result | {"tools": shown} if is_changed else None
+
+    def _shown(self, name: str) -> dict[str, Any]:
+        if accepted := self._accepted.get(name):
+            return msgspec.json.decode(accepted, type=dict[str, Any])
+        return {"name": name, "description": _NEW, "inputSchema": {"type": "object"}}
 
     def find_change(self, tool: str) -> ToolChange | None:
         """Return how a tool differs from what was accepted, or None. In the first run, before any list, no
@@ -61,11 +84,10 @@ class ToolPins:
         return ToolChange(accepted, listed)
 
     def accept(self, tool: str, change: ToolChange) -> None:
-        """Accept a definition that a person has approved."""
+        """Accept a definition that a person has approved. Raises ConfigError if it can't be stored."""
         if change.after:
             self._accepted[tool] = change.after
             self._store()
 
     def _store(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(self._path, msgspec.json.encode(self._accepted).decode(), mode=0o600)

@@ -1,23 +1,27 @@
-"""Stand between an MCP client on standard input and output and the server that this process starts.
+"""Stand between an MCP client on standard input and output and a server: a program, or one over HTTP.
 
-Lines pass byte for byte in both directions; only tool calls that must wait are taken out, and passed on
-unchanged once a person has approved them. A held call delays no other message.
+Lines pass byte for byte in both directions, with two exceptions. Tool calls that must wait are taken out, and
+passed on unchanged once a person has approved them; a held call delays no other message. In lists of tools,
+definitions that no person has accepted are replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
+
+import msgspec
 
 from whet.contract.errors import ConfigError
 from whet.rpc import read_message
-from whet_confirm.gateway.gate import ToolGate
+from whet_confirm.gateway.gate import GateResult, ToolGate
 from whet_confirm.gateway.messages import (
+    LIST_CHANGED,
     HeldCall,
     Unclear,
     encode_error,
@@ -26,56 +30,45 @@ from whet_confirm.gateway.messages import (
     parse_line,
     read_call,
 )
+from whet_confirm.gateway.program import CHUNK, GRACE_S, GatedServer, split_lines
 
-_CHUNK = 65_536
-_MAX_LINE = 64 * 1024 * 1024
-_GRACE_S = 5.0
+_logger = logging.getLogger("whet_confirm.gateway")
 
 
 class StdioGateway:
     """One client, one server."""
 
-    def __init__(self, gate: ToolGate) -> None:
+    def __init__(self, gate: ToolGate, server: GatedServer) -> None:
         self._gate = gate
+        self._server = server
         self._held: dict[str, asyncio.Task[None]] = {}
-        self._lists: set[str] = set()
         self._tickets: dict[str, str] = {}
         self._reports: set[asyncio.Task[None]] = set()
-        self._server: asyncio.subprocess.Process | None = None
 
-    async def run(self, command: Sequence[str]) -> int:
+    async def run(self) -> int:
         """Relay until the client or the server ends, and return the server's exit code.
 
         Raises ConfigError.
         """
-        environ = {name: value for name, value in os.environ.items() if name != "CONFIRMATION_TOKEN"}
-        pipe = asyncio.subprocess.PIPE
-        try:
-            server = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=environ)
-        except OSError as error:
-            raise ConfigError(f"can't start {command[0]}: {error.strerror}") from error
-        self._server = server
+        await self._server.start()
         inbound = asyncio.create_task(self._relay_client())
         outbound = asyncio.create_task(self._relay_server())
         try:
             await asyncio.wait((inbound, outbound), return_when=asyncio.FIRST_COMPLETED)
+            if inbound.done():
+                inbound.result()  # raises if a message was too long
             await self._end_held()
-            if server.stdin is not None:
-                server.stdin.close()
+            self._server.end_input()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(outbound, _GRACE_S)
+                await asyncio.wait_for(outbound, GRACE_S)
             if self._reports:
-                await asyncio.wait(self._reports, timeout=_GRACE_S)
-            with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(server.wait(), _GRACE_S)
-            return 1
+                await asyncio.wait(self._reports, timeout=GRACE_S)
+            return await self._server.finish()
         finally:
             inbound.cancel()
             outbound.cancel()
             await self._end_held()
-            if server.returncode is None:
-                server.kill()
-                await server.wait()
+            await self._server.stop()
 
     async def _end_held(self) -> None:
         """Cancel the held calls, and with them their requests."""
@@ -85,11 +78,11 @@ class StdioGateway:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _relay_client(self) -> None:
-        async for line in _read_stdin():
+        async for line in split_lines(_read_stdin().get):
             try:
                 await self._take_line(line)
-            except Unclear as error:
-                _write_client(encode_error(str(error)))
+            except (ValueError, OverflowError) as error:  # also for values that a rule can't compare
+                _write_client(encode_error(line, str(error)))
 
     async def _take_line(self, line: bytes) -> None:
         message = parse_line(line)
@@ -104,56 +97,58 @@ class StdioGateway:
             self._held[key] = task
             task.add_done_callback(lambda _: self._held.pop(key, None))
             return
-        if message is not None and message.get("method") == "tools/list":
-            self._lists.add(id_key(message.get("id")))
         if message is not None and message.get("method") == "notifications/cancelled":
             params: object = message.get("params")
             key = id_key(cast("dict[str, Any]", params).get("requestId")) if isinstance(params, dict) else ""
             if (task := self._held.get(key)) is not None:
                 task.cancel()
                 return  # the server never saw the call
-        await self._send_server(line)
+        await self._server.send(line)
 
     async def _hold(self, line: bytes, call: HeldCall) -> None:
-        result = await self._gate.decide(call)
+        try:
+            result = await self._gate.decide(call)
+        except ConfigError as error:  # the accepted definition can't be stored
+            result = GateResult(False, why=error.message)
         if not result.may_run:
             _write_client(encode_refusal(call.id, f"Not run: {result.why}."))
             return
+        if result.accepts_definition:
+            _write_client(LIST_CHANGED)
         self._tickets[id_key(call.id)] = result.ticket_id
-        await self._send_server(line)
-
-    async def _send_server(self, line: bytes) -> None:
-        if self._server is None or self._server.stdin is None:
-            return
-        with contextlib.suppress(ConnectionError):
-            self._server.stdin.write(line)
-            await self._server.stdin.drain()
+        await self._server.send(line)
 
     async def _relay_server(self) -> None:
-        stream = self._server.stdout if self._server is not None else None
-        if stream is None:
-            return
-        buffer = b""
-        while chunk := await stream.read(_CHUNK):
-            buffer += chunk
-            if (end := buffer.rfind(b"\n") + 1) == 0:
-                continue
-            lines, buffer = buffer[:end], buffer[end:]
-            if self._lists or self._tickets:
-                for line in lines.split(b"\n"):
-                    self._read_answer(line)
-            _write_client(lines)
-        _write_client(buffer)
+        async for line in self._server.lines():
+            _write_client(self._screen(line))
 
-    def _read_answer(self, line: bytes) -> None:
-        """Note the tools of a list, and report what became of an approved call."""
+    def _screen(self, line: bytes) -> bytes:
+        """Return what the client sees of a line of the server.
+
+        A line that may hold a list of tools and can't be read is dropped, because the client might read it. A
+        list is known by its shape: a client may take an id such as 1.0 for the 1 that it sent.
+        """
+        may_list = b'"tools"' in line or b"\\u" in line
+        if not may_list and not self._tickets:
+            return line
         message = read_message(line)
-        if message is None or "id" not in message or "method" in message:
+        if message is None:
+            return _drop(line) if may_list else line
+        self._report_answer(message)
+        result: object = message.get("result")
+        if not isinstance(result, dict):
+            return line
+        try:
+            shown = self._gate.pins.observe(cast("dict[str, Any]", result))
+        except RecursionError:
+            return _drop(line)
+        return line if shown is None else msgspec.json.encode(message | {"result": shown}) + b"\n"
+
+    def _report_answer(self, message: dict[str, Any]) -> None:
+        """Report what became of an approved call, if this is its answer."""
+        if "id" not in message or "method" in message:
             return
         key = id_key(message["id"])
-        if key in self._lists:
-            self._lists.discard(key)
-            self._gate.pins.observe(message.get("result"))
         if (ticket_id := self._tickets.pop(key, "")) != "":
             result: object = message.get("result")
             is_failed = not isinstance(result, dict) or cast("dict[str, Any]", result).get("isError") is True
@@ -162,26 +157,24 @@ class StdioGateway:
             report.add_done_callback(self._reports.discard)
 
 
-async def _read_stdin() -> AsyncIterator[bytes]:
-    """Yield the lines of standard input with their ends. It may be a pipe, a file or a terminal."""
+def _read_stdin() -> asyncio.Queue[bytes]:
+    """Return a queue with the chunks of standard input, and an empty one at its end. It may be a pipe, a file
+    or a terminal."""
     loop, queue = asyncio.get_running_loop(), asyncio.Queue[bytes]()
 
     def read() -> None:
         with contextlib.suppress(RuntimeError, OSError):  # the loop has ended
-            while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+            while chunk := os.read(sys.stdin.fileno(), CHUNK):
                 loop.call_soon_threadsafe(queue.put_nowait, chunk)
             loop.call_soon_threadsafe(queue.put_nowait, b"")
 
     threading.Thread(target=read, name="gateway-stdin", daemon=True).start()
-    buffer = b""
-    while chunk := await queue.get():
-        *lines, buffer = (buffer + chunk).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-        if len(buffer) > _MAX_LINE:
-            raise ConfigError(f"a message is longer than {_MAX_LINE:,} bytes")
-    if buffer:
-        yield buffer
+    return queue
+
+
+def _drop(line: bytes) -> bytes:
+    _logger.warning("a line of the server can't be read and is not passed on: %r", line[:200])
+    return b""
 
 
 def _write_client(data: bytes) -> None:

@@ -31,7 +31,10 @@ async def checkpoint(call: Exchange) -> Answer:
 
 async def list_whitelist(call: Exchange) -> Answer:
     """List the whitelist."""
-    return 200, shapes.AllowedEntries(call.service.database.read_now(whitelist.list_entries))
+    now_s = call.service.timeline.now_s()
+    return 200, shapes.AllowedEntries(
+        call.service.database.read_now(lambda db: whitelist.list_entries(db, now_s))
+    )
 
 
 async def allow(call: Exchange, body: shapes.AllowBody) -> Answer:

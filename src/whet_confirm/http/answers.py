@@ -11,7 +11,15 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from whet_confirm.http.shapes import AuditEntry, EventRecord, RequestRecord, RiskRecord, VoteRecord
+from whet_confirm.http.shapes import (
+    AuditEntry,
+    DeliveryRecord,
+    EventRecord,
+    RequestRecord,
+    RiskRecord,
+    VoteRecord,
+)
+from whet_confirm.notify.deliveries import NotifyDelivery
 from whet_confirm.quorum import describe
 from whet_confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Vote
 from whet_confirm.requests import check_details
@@ -69,6 +77,9 @@ def record(request: ConfirmRequest, assessment: Assessment) -> RequestRecord:
         votes=[_vote_record(vote) for vote in assessment.votes] if is_quorum or assessment.votes else UNSET,
         missing=assessment.missing or UNSET,
         risk=_risk_record(assessment.risk),
+        grants=[*assessment.offers] or UNSET,
+        grant_id=assessment.grant_id or UNSET,
+        on_call=assessment.on_call or UNSET,
     )
 
 
@@ -78,6 +89,22 @@ def _vote_record(vote: Vote) -> VoteRecord:
 
 def _risk_record(reading: RiskReading | None) -> RiskRecord | UnsetType:
     return UNSET if reading is None else RiskRecord(reading.level, [*reading.reasons], reading.line)
+
+
+def delivery_record(row: NotifyDelivery) -> DeliveryRecord:
+    """Return the JSON form of a delivery."""
+    return DeliveryRecord(
+        row.channel,
+        row.kind,
+        row.state,
+        row.updated_at,
+        row.attempts,
+        label=row.label or UNSET,
+        waits=row.waits or UNSET,
+        error=UNSET if row.state in ("sent", "delivered", "seen") else row.error or UNSET,
+        delivered_at=UNSET if row.delivered_at is None else row.delivered_at,
+        seen_at=UNSET if row.seen_at is None else row.seen_at,
+    )
 
 
 def audit_entry(request: ConfirmRequest) -> AuditEntry:

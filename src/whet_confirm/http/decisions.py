@@ -48,7 +48,9 @@ _STATUS: dict[OutcomeKind, int] = {
 
 async def approve(call: Exchange, body: ApproveBody) -> Answer:
     """Approve a request."""
-    ballot = DecisionInput(call.request_id, "approve", body.reason, body.digest or "", code=body.code)
+    ballot = DecisionInput(
+        call.request_id, "approve", body.reason, body.digest or "", code=body.code, grant=body.grant
+    )
     return await _vote(call, ballot, body.approver)
 
 
@@ -84,7 +86,7 @@ async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
         return 202, build_answer(
             CountedAnswer, outcome, id=request.id, action=request.action, status="pending", quorum=quorum
         )
-    return 200, _settled_answer(request, ballot.reason)
+    return 200, _settled_answer(request, ballot.reason, outcome.grant_id)
 
 
 async def amend(call: Exchange, body: AmendBody) -> Answer:
@@ -126,8 +128,8 @@ def build_grant(service: ConfirmService, request: ConfirmRequest) -> str:
     return sign_grant(service.key, request, service.policy_file.policy.approval_valid_s)
 
 
-def _settled_answer(request: ConfirmRequest, reason: str = "") -> SettledAnswer:
-    return build_answer(SettledAnswer, request, reason=reason or UNSET)
+def _settled_answer(request: ConfirmRequest, reason: str = "", grant_id: int = 0) -> SettledAnswer:
+    return build_answer(SettledAnswer, request, reason=reason or UNSET, grant_id=grant_id or UNSET)
 
 
 def _request_of(outcome: RequestOutcome) -> ConfirmRequest:

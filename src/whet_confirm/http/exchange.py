@@ -16,10 +16,12 @@ from whet_confirm.notify import deliveries
 from whet_confirm.records import Caller, ConfirmRequest
 from whet_confirm.service import ConfirmService
 from whet_confirm.sight import Assessment
+from whet_confirm.whitelist import list_running
 
 Answer = tuple[int, Any] | tuple[int, Any, Headers]
 NO_CALLER = Caller("", "submit")
 _MAX_ENCODED_BYTES = 2_000_000
+_DAY_S = 86_400.0
 
 
 class Metrics:
@@ -41,9 +43,15 @@ class Metrics:
         lines.append("# TYPE whet_confirm_events_total counter")
         for kind, count in sorted(service.log.event_counts.items()):
             lines.append(f'whet_confirm_events_total{{kind="{kind}"}} {count}')
+        now_s = service.timeline.now_s()
         gauges = {
             "pending_requests": service.count_pending(),
             "waiting_clients": service.hub.waiting,
+            "unreached_requests": service.database.read_now(lambda db: deliveries.count_unreached(db, now_s)),
+            "unacknowledged_requests": service.database.read_now(
+                lambda db: deliveries.count_unacknowledged(db, now_s)
+            ),
+            "running_grants": len(service.database.read_now(lambda db: list_running(db, now_s))),
             "untold_news": service.database.read_now(deliveries.count_pending_events),
             "audit_events": state.size,
             "audit_checkpoint_size": state.checkpoint_size,
@@ -51,7 +59,22 @@ class Metrics:
         }
         for name, value in gauges.items():
             lines += [f"# TYPE whet_confirm_{name} gauge", f"whet_confirm_{name} {value}"]
+        lines += _delivery_lines(service)
         return "\n".join(lines) + "\n"
+
+
+def _delivery_lines(service: ConfirmService) -> list[str]:
+    """Return the deliveries of pending requests, and the requests that ran out within a day by reason."""
+    now_s = service.timeline.now_s()
+    lines = ["# TYPE whet_confirm_deliveries gauge"]
+    states = service.database.read_now(lambda db: deliveries.count_states(db, now_s))
+    for channel, status, count in states:
+        lines.append(f'whet_confirm_deliveries{{channel="{channel}",status="{status}"}} {count}')
+    lines.append("# TYPE whet_confirm_undecided_in_a_day gauge")
+    reasons = service.database.read_now(lambda db: deliveries.count_undecided(db, now_s - _DAY_S))
+    for reason, count in reasons:
+        lines.append(f'whet_confirm_undecided_in_a_day{{reason="{reason}"}} {count}')
+    return lines
 
 
 class Backend:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from whet.contract.texts import parse_typed_number
 from whet.web.line import connection_of
-from whet_confirm import sight
+from whet_confirm import attendance, sight
 from whet_confirm.http import answers, shapes
 from whet_confirm.http.decisions import build_grant
 from whet_confirm.http.exchange import Answer, Exchange
 from whet_confirm.http.wire import HttpRefusal
+from whet_confirm.notify import deliveries
 from whet_confirm.records import STATUSES, ConfirmRequest
 from whet_confirm.requests import RequestFilter
 from whet_confirm.service import run_off_loop
@@ -19,11 +23,13 @@ _PLAIN = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 
 
 async def status(call: Exchange) -> Answer:
-    """Return a request; ?wait=SECONDS waits until it ends."""
+    """Return a request; ?wait=SECONDS waits until it ends. With &attended=1 the request is cancelled if the
+    caller, its submitter, stops waiting."""
     request = _find_visible(call)
     wait_s = read_wait_s(call.query)
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
-        with call.backend.held.hold(call.who):
+        await _note_attendance(call, request)
+        with call.backend.held.hold(call.who), _attend(call, request):
             latest = await call.service.wait(request.id, wait_s, connection_of(call.scope))
         if latest is None:
             raise HttpRefusal(404, "there is no such request")
@@ -32,6 +38,39 @@ async def status(call: Exchange) -> Answer:
         await call.service.mark_viewed(request, call.who)
     assessment = sight.assess(call.service, request)
     return 200, await run_off_loop(request.length, call.backend.record, request, assessment)
+
+
+def _is_attended(call: Exchange, request: ConfirmRequest) -> bool:
+    return call.query.get("attended") == "1" and request.principal == call.who.name
+
+
+async def _note_attendance(call: Exchange, request: ConfirmRequest) -> None:
+    if _is_attended(call, request) and call.service.attendance.needs_note(request.id):
+        await call.service.change(lambda tx: attendance.note(tx, request.id, call.who))
+
+
+@contextmanager
+def _attend(call: Exchange, request: ConfirmRequest) -> Generator[None]:
+    """Count the wait of a submitter that alone would run the action."""
+    if not _is_attended(call, request):
+        yield
+        return
+    waits, hub = call.service.attendance, call.service.hub
+    waits.begin_wait(request.id)
+    try:
+        yield
+    finally:
+        is_cut = connection_of(call.scope).is_cut and not hub.is_closed
+        waits.end_wait(request.id, call.who, is_cut=is_cut)
+
+
+async def deliveries_of(call: Exchange) -> Answer:
+    """Return how far each channel and device is with a request."""
+    request = _find_visible(call)
+    now_s = call.service.timeline.now_s()
+    rows = call.service.database.read_now(lambda db: deliveries.list_deliveries(db, request.id, now_s))
+    records = [answers.delivery_record(row) for row in rows]
+    return 200, shapes.DeliveryList(records)
 
 
 async def grant(call: Exchange) -> Answer:
@@ -67,7 +106,9 @@ async def audit(call: Exchange) -> Answer:
 
 async def health(call: Exchange) -> Answer:
     """Return the service's health."""
-    return 200, shapes.HealthAnswer("ok", call.service.count_pending(), call.service.timeline.now_s())
+    service, now_s = call.service, call.service.timeline.now_s()
+    unreached = service.database.read_now(lambda db: deliveries.count_unreached(db, now_s))
+    return 200, shapes.HealthAnswer("ok", service.count_pending(), now_s, unreached)
 
 
 async def metrics(call: Exchange) -> Answer:

@@ -76,7 +76,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "/confirm/{id}",
         reading.status,
         shapes.RequestRecord,
-        parameters=(RequestParameter("wait", float),),
+        parameters=(RequestParameter("wait", float), RequestParameter("attended", int)),
         failures=(404,),
     ),
     _request_operation(decisions.approve, "approve", shapes.ApproveBody, _VOTED, needs_body=False),
@@ -95,6 +95,13 @@ OPERATIONS: tuple[Operation, ...] = (
         failures=(404, 409),
     ),
     _read_operation(
+        "/confirm/{id}/deliveries",
+        reading.deliveries_of,
+        shapes.DeliveryList,
+        roles=("approve", "audit"),
+        failures=(404,),
+    ),
+    _read_operation(
         "/audit", reading.audit, shapes.AuditPage, roles=("audit", "approve"), parameters=(_LIMIT, _BEFORE)
     ),
     _read_operation(
@@ -109,7 +116,7 @@ OPERATIONS: tuple[Operation, ...] = (
         EVENT_STREAM,
         parameters=(_AFTER, RequestParameter("request"), RequestParameter("Last-Event-ID", place="header")),
     ),
-    _read_operation("/whitelist", admin.list_whitelist, shapes.AllowedEntries, roles=("audit",)),
+    _read_operation("/whitelist", admin.list_whitelist, shapes.AllowedEntries, roles=("audit", "approve")),
     Operation(
         "POST", "/whitelist", admin.allow, roles=("admin",), takes=shapes.AllowBody, gives={201: AllowedEntry}
     ),
@@ -117,7 +124,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "DELETE",
         "/whitelist/{entry}",
         admin.disallow,
-        roles=("admin",),
+        roles=("approve",),
         gives={200: shapes.RowAnswer},
         parameters=(RequestParameter("entry", int, "path"),),
         failures=(404,),

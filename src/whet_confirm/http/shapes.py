@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from whet_confirm.records import Status, Verdict
+from whet_confirm.running_grants import GrantOffer
 from whet_confirm.stand_ins import Delegation
 from whet_confirm.submit import DEFAULT_TIMEOUT_S
 from whet_confirm.whitelist import AllowedEntry
@@ -63,12 +64,14 @@ class SubmitBody(msgspec.Struct, frozen=True):
 
 
 class ApproveBody(msgspec.Struct, frozen=True):
-    """An approval. `approver` is used in open mode only. A given `digest` must be the record's."""
+    """An approval. `approver` is used in open mode only. A given `digest` must be the record's. `grant` lets
+    further requests pass for a while: one of the record's `grants`, or `times:N`."""
 
     approver: _Name = ""
     digest: _Proof | UnsetType = UNSET
     reason: _Reason = ""
     code: Annotated[str, Meta(max_length=32)] = ""
+    grant: Annotated[str, Meta(max_length=32)] = ""
 
 
 class DenyBody(msgspec.Struct, frozen=True):
@@ -193,6 +196,8 @@ class SettledAnswer(msgspec.Struct, frozen=True, kw_only=True):
     resolved_at: float | None
     digest: Digest
     reason: str | UnsetType = UNSET
+    grant_id: int | UnsetType = UNSET
+    """The number of the grant that was given with it, to stop it: DELETE /whitelist/NUMBER."""
 
 
 class CountedAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,6 +308,35 @@ class RequestRecord(_Summary, frozen=True, kw_only=True):
     missing: str | UnsetType = UNSET
     """The approvals that a pending request still needs, e.g. `1 of security`."""
     risk: RiskRecord | UnsetType = UNSET
+    grants: list[GrantOffer] | UnsetType = UNSET
+    """The grants that an approver may give with an approval of a pending request."""
+    grant_id: int | UnsetType = UNSET
+    """The running grant that was given with it."""
+    on_call: str | UnsetType = UNSET
+    """The person of a rota to whom a pending request was escalated last."""
+
+
+class DeliveryRecord(msgspec.Struct, frozen=True):
+    """How far a channel or device is with one event of a request. `state` is queued, failed (tried again),
+    sent (the channel accepted it), delivered or seen (the device said so), dead or dropped. `waits` says for
+    what a queued one waits."""
+
+    channel: str
+    kind: str
+    state: str
+    updated_at: float
+    attempts: int
+    label: str | UnsetType = UNSET
+    waits: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    delivered_at: float | UnsetType = UNSET
+    seen_at: float | UnsetType = UNSET
+
+
+class DeliveryList(msgspec.Struct, frozen=True):
+    """All deliveries of a request, oldest first."""
+
+    deliveries: list[DeliveryRecord]
 
 
 class RequestList(msgspec.Struct, frozen=True):
@@ -406,8 +440,9 @@ class JsonWebKeys(msgspec.Struct, frozen=True):
 
 
 class HealthAnswer(msgspec.Struct, frozen=True):
-    """The service's health and the number of pending requests."""
+    """The service's health, the number of pending requests, and of those that reached no person yet."""
 
     status: str
     pending_count: int
     timestamp: float
+    unreached_count: int

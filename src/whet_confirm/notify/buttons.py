@@ -20,6 +20,9 @@ from whet_confirm.notify.notice import RequestNotice
 
 MAX_BYTES = 64  # Telegram's limit for callback_data; the others allow more
 DENY_REASONS = ("too broad", "wrong target", "not now")
+_GRANT_VERBS = {"gs": "session", "gh": "hour", "go": "host", "gt": "times"}
+_VERBS = {kind: verb for verb, kind in _GRANT_VERBS.items()}
+_STOP = "gx"
 _MAC_BYTES = 16
 
 Verdict = Literal["approve", "deny"]
@@ -33,6 +36,15 @@ class ButtonPress(msgspec.Struct, frozen=True):
     mac: str
 
 
+class PressMeaning(msgspec.Struct, frozen=True):
+    """The meaning of a button: a verdict, with a deny reason or a grant; or the end of a running grant."""
+
+    verdict: Verdict
+    reason: str = ""
+    grant: str = ""
+    is_stop: bool = False
+
+
 class Buttons:
     """Creates the buttons of one channel and verifies presses."""
 
@@ -42,12 +54,18 @@ class Buttons:
         self._reasons = tuple(reasons)[:3]
 
     def make_buttons(self, notice: RequestNotice) -> list[MessageButton]:
-        """Return the buttons of an open request: approve if that is allowed, deny, and deny with a reason."""
+        """Return the buttons of an open request: approve if that is allowed, also for a while, deny, and deny
+        with a reason; and of a running grant, the one that stops it."""
+        if notice.grant_id:
+            return [MessageButton("■ Stop the grant", self._data(_STOP, notice), "bad")]
         if not notice.is_open:
             return []
         buttons: list[MessageButton] = []
         if notice.may_approve:
             buttons.append(MessageButton("✓ Approve", self._data("a", notice), "good"))
+            for offer in notice.offers:
+                data = self._data(_VERBS[offer.kind], notice)
+                buttons.append(MessageButton(f"✓ {offer.label}", data, "good"))
         buttons.append(MessageButton("✗ Deny", self._data("d", notice), "bad"))
         for number, reason in enumerate(self._reasons):
             buttons.append(MessageButton(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "bad"))
@@ -59,18 +77,21 @@ class Buttons:
         if len(data) > MAX_BYTES or len(parts) != 3 or not all(parts):
             return None
         verb, request_id, mac = parts
-        return ButtonPress(verb, request_id, mac) if verb == "a" or self._reason(verb) is not None else None
+        is_verb = verb in ("a", _STOP) or verb in _GRANT_VERBS or self._reason(verb) is not None
+        return ButtonPress(verb, request_id, mac) if is_verb else None
 
     def is_ours(self, pressed: ButtonPress, digest: str) -> bool:
         """Return whether this service made the button, on this channel, for a request with this digest."""
         expected = self._mac(pressed.verb, pressed.request_id, digest)
         return hmac.compare_digest(expected.encode(), pressed.mac.encode("utf-8", "replace"))
 
-    def verdict_of(self, pressed: ButtonPress) -> tuple[Verdict, str]:
-        """Return the verdict and the deny reason."""
-        if pressed.verb == "a":
-            return "approve", ""
-        return "deny", self._reason(pressed.verb) or ""
+    def meaning_of(self, pressed: ButtonPress) -> PressMeaning:
+        """Return what a button asks for."""
+        if pressed.verb == "a" or pressed.verb in _GRANT_VERBS:
+            return PressMeaning("approve", grant=_GRANT_VERBS.get(pressed.verb, ""))
+        if pressed.verb == _STOP:
+            return PressMeaning("deny", is_stop=True)
+        return PressMeaning("deny", self._reason(pressed.verb) or "")
 
     def _reason(self, verb: str) -> str | None:
         if verb == "d":

@@ -13,6 +13,7 @@ import msgspec
 
 from whet.channels.markup import code_block
 from whet.contract.channels import (
+    TOO_LONG,
     Channel,
     ChatPlace,
     Incoming,
@@ -114,7 +115,9 @@ def build_card(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCar
     texts = (f"{notice.requester}: {notice.description}", notice.details)
     is_dangerous = notice.risk.startswith("Dangerous")
     token = "" if notice.is_trial else f"Token: {notice.principal or 'none (open mode)'}"
-    lines = (notice.risk, notice.warning, notice.progress, notice.outcome, token)
+    offers = "; ".join(offer.text for offer in notice.offers) if notice.may_approve and has_buttons else ""
+    granting = f"With an approval, others of this action and token may pass: {offers}." if offers else ""
+    lines = (notice.risk, notice.warning, notice.progress, granting, notice.outcome, token)
     address = ""
     if notice.link and not (notice.has_public_link and has_buttons):
         address = f"Page{'' if notice.has_public_link else ' (on that machine)'}: {notice.link}"
@@ -141,7 +144,7 @@ def _ids(notice: RequestNotice) -> tuple[tuple[str, str], ...]:
 
 def _warning(notice: RequestNotice) -> str:
     if notice.was_cut:
-        return "Too long for a message: read it whole on the page to approve it."
+        return TOO_LONG
     return HIDDEN if notice.is_hidden else ""
 
 

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from whet.contract.channels import Incoming
+from whet_confirm.running_grants import GrantOffer
 
 State = Literal["pending", "approved", "denied", "expired", "cancelled", "trial"]
 AGENT_MARK = "Written by the agent, not checked:"
@@ -25,7 +26,10 @@ OnPress = Callable[[Incoming], Awaitable[str]]
 
 
 class RequestNotice(msgspec.Struct, frozen=True):
-    """One request as it is announced to people. Texts are visible, redacted and within their limits."""
+    """One request as it is announced to people. Texts are visible, redacted and within their limits.
+
+    `offers` are the grants that may be given with an approval, `grant_id` is a running one's number.
+    """
 
     request_id: str
     digest: str
@@ -47,6 +51,9 @@ class RequestNotice(msgspec.Struct, frozen=True):
     is_hidden: bool = False
     risk: str = ""
     warning: str = ""
+    is_alarming: bool = False
+    offers: tuple[GrantOffer, ...] = ()
+    grant_id: int = 0
 
     @property
     def is_open(self) -> bool:

@@ -11,31 +11,29 @@ import asyncio
 import hashlib
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import apsw
 import msgspec
 
 from whet.contract.channels import SendFailed
-from whet.contract.errors import StoreCorrupt, StoreError
+from whet.contract.errors import StoreError
 from whet.vendors.http import CALL_TIMEOUT_S
 from whet.web.beat import aligned_delay
-from whet_confirm import sight
 from whet_confirm.ledger import Tx
 from whet_confirm.notify import deliveries
 from whet_confirm.notify.breaker import Breaker, retry_delay_s
-from whet_confirm.notify.deliveries import NotifyDelivery
-from whet_confirm.notify.faults import ChannelFaults, Report, UnservedCount
+from whet_confirm.notify.deliveries import Escalation, NotifyDelivery
+from whet_confirm.notify.device_channels import DeviceChannels, PushSettings
+from whet_confirm.notify.faults import ChannelFaults, Report
 from whet_confirm.notify.notice import NoticeChannel, RequestNotice
-from whet_confirm.notify.one_way import Log
+from whet_confirm.notify.notices import NoticeReader, UnservedLog
 from whet_confirm.notify.presses import Presses
 from whet_confirm.notify.settings import ChannelsText, ConfiguredNotifier, People, open_channels
-from whet_confirm.notify.telling import build_notice
 from whet_confirm.notify.user_groups import UserGroups
 from whet_confirm.quorum import groups_in
 from whet_confirm.records import ApprovalPlan, ConfirmRequest
-from whet_confirm.requests import log_unreadable
-from whet_confirm.service import ConfirmService, run_off_loop
+from whet_confirm.service import ConfirmService
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 100
@@ -67,19 +65,22 @@ class ConfirmNotifier:
         channels: ChannelsText,
         secrets: Mapping[str, str],
         page_url: str,
+        *,
         report: Report | None = None,
+        push: PushSettings | None = None,
     ) -> None:
         # A signature is as secret as its key and deterministic, so it yields a separate key for the buttons.
         key = hashlib.sha256(service.key.sign(b"whet-buttons/1")).digest()
         self._service = service
-        self._page_url = page_url.rstrip("/")
+        self._notices = NoticeReader(service, page_url)
         self._faults = ChannelFaults(report)
-        self._unserved = UnservedCount()
         self._seats = open_channels(channels, secrets, key)
-        people = People(channels.people)
+        people = People(channels.people, {notifier.heard_by: notifier.kind for notifier in self._seats})
         self._presses = Presses(service, people, self._seats)
+        self.devices: DeviceChannels = DeviceChannels(service, push or PushSettings(), key)
+        self._senders: dict[str, asyncio.Task[None]] = {}
         self._groups = UserGroups(service, channels, secrets, people)
-        self._log = Log(deliveries.LOG)
+        self._log = UnservedLog(self._notices)
         names = [notifier.channel.name for notifier in self._seats]
         self._breakers = {name: Breaker() for name in (*names, deliveries.LOG)}
         self._deaf: dict[str, str] = {}
@@ -90,10 +91,10 @@ class ConfirmNotifier:
         """Work until cancelled, then close every connection."""
         # httpx2 logs every URL, and Telegram's contain the bot's token.
         logging.getLogger("httpx2").setLevel(logging.WARNING)
-        channels: list[NoticeChannel] = [*(notifier.channel for notifier in self._seats), self._log]
+        channels: list[NoticeChannel] = [*(notifier.channel for notifier in self._seats), self._log.channel]
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._run_queueing())
+                group.create_task(self._run_queueing(group))
                 if self._groups.has_client:
                     group.create_task(self._groups.run())
                 for channel in channels:
@@ -104,6 +105,7 @@ class ConfirmNotifier:
         finally:
             for channel in channels:
                 await channel.aclose()
+            await self.devices.aclose()
 
     def states(self) -> list[ChannelState]:
         """Return the state of each channel."""
@@ -117,18 +119,32 @@ class ConfirmNotifier:
 
     # --- from the audit log to deliveries
 
-    async def _run_queueing(self) -> None:
+    async def _run_queueing(self, group: asyncio.TaskGroup) -> None:
         while True:
             future = self._service.hub.next_event(is_background=True)
             try:
+                await self._follow_devices(group)
                 if not await self._queue_once():
                     await asyncio.wait((future,), timeout=aligned_delay(_POLL_S))
-                    await asyncio.sleep(_GATHER_S if self._seats else _UNHURRIED_S)
+                    has_channel = self._seats or self._senders
+                    await asyncio.sleep(_GATHER_S if has_channel else _UNHURRIED_S)
             except StoreError as error:
                 _LOG.error("notices can't be stored: %s", error.message)
                 await asyncio.sleep(_POLL_S)
             finally:
                 self._service.hub.cancel_wait(future)
+
+    async def _follow_devices(self, group: asyncio.TaskGroup) -> None:
+        """Start sending to new devices, and stop sending to those that are gone."""
+        await self.devices.refresh()
+        channels = self.devices.channels
+        for name in self._senders.keys() - channels.keys():
+            self._senders.pop(name).cancel()
+            del self._breakers[name], self._wakes[name]
+        for name, channel in channels.items():
+            if name not in self._senders:
+                self._breakers[name], self._wakes[name] = Breaker(), asyncio.Event()
+                self._senders[name] = group.create_task(self._send(channel))
 
     async def _queue_once(self) -> bool:
         """Queue deliveries for the next events. Return whether there may be more at once."""
@@ -140,35 +156,24 @@ class ConfirmNotifier:
             self._seen = max(self._seen, newest)
             return False
         result = await service.change(
-            lambda tx: deliveries.queue_deliveries(tx.connection, tx.now_s, _BATCH, self._channels_of)
+            lambda tx: deliveries.queue_deliveries(
+                tx.connection, tx.now_s, _BATCH, self._channels_of, self._wakes
+            )
         )
         self._seen = result.up_to
-        if self._seats:
+        if self._seats or self._senders:
             for wake in self._wakes.values():
                 wake.set()
-        await self._log_unserved(result.unheard)
+        await self._log.report(result.unheard)
         return result.up_to < newest
 
-    async def _log_unserved(self, request_ids: Sequence[str]) -> None:
-        """Log the requests that no channel serves: at most one of them a minute in full, and how many others
-        there were."""
-        count = self._unserved.add(len(request_ids), asyncio.get_running_loop().time())
-        if not count:
-            return
-        for request_id in request_ids:  # the first that can be read
-            if content := await self._read_notice(
-                request_id, "submitted", lambda request: request.is_pending
-            ):
-                await self._log.send(content[1])
-                break
-        if count > 1:
-            _LOG.warning("no channel reached a person about %d requests: whet confirm list", count)
-
-    def _channels_of(self, kind: str, plan: ApprovalPlan, was_escalated: bool) -> Sequence[str]:
+    def _channels_of(self, plan: ApprovalPlan, escalation: Escalation | None) -> list[tuple[str, float]]:
         groups = groups_in(plan.quorum)
-        if was_escalated or kind == "escalated":
-            groups |= {plan.escalate_to}
-        return [s.channel.name for s in self._seats if not s.groups or s.groups & groups]
+        if escalation is not None:
+            groups |= {escalation.group}
+        devices = self.devices.choose(plan, escalation)
+        seats = (s for s in self._seats if not s.groups or s.groups & groups)
+        return devices + [(s.channel.name, s.after_s if devices else 0.0) for s in seats]
 
     # --- from deliveries to people
 
@@ -213,9 +218,11 @@ class ConfirmNotifier:
         refs = service.database.read_now(
             lambda db: deliveries.message_refs(db, delivery.request_id, channel.name)
         )
-        content = await self._read_notice(
-            delivery.request_id, delivery.kind, lambda request: _is_news(delivery, request, refs, channel)
-        )
+        content = None
+        if not self._is_needless(delivery):
+            content = await self._notices.read(
+                delivery.request_id, delivery.kind, lambda request: _is_news(delivery, request, refs, channel)
+            )
         if content is None:
             await service.change(lambda tx: deliveries.close(tx.connection, delivery, "dropped", tx.now_s))
             return
@@ -234,29 +241,13 @@ class ConfirmNotifier:
         self._faults.end(channel.name)
         await service.change(lambda tx: _record_sent(tx, delivery, request, ref))
 
-    async def _read_notice(
-        self, request_id: str, kind: str, is_news: Callable[[ConfirmRequest], bool]
-    ) -> tuple[ConfirmRequest, RequestNotice] | None:
-        """Return a request with its notice, or None if there is nothing to announce.
-
-        An unreadable request counts as nothing, so that others don't wait behind it.
-        """
-        try:
-            request = self._service.get(request_id)
-            if request is None or not is_news(request):
-                return None
-            return request, await run_off_loop(request.length, self.notice, request, kind)
-        except StoreCorrupt as error:
-            log_unreadable(request_id, error.message)
-            return None
-
-    def notice(self, request: ConfirmRequest, kind: str) -> RequestNotice:
-        """Build the notice about a request in its current state."""
-        service = self._service
-        link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
-        redacted = service.policy_file.policy.redact
-        assessment = sight.assess(service, request)
-        return build_notice(request, assessment, link=link, redacted=redacted, kind=kind)
+    def _is_needless(self, delivery: NotifyDelivery) -> bool:
+        """Return whether a channel waited for a device to acknowledge the request, and one did."""
+        waits = any(s.after_s for s in self._seats if s.channel.name == delivery.channel)
+        is_first = waits and delivery.kind in deliveries.NEWS
+        return is_first and self._service.database.read_now(
+            lambda db: deliveries.has_receipt(db, delivery.request_id)
+        )
 
     async def _record_failure(
         self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
@@ -277,12 +268,14 @@ class ConfirmNotifier:
                     "why": failure.reason,
                 }
                 tx.record("notify_failed", request.id, "system:notify", request.principal, data)
+                deliveries.end_wait(db, request.id, tx.now_s)
             else:
                 deliveries.schedule_retry(db, delivery, tx.now_s + wait_s, tx.now_s, failure.reason)
             _fall_back(db, delivery, request, tx.now_s)
 
         await self._service.change(record)
-        self._wakes[deliveries.LOG].set()
+        for wake in self._wakes.values():
+            wake.set()
 
     # --- from people back
 

@@ -79,7 +79,7 @@ class Apprise(OneWay):
             raise SendFailed("Apprise did not come back in time") from error
         if outcome.error is not None:
             raise SendFailed(f"Apprise failed: {type(outcome.error).__name__}")
-        if outcome.value is not True:
+        if not outcome.value:  # True, or an object that is true, in newer versions of Apprise
             raise SendFailed("Apprise could not deliver to every address")
         return ""
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whet.contract.channels import Incoming
+from whet_confirm import whitelist
 from whet_confirm.decide import DecisionInput
+from whet_confirm.ledger import Tx
 from whet_confirm.names import REQUEST_ID
+from whet_confirm.notify.buttons import PressMeaning
 from whet_confirm.notify.settings import ConfiguredNotifier, People
 from whet_confirm.notify.telling import clock_time
 from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet_confirm.requests import decode_details
+from whet_confirm.running_grants import grant_of
 from whet_confirm.service import ConfirmService
 from whet_confirm.shown import hidden_parts, one_line
 
@@ -42,27 +46,16 @@ class Presses:
             request = self._service.get(pressed.request_id)
         if pressed is None or request is None:
             return "This button belongs to no request that is known here."
-        caller = self._find_caller(kind, press.place.user)
+        caller = self._find_caller(press.place.channel, press.place.user)
         if caller is None:
             return await self._refuse(kind, press, request)
         buttons = next((s.buttons for s in chats if s.buttons.is_ours(pressed, request.digest)), None)
         if buttons is None:
             return await self._refuse_stale_button(kind, press, request, caller)
-        verdict, reason = buttons.verdict_of(pressed)
-        if verdict == "approve" and self._has_hidden_parts(request):
-            return "A part of this is hidden in messages: see it on the page to approve it."
-        # The digest that the button was made for, not the current one: the decision compares the two.
-        ballot = DecisionInput(request.id, verdict, reason, request.digest)
-        return format_reply(await self._service.decide(ballot, caller))
+        return await settle_press(self._service, caller, request, buttons.meaning_of(pressed))
 
-    def _has_hidden_parts(self, request: ConfirmRequest) -> bool:
-        """Return whether no message can show the whole request. An older button may still exist."""
-        details = decode_details(request.details_json)
-        texts = (request.description, request.action, request.requester)
-        return bool(hidden_parts(details, texts, self._service.policy_file.policy.redact))
-
-    def _find_caller(self, kind: str, user: str) -> Caller | None:
-        name = self._people.name(kind, user)
+    def _find_caller(self, bot: str, user: str) -> Caller | None:
+        name = self._people.name(bot, user)
         if name is None:
             return None
         row = self._service.database.read_one(_BY_NAME, (name, self._service.timeline.now_s()))
@@ -82,7 +75,7 @@ class Presses:
         self, kind: str, press: Incoming, request: ConfirmRequest, caller: Caller
     ) -> str:
         if not request.is_pending:
-            return _describe_end(request)
+            return describe_end(request)
         await self._record_refusal(kind, press, request, f"button of {caller.name} does not fit the request")
         return "This button is for another version of the request. See the newest message or the page."
 
@@ -92,18 +85,52 @@ class Presses:
         await self._service.record("press_refused", request.id, f"{kind}:{user}"[:80], data)
 
 
+async def settle_press(
+    service: ConfirmService, caller: Caller, request: ConfirmRequest, meaning: PressMeaning
+) -> str:
+    """Decide on a request, or stop its grant, as a button of ours asks for, and describe the outcome.
+
+    `request` must be the version that the button was made for: the decision compares the two.
+    """
+    if meaning.is_stop:
+        return await _stop_grant(service, caller, request)
+    if meaning.verdict == "approve" and _has_hidden_parts(service, request):
+        return "A part of this is hidden in messages: see it on the page to approve it."
+    ballot = DecisionInput(request.id, meaning.verdict, meaning.reason, request.digest, grant=meaning.grant)
+    return format_reply(await service.decide(ballot, caller))
+
+
+async def _stop_grant(service: ConfirmService, caller: Caller, request: ConfirmRequest) -> str:
+    def stop(tx: Tx) -> int:
+        number = grant_of(tx.connection, request.id, tx.now_s)
+        if number:
+            whitelist.remove(tx, number, caller.name)
+        return number
+
+    number = await service.change(stop)
+    return f"Grant {number} was stopped." if number else "This grant does not run any more."
+
+
+def _has_hidden_parts(service: ConfirmService, request: ConfirmRequest) -> bool:
+    """Return whether no message can show the whole request. An older button may still exist."""
+    details = decode_details(request.details_json)
+    texts = (request.description, request.action, request.requester)
+    return bool(hidden_parts(details, texts, service.policy_file.policy.redact))
+
+
 def format_reply(outcome: RequestOutcome) -> str:
     request = outcome.request
     if outcome.kind == "decided" and request is not None:
-        return _describe_end(request)
+        grant = f" Grant {outcome.grant_id} runs." if outcome.grant_id else ""
+        return describe_end(request) + grant
     if outcome.kind == "voted":
         return f"Your vote was {outcome.message}."[:190]
     if outcome.kind in ("late", "already_decided") and request is not None:
-        return f"Too late. {_describe_end(request)}"
+        return f"Too late. {describe_end(request)}"
     return f"Not decided: {outcome.message}."
 
 
-def _describe_end(request: ConfirmRequest) -> str:
+def describe_end(request: ConfirmRequest) -> str:
     """Describe how a request ended, in at most 200 characters, which is Telegram's limit."""
     action = one_line(request.action, 60)[0]
     at = f" at {clock_time(request.resolved_at)}" if request.resolved_at else ""

@@ -11,12 +11,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from whet.channels.loading import account_of, open_channel, read_secret
-from whet.channels.tables import Ids, convert_tables, ids_of
+from whet.channels.tables import Ids, check_ids, convert_tables, ids_of, written_id
 from whet.config.paths import read_small
 from whet.contract.channels import Channel
 from whet.contract.errors import ConfigError
@@ -32,9 +33,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 
 class NotifyChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[channel]]`. `chat` is the chat that the platform posts to; `settings` are the platform's other
-    settings.
+    settings. `after_s`: send a request here only if no device has acknowledged it by then.
 
-    Both are documented in docs/confirm-channels.md.
+    All are documented in docs/confirm-channels.md.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class NotifyChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     chat: str | int = ""
     groups: tuple[str, ...] = ()
     deny_reasons: tuple[str, ...] = DENY_REASONS
+    after_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
     settings: dict[str, Any] = {}
 
 
@@ -67,7 +69,8 @@ class ChannelsText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ConfiguredNotifier(msgspec.Struct, frozen=True):
     """A channel with its platform, its buttons and the groups that it serves (empty: everyone).
 
-    `listener` names the channel that receives its presses: itself, or the first one of the same bot.
+    `heard_by` names the channel that receives its presses: itself, or the first one of the same bot.
+    `after_s` is how long it waits for a device to acknowledge a request.
     """
 
     channel: NoticeChannel
@@ -75,12 +78,15 @@ class ConfiguredNotifier(msgspec.Struct, frozen=True):
     buttons: Buttons
     groups: frozenset[str]
     heard_by: str
+    after_s: float = 0.0
 
 
 class People:
-    """Maps a platform's user ids to principals."""
+    """Maps a platform's user ids to principals. `kinds` are the platforms of the bots. Raises ConfigError."""
 
-    def __init__(self, people: Mapping[str, NotifyPersonText]) -> None:
+    def __init__(self, people: Mapping[str, NotifyPersonText], kinds: Mapping[str, str]) -> None:
+        check_ids({name: person.ids for name, person in people.items()}, kinds)
+        self._kinds = kinds
         self._names: dict[tuple[str, str], str] = {}
         for name, person in people.items():
             for kind, user_id in ids_of(person.ids).items():
@@ -88,9 +94,9 @@ class People:
                     raise ConfigError(f"{kind} user {user_id} stands for both {other} and {name}")
                 self._names[kind, user_id] = name
 
-    def name(self, kind: str, user_id: str) -> str | None:
-        """Return the principal's name, or None if the user is unknown."""
-        return self._names.get((kind, user_id))
+    def name(self, bot: str, user_id: str) -> str | None:
+        """Return the name of the principal that uses a bot, or None if the user is unknown."""
+        return self._names.get((self._kinds[bot], written_id(bot, user_id, self._kinds)))
 
 
 def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
@@ -129,7 +135,8 @@ def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) ->
         else:
             bot = _bot(entry, name, secrets, bots)
             channel, listener = ChatNotices(name, bot, str(entry.chat), buttons), bot.name
-        notifiers.append(ConfiguredNotifier(channel, entry.kind, buttons, frozenset(entry.groups), listener))
+        groups = frozenset(entry.groups)
+        notifiers.append(ConfiguredNotifier(channel, entry.kind, buttons, groups, listener, entry.after_s))
     return notifiers
 
 

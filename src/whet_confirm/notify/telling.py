@@ -57,12 +57,15 @@ def build_notice(
         deadline=clock_time(request.expires_at),
         link=link,
         was_cut=was_cut,
-        outcome=_outcome(request),
+        outcome=_outcome(request) + (f" Grant {assessment.grant_id} runs." if assessment.grant_id else ""),
         progress=_progress(request, assessment),
         may_approve=not (was_cut or is_hidden or needs_page),
         is_hidden=is_hidden,
         risk=one_line(reading.line, RISK_LIMIT)[0] if reading else "",
         warning=unclear_warning(request) if state == "pending" else "",
+        is_alarming=reading is not None and reading.is_alarming,
+        offers=assessment.offers,
+        grant_id=assessment.grant_id,
     )
 
 
@@ -123,11 +126,12 @@ def _outcome(request: ConfirmRequest) -> str:
 
 def _progress(request: ConfirmRequest, assessment: Assessment) -> str:
     needs = describe(request.plan.quorum)
+    on_call = f"On call: {one_line(assessment.on_call, 40)[0]}." if assessment.on_call else ""
     if not request.is_pending or (needs == "1 of anyone" and not assessment.votes):
-        return ""
+        return on_call
     verdicts = [f"{one_line(vote.principal, 40)[0]} {_WORDS[vote.verdict]}" for vote in assessment.votes]
     missing = f" Missing: {one_line(assessment.missing, 150)[0]}." if verdicts else ""
-    return f"Takes {needs}. So far: {', '.join(verdicts) or 'nobody'}.{missing}"
+    return f"Takes {needs}. So far: {', '.join(verdicts) or 'nobody'}.{missing} {on_call}".rstrip()
 
 
 _WORDS = {"approve": "approved", "deny": "denied"}

@@ -36,11 +36,11 @@ class UserGroups:
         self._service = service
         self._people = people
         self._http: VendorHttp | None = None
+        self._bot = ""
         entry = next((channel for channel in channels.channel if channel.kind == "slack"), None)
         if entry is not None:
-            token = read_secret(
-                entry.name or "slack", entry.settings.get("token_env", "SLACK_BOT_TOKEN"), secrets
-            )
+            self._bot = entry.name or "slack"
+            token = read_secret(self._bot, entry.settings.get("token_env", "SLACK_BOT_TOKEN"), secrets)
             headers = {"authorization": f"Bearer {token}"}
             self._http = VendorHttp("Slack", entry.settings.get("base_url") or BASE_URL, headers)
 
@@ -72,7 +72,7 @@ class UserGroups:
     async def _refresh(self, group: str) -> None:
         try:
             ids = await self._fetch_members(group.removeprefix(PREFIX))
-            names = [name for user_id in ids if (name := self._people.name("slack", user_id)) is not None]
+            names = [name for user_id in ids if (name := self._people.name(self._bot, user_id)) is not None]
             until_s = self._service.timeline.now_s() + _HOLDS_S
             await self._service.change(lambda tx: stand_ins.set_members(tx, group, names, until_s))
         except (SendFailed, StoreError) as error:

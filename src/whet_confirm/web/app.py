@@ -6,7 +6,7 @@ names the viewed digest. Everything works without JavaScript; with it, the page 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 
 import msgspec
@@ -30,6 +30,7 @@ from whet_confirm.service import ConfirmService
 from whet_confirm.web import view
 from whet_confirm.web.accounts import SessionRows, TokenAccounts
 from whet_confirm.web.audit import AuditWatch
+from whet_confirm.web.devices import DevicePages, make_manifest
 from whet_confirm.web.keyring import PasskeyPages
 from whet_confirm.web.live import RequestStream
 from whet_confirm.web.past import AuditPages
@@ -90,8 +91,10 @@ def make_page(
         Route("/r/{id}/decide", login.accept_form(request_pages.decide), methods=["POST"]),
         Route("/r/{id}/reveal", login.accept_form(request_pages.reveal), methods=["POST"]),
         Route("/r/{id}/amend", login.accept_form(request_pages.amend), methods=["POST"]),
+        Route("/grants/{number}/stop", login.accept_form(request_pages.stop_grant), methods=["POST"]),
         Route("/passkeys", login.require_login(keyring.show), methods=["GET"]),
         Route("/passkeys", login.accept_form(keyring.enrol), methods=["POST"]),
+        *_device_routes(DevicePages(service, pages, accounts, notifier, sessions), login, assets),
         Route("/several", login.require_login(several.show), methods=["GET"]),
         Route("/several", login.accept_form(several.decide), methods=["POST"]),
         Route("/history", login.require_login(audit_pages.history)),
@@ -119,6 +122,29 @@ def make_page(
 
     site = Starlette(routes=routes, exception_handlers={HTTPException: not_found, StoreError: store_failure})
     return SiteGuard(site, address)
+
+
+def _device_routes(devices: DevicePages, login: SiteLogin, assets: Assets) -> list[Route]:
+    """Return the routes of the page as an app, and of the devices that get messages."""
+    return [
+        Route("/devices", login.require_login(devices.show), methods=["GET"]),
+        Route("/devices", login.accept_form(devices.change), methods=["POST"]),
+        Route("/push/receipt", devices.receipt, methods=["POST"]),
+        Route("/push/press", devices.press, methods=["POST"]),
+        Route("/sw.js", devices.worker),
+        Route("/app.webmanifest", _always_answer(make_manifest(assets), "application/manifest+json")),
+        Route("/icon-192.png", _always_answer(assets.read("icon-192.png"), "image/png")),
+    ]
+
+
+def _always_answer(body: bytes, content_type: str) -> Callable[[Http], Awaitable[Response]]:
+    """Return a handler that answers everybody with the same file, which may be kept for an hour."""
+    headers = {"cache-control": "public, max-age=3600", "content-type": content_type}
+
+    async def answer(request: Http) -> Response:
+        return Response(body, headers=headers)
+
+    return answer
 
 
 def _always(text: str) -> Callable[[str], str]:

@@ -19,7 +19,9 @@ from whet_confirm.service import ConfirmService
 
 _BEAT_S = 15.0
 _MAX_STREAMS = 200
-_QUIET = frozenset(("login", "login_failed", "started", "viewed", "notified", "notify_failed"))
+_QUIET = frozenset(
+    ("login", "login_failed", "started", "viewed", "notified", "notify_failed", "delivered", "seen")
+)
 
 
 class RequestStream:

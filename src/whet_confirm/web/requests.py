@@ -9,9 +9,11 @@ import msgspec
 from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
+from whet.contract.errors import NotFound
+from whet.contract.texts import parse_typed_number
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
-from whet_confirm import passkeys, sight
+from whet_confirm import passkeys, sight, whitelist
 from whet_confirm.decide import DecisionInput
 from whet_confirm.http.wire import HttpRefusal, parse_object
 from whet_confirm.keys import base64url
@@ -26,6 +28,7 @@ from whet_confirm.stand_ins import apply_stand_ins
 from whet_confirm.web import view
 from whet_confirm.web.accounts import TokenAccounts
 from whet_confirm.web.keyring import request_origin
+from whet_confirm.whitelist import list_running
 
 MAX_PENDING = 200
 _MAX_REASON = 2_000
@@ -97,11 +100,23 @@ class RequestPages:
             code=form.get("code", "")[:32],
             passkey=passkey,
             origin=request_origin(request).origin,
+            grant=form.get("grant", "")[:32],
         )
         outcome = await self._service.decide(ballot, caller)
         if outcome.kind in ("code", "passkey"):
             return await self._ask_again(visit, outcome.request or confirmation, reason, outcome.message)
         return await self._respond(outcome, confirmation, visit)
+
+    async def stop_grant(self, request: Http, visit: Visit) -> Response:
+        """Stop a running grant, or another whitelist entry."""
+        caller, number = self._accounts.caller_of(visit), parse_typed_number(request.path_params["number"])
+        if not caller.may("approve"):
+            return self._problem(403, visit, "Nothing was stopped: you may look, not decide.")
+        try:
+            await self._service.change(lambda tx: whitelist.remove(tx, number or 0, caller.name))
+        except NotFound as error:
+            return self._problem(404, visit, f"Nothing was stopped: {error.message}.")
+        return RedirectResponse("/", 303)
 
     async def reveal(self, request: Http, visit: Visit) -> Response:
         """Record that a possible approver asked for the hidden parts of a request, then reveal them."""
@@ -182,6 +197,12 @@ class RequestPages:
             "is_home": is_home,
             "problem": problem,
             "channels": self._notifier.states(),
+            "grants": [
+                view.running_grant(entry)
+                for entry in self._service.database.read_now(lambda db: list_running(db, now_s))
+            ],
+            "unreached": self._service.database.read_now(lambda db: deliveries.count_unreached(db, now_s)),
+            "may_stop": self._accounts.caller_of(visit).may("approve"),
         }
         return self._page("desk.html", visit, values, status)
 
@@ -199,7 +220,9 @@ class RequestPages:
             seen_at,
             sight.last_revealed_digest(service, request.id, caller),
         )
-        delivery_rows = service.database.read_now(lambda db: deliveries.list_deliveries(db, request.id))
+        delivery_rows = service.database.read_now(
+            lambda db: deliveries.list_deliveries(db, request.id, now_s)
+        )
         events = service.log.history(request_id=request.id)
         assessment = sight.assess(service, request)
         return await run_off_loop(

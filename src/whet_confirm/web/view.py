@@ -11,7 +11,7 @@ import msgspec
 from whet.contract.texts import NOT_JSON, from_json
 from whet.visible import visible
 from whet_confirm.names import is_same_person
-from whet_confirm.notify.deliveries import LOG, NotifyDelivery
+from whet_confirm.notify.deliveries import DEVICE_PREFIX, LOG, NEWS, NotifyDelivery
 from whet_confirm.policy import ConfirmPolicy
 from whet_confirm.quorum import counts_for, describe
 from whet_confirm.records import BY_TIMEOUT, AuditEvent, Caller, ConfirmRequest, Vote
@@ -21,6 +21,7 @@ from whet_confirm.service import ConfirmService
 from whet_confirm.shown import MAX_TEXT, format_editable, hidden_parts, one_line, unclear_warning
 from whet_confirm.sight import UNASSESSED, Assessment, last_revealed_digest
 from whet_confirm.web.arguments import ArgumentDiffLine, Disclosure, build_rows, diff_lines, format_document
+from whet_confirm.whitelist import AllowedEntry
 
 _STATUS_WORDS = {
     "pending": "Pending",
@@ -31,7 +32,9 @@ _STATUS_WORDS = {
     "auto_approved": "Allowed by rule",
 }
 _DELIVERY_WORDS = {
-    "sent": "delivered",
+    "sent": "accepted by the channel",
+    "delivered": "shown by the device",
+    "seen": "seen on the device",
     "queued": "being sent",
     "failed": "failing, will be tried again",
     "dead": "not delivered",
@@ -41,7 +44,12 @@ _EVENT_WORDS = {
     "submitted": "submitted",
     "notified": "a channel was told",
     "notify_failed": "a channel could not be told",
+    "delivered": "shown by a device",
+    "seen": "seen on a device",
+    "granted": "allowed for a while",
+    "whitelist_removed": "the grant was stopped",
     "viewed": "looked at",
+    "attended": "its agent waits for it",
     "vote": "voted",
     "decided": "decided",
     "expired": "ran out",
@@ -128,6 +136,8 @@ def request_detail(
         warning=unclear_warning(request),
         unseen=unseen,
         reading=assessment.risk,
+        offers=assessment.offers,
+        on_call=one_line(assessment.on_call, 60)[0],
         digest=request.digest,
         action=disclosure.show_line(request.action),
         requester=disclosure.show_line(request.requester),
@@ -150,6 +160,22 @@ def request_detail(
         execution=_execution(request),
         told=[_describe_delivery(delivery) for delivery in deliveries],
         events=[describe_event(event) for event in events],
+    )
+
+
+def running_grant(entry: AllowedEntry) -> dict[str, Any]:
+    """Return a running grant, or another whitelist entry in force, for a list."""
+    limits = [f"at {entry.host}"] if entry.host else []
+    limits += [f"{entry.uses or 0} of {entry.max_uses} times"] if entry.max_uses else []
+    limits += ["in one session"] if entry.session_key else []
+    return dict(
+        id=entry.id,
+        action=one_line(entry.action, 80)[0],
+        principal=one_line(entry.principal, 60)[0],
+        limits=", ".join(limits),
+        until=format_moment(entry.expires_at),
+        by=one_line(str(entry.created_by), 60)[0],
+        request_id=entry.request_id or "",
     )
 
 
@@ -218,11 +244,14 @@ def format_ballot(vote: Vote) -> dict[str, Any]:
 
 def _describe_delivery(row: NotifyDelivery) -> dict[str, Any]:
     """Describe how far a channel is with a delivery."""
-    values: dict[str, Any] = dict(channel=row.channel, kind=row.kind, at=format_moment(row.updated_at))
+    channel = row.label or row.channel
+    values: dict[str, Any] = dict(channel=channel, kind=row.kind, at=format_moment(row.updated_at))
     if row.channel == LOG:
         word = "no channel reached a person; only the log has it"
         return values | dict(status="dead", word=word, error="", attempts=1)
-    word = _DELIVERY_WORDS.get(row.status, row.status)
+    word = visible(row.waits, 300) or _DELIVERY_WORDS.get(row.state, row.state)
+    if row.state == "sent" and row.channel.startswith(DEVICE_PREFIX) and row.kind in NEWS:
+        word = "accepted by the push service; the device has not answered"
     return values | dict(status=row.status, word=word, error=visible(row.error, 300), attempts=row.attempts)
 
 

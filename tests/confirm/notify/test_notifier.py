@@ -165,7 +165,7 @@ def test_apprise_sends_one_way(desk: Desk) -> None:
                 text = hook.got[0][1].decode()
                 assert f"https://confirm.example.org/r/{request.id}" in text
                 assert "|   line" in text and "|   Request: forged" in text
-                await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "sent"])
+                await desk.until(lambda: [d.status for d in desk.deliveries(request)] == ["sent"])
 
     asyncio.run(play())
 
@@ -228,7 +228,18 @@ def test_settings_that_can_not_work_stop_the_start(desk: Desk) -> None:
     for file, secrets, says in cases:
         assert says in asyncio.run(start(file, secrets))
     with pytest.raises(ConfigError, match="stands for both"):
-        People({"ann": NotifyPersonText({"telegram": 7}), "bob": NotifyPersonText({"telegram": "7"})})
+        People({"ann": NotifyPersonText({"telegram": 7}), "bob": NotifyPersonText({"telegram": "7"})}, {})
+
+
+def test_a_slack_id_counts_in_one_workspace() -> None:
+    people = {"ann": NotifyPersonText({"slack": "work:U7"}), "bob": NotifyPersonText({"telegram": 7})}
+    known = People(people, {"work": "slack", "club": "slack", "phone": "telegram"})
+    assert known.name("work", "U7") == "ann" and known.name("phone", "7") == "bob"
+    assert known.name("club", "U7") is None and known.name("work", "T0OTHER:U7") is None
+    with pytest.raises(ConfigError, match="does not say in which workspace") as error:
+        People({"ann": NotifyPersonText({"slack": "U7"})}, {"work": "slack", "club": "slack"})
+    assert error.value.hint == 'write the channel\'s name in front: slack = "work:U7"'
+    assert People({"ann": NotifyPersonText({"slack": "U7"})}, {"work": "slack"}).name("work", "U7") == "ann"
 
 
 @pytest.mark.soak

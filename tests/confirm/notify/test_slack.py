@@ -37,6 +37,23 @@ def run(desk: Desk, story: Any, secrets: dict[str, str] = SECRETS) -> None:
     asyncio.run(play())
 
 
+def test_a_press_from_another_workspace_with_the_same_id_decides_nothing(desk: Desk) -> None:
+    desk.token("ann")
+
+    async def story(server: SlackServer, notifier: Any) -> None:
+        request = await desk.submit()
+        message = await off(server.message)
+        await off(server.press, message["ts"], "Approve", "U0ANN", "T0OTHER")
+        assert "slack user T0OTHER:U0ANN is not in the service's list" in await off(server.whisper)
+        assert server.whispers[0]["user"] == "U0ANN"
+        row = desk.service.get(request.id)
+        assert row is not None and row.is_pending
+        await off(server.press, message["ts"], "Approve")
+        assert "was approved by ann" in await off(server.whisper, 1)
+
+    run(desk, story)
+
+
 def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
     desk.token("ann")
 

@@ -238,7 +238,9 @@ base_url = "{server.url}"
 
                 assert [d.channel for d in desk.deliveries(request)] == ["telegram"]
                 async with asyncio.timeout(30):
-                    while not await desk.service.change(lambda tx: decide.escalate(tx, 10)):
+                    while not await desk.service.change(
+                        lambda tx: decide.escalate(tx, 10, desk.service.policy_file.policy)
+                    ):
                         pass
                 await off(server.message, 3)
                 assert server.messages[3]["text"].startswith("Still unanswered: approval needed")

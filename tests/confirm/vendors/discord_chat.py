@@ -22,13 +22,17 @@ class DiscordChat(DiscordServer):
         super().__init__()
         self.said_by_people: list[dict[str, Any]] = []
         self.typing: list[str] = []
+        self.threads: dict[str, dict[str, Any]] = {}
         self.files: dict[str, bytes] = {}
         self.uploads: list[tuple[str, bytes]] = []
+        self.albums: list[list[str]] = []
         self._id = 1000
 
     def routes(self) -> list[Any]:
         return [
             Route("/channels/{chat}/messages", self._history, methods=["GET"]),
+            Route("/channels/{chat}", self._channel),
+            Route("/channels/{chat}/messages/{number}", self._one_message, methods=["GET"]),
             Route("/channels/{chat}/typing", self._types, methods=["POST"]),
             Route("/cdn/{name}", self._cdn),
             *super().routes(),
@@ -68,6 +72,11 @@ class DiscordChat(DiscordServer):
         edited = {"edited_timestamp": f"2026-03-01T10:00:{self.next_number()}", **message, "content": text}
         event = edited if text else {k: message[k] for k in ("id", "channel_id")}
         self.call(self.dispatch(kind, event))
+
+    def react(self, number: str, emoji: dict[str, Any], *, removed: bool = False, **more: Any) -> None:
+        """Add or remove a person's reaction to a message."""
+        event = {"user_id": "7", "channel_id": "500", "message_id": number, "emoji": emoji, **more}
+        self.call(self.dispatch(f"MESSAGE_REACTION_{'REMOVE' if removed else 'ADD'}", event))
 
     def wait_connected(self) -> None:
         """Wait until a bot is on the gateway."""
@@ -114,6 +123,18 @@ class DiscordChat(DiscordServer):
         limit = int(request.query_params.get("limit", "50"))
         return JSONResponse(list(reversed(found[:limit])))
 
+    async def _channel(self, request: Request) -> Response:
+        return JSONResponse(self.threads.get(request.path_params["chat"], {"type": 0, "name": "general"}))
+
+    async def _one_message(self, request: Request) -> Response:
+        chat, number = request.path_params["chat"], request.path_params["number"]
+        for message in self.said_by_people:
+            if (message["channel_id"], message["id"]) == (chat, number):
+                return JSONResponse(message)
+        if (message := self.messages.get(number)) and message["channel_id"] == chat:
+            return JSONResponse({"id": number, "author": {"id": BOT}, **message})
+        return JSONResponse({"message": "Unknown Message", "code": 10008}, 404)
+
     async def _types(self, request: Request) -> Response:
         self.note(lambda: self.typing.append(request.path_params["chat"]))
         return Response(status_code=204)
@@ -125,8 +146,9 @@ class DiscordChat(DiscordServer):
         if not request.headers["content-type"].startswith("multipart/"):
             return await super()._body(request)
         form = await request.form()
-        body, upload = json.loads(str(form["payload_json"])), form["files[0]"]
-        name, data = upload.filename, await upload.read()  # type: ignore[union-attr]
+        body = json.loads(str(form["payload_json"]))
+        uploads: list[Any] = [value for name, value in form.multi_items() if name.startswith("files[")]
+        files = [(str(upload.filename), await upload.read()) for upload in uploads]
         await form.close()
-        self.note(lambda: self.uploads.append((str(name), data)))
+        self.note(lambda: (self.uploads.extend(files), self.albums.append([name for name, _ in files])))
         return body, True

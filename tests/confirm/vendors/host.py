@@ -102,6 +102,7 @@ class Host:
 
     def __enter__(self) -> Self:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # it may start again at its port
         listener.bind(("127.0.0.1", self.port))
         self.port = listener.getsockname()[1]
         self._server = _Server(self.app(), self._started)

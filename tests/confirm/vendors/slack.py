@@ -18,6 +18,7 @@ from tests.confirm.vendors.host import Host
 BOT_TOKEN = "xoxb-263594206564-2343594206574-FGqddMF8t08v8N7Oq4i57vs1"
 APP_TOKEN = "xapp-1-A01-2343594206574-4f1c9a"
 CHAT = "C0G9QF9GZ"
+TEAM = "T0OURS"
 
 
 class SlackServer(Host):
@@ -46,16 +47,16 @@ class SlackServer(Host):
             WebSocketRoute("/link/", self._link),
         ]
 
-    def press(self, stamp: str, label: str, user_id: str = "U0ANN") -> str:
+    def press(self, stamp: str, label: str, user_id: str = "U0ANN", team: str = TEAM) -> str:
         """Press the button with this label; gives the envelope's id."""
         actions = next(b for b in self.messages[stamp]["blocks"] if b["type"] == "actions")["elements"]
         button = next(b for b in actions if label in b["text"]["text"])
-        return self.press_data(stamp, button["value"], user_id)
+        return self.press_data(stamp, button["value"], user_id, team)
 
-    def press_data(self, stamp: str, data: str, user_id: str = "U0ANN") -> str:
+    def press_data(self, stamp: str, data: str, user_id: str = "U0ANN", team: str = TEAM) -> str:
         """Send a block action with this value."""
         self.wait(lambda: self._sockets, "an app in Socket Mode")
-        return self.interact(stamp, data, CHAT, {"id": user_id, "username": "ann"})
+        return self.interact(stamp, data, CHAT, {"id": user_id, "username": "ann", "team_id": team})
 
     def interact(self, stamp: str, data: str, chat: str, user: dict[str, str]) -> str:
         """Have somebody press a button; gives the envelope's id."""
@@ -123,6 +124,8 @@ class SlackServer(Host):
 
     def do(self, method: str, body: dict[str, Any]) -> Response:
         """Do what a method of the Web API does."""
+        if method == "auth.test":
+            return JSONResponse({"ok": True, "user_id": "U0BOT", "team_id": TEAM})
         if not self.knows(body.get("channel", "")):
             return _error("channel_not_found")
         if method == "chat.postEphemeral":

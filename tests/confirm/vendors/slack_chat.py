@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from tests.confirm.vendors.slack import BOT_TOKEN, SlackServer
+from tests.confirm.vendors.slack import BOT_TOKEN, TEAM, SlackServer
 
 BOT = "U0BOT"
 
@@ -136,7 +136,7 @@ class SlackChat(SlackServer):
 
     def do(self, method: str, body: dict[str, Any]) -> Response:
         if method == "auth.test":
-            return JSONResponse({"ok": True, "user_id": BOT})
+            return JSONResponse({"ok": True, "user_id": BOT, "team_id": TEAM})
         if method == "files.getUploadURLExternal":
             file_id = f"F{len(self.uploads)}"
             return JSONResponse(

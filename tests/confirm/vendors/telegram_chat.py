@@ -29,6 +29,7 @@ class TelegramChat(TelegramServer):
         self.sends: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
         self.documents: list[dict[str, Any]] = []
+        self.albums: list[list[dict[str, Any]]] = []
         self.typing: list[int] = []
         self.edits = 0
         self.acknowledged = 0
@@ -54,9 +55,30 @@ class TelegramChat(TelegramServer):
         """Somebody writes; gives the update's id."""
         return self._add("message", text, (chat, user or chat), name, group=group, **more)
 
-    def rewrite(self, number: int, text: str, chat: int = 7) -> int:
+    def rewrite(self, number: int, text: str, chat: int = 7, **more: Any) -> int:
         """Somebody edits a message of theirs."""
-        return self._add("edited_message", text, (chat, chat), "ann", message_id=number)
+        return self._add("edited_message", text, (chat, chat), "ann", message_id=number, **more)
+
+    def react(self, number: int, before: list[str], now: list[str], chat: int = 7, user: int = 7) -> int:
+        """Change a person's reactions to a message; gives the update's id."""
+        with self.changed:
+            self._update_id += 1
+            change = {
+                "chat": {"id": chat, "type": "private" if chat == user else "supergroup"},
+                "message_id": number,
+                "user": {"id": user, "is_bot": False, "first_name": "ann"},
+                "date": 1,
+                "old_reaction": [{"type": "emoji", "emoji": emoji} for emoji in before],
+                "new_reaction": [{"type": "emoji", "emoji": emoji} for emoji in now],
+            }
+            self._updates.append({"update_id": self._update_id, "message_reaction": change})
+            self.changed.notify_all()
+            return self._update_id
+
+    @property
+    def newest(self) -> int:
+        """The number of the message that a person wrote last."""
+        return self._incoming_number
 
     def _add(
         self, kind: str, text: str, who: tuple[int, int], name: str, *, group: bool = False, **more: Any
@@ -135,6 +157,8 @@ class TelegramChat(TelegramServer):
     async def _serve(self, request: Request) -> JSONResponse:
         if request.path_params["method"] == "sendDocument":
             return await self._document(request)
+        if request.path_params["method"] == "sendMediaGroup":
+            return await self._album(request)
         return await super()._serve(request)
 
     async def _document(self, request: Request) -> JSONResponse:
@@ -146,6 +170,25 @@ class TelegramChat(TelegramServer):
         self._sent_number += 1
         self.note(lambda: self.documents.append(one))
         return JSONResponse({"ok": True, "result": self._shown(self._sent_number, str(form["chat_id"]))})
+
+    async def _album(self, request: Request) -> JSONResponse:
+        form = await request.form()
+        media: list[dict[str, str]] = json.loads(str(form["media"]))
+        if not 2 <= len(media) <= 10:
+            return _error(400, "Bad Request: group send failed")
+        parts: list[dict[str, Any]] = []
+        for item in media:
+            upload: Any = form[item["media"].removeprefix("attach://")]
+            parts.append(
+                {"name": upload.filename, "data": await upload.read(), "caption": item.get("caption")}
+            )
+        chat = str(form["chat_id"])
+        await form.close()
+        first = self._sent_number + 1
+        self._sent_number += len(parts)
+        self.note(lambda: self.albums.append(parts))
+        shown = [self._shown(number, chat) for number in range(first, first + len(parts))]
+        return JSONResponse({"ok": True, "result": shown})
 
     async def _getMe(self, body: dict[str, Any]) -> JSONResponse:
         return JSONResponse(

@@ -121,7 +121,7 @@
     $$(".pane > .problem").forEach((element) => element.remove());
     if (push) history.pushState(null, "", path);
     body.classList.replace("is-home", "is-record");
-    $("#main").scrollTop = 0;
+    $("#pane").scrollTop = 0;
     tick();
   };
   const step = (by) => {

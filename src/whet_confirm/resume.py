@@ -1,0 +1,96 @@
+"""Agents that ended before a person answered: what they asked for, and the commands that continue them.
+
+The hook stores a file for each request that may outlive its agent, and removes it once the agent got the
+answer. What is left belongs to agents that have ended.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.config.paths import read_small, replace_file
+from whet.contract.texts import from_json
+
+MAX_KEEP_S = 86_400  # the service knows a repeated submission for a day
+_SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
+# As the programs' own pages have it; not tried with them. {session} and {prompt} are one word each.
+_COMMANDS = {
+    "claude-code": "claude --resume {session} -p {prompt}",
+    "codex": "codex exec resume {session} {prompt}",
+    "gemini": "gemini --resume {session} -p {prompt}",
+    "qwen-code": "qwen --resume {session} -p {prompt}",
+    "copilot": "copilot --resume={session} -p {prompt}",
+    "opencode": "opencode run --session {session} {prompt}",
+    "cursor": "cursor-agent --resume {session} -p {prompt}",
+}
+
+
+class KeptCall(msgspec.Struct, frozen=True):
+    """A call whose request waits although its agent may have ended."""
+
+    request_id: str
+    agent: str
+    session: str
+    folder: str
+    tool: str
+
+    def command(self, record: dict[str, Any]) -> tuple[str, ...]:
+        """Return the program's own command that continues the session, or () if there is none.
+
+        `record` is the request's, which has ended; the command's prompt says how.
+        """
+        template = _COMMANDS.get(self.agent, "")
+        if not template or not _SESSION.fullmatch(self.session):
+            return ()
+        words = template.split()
+        values = {"{session}": self.session, "{prompt}": self._prompt(record)}
+        return tuple(_fill(word, values) for word in words)
+
+    def _prompt(self, record: dict[str, Any]) -> str:
+        if record["status"] == "approved":
+            return f"Your call of {self.tool} was approved. Make it again, exactly as before, and go on."
+        reason = f" The reason: {record['reason']}" if record.get("reason") else ""
+        return (
+            f"Your call of {self.tool} was not approved ({record['status']}).{reason} Do not make it; go on."
+        )
+
+
+def _fill(word: str, values: dict[str, str]) -> str:
+    """Return a word of a template with its value, which is not read again."""
+    name = next((name for name in values if name in word), "")
+    return word.replace(name, values[name]) if name else word
+
+
+def format_command(call: KeptCall, words: tuple[str, ...]) -> str:
+    """Return a shell line that runs the command in the agent's folder."""
+    return f"cd {shlex.quote(call.folder)} && {shlex.join(words)}"
+
+
+class KeptCalls:
+    """The files of kept calls in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, call: KeptCall) -> None:
+        """Store a call."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        replace_file(self._path(call), msgspec.json.encode(call).decode(), mode=0o600)
+
+    def remove(self, call: KeptCall) -> None:
+        """Forget a call."""
+        self._path(call).unlink(missing_ok=True)
+
+    def __iter__(self) -> Iterator[KeptCall]:
+        for path in sorted(self._folder.glob("*.json")):
+            if text := read_small(path):
+                yield from_json(text, KeptCall)
+
+    def _path(self, call: KeptCall) -> Path:
+        return self._folder / f"{call.request_id}.json"

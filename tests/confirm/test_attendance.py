@@ -1,0 +1,60 @@
+"""Requests whose agents wait: what a restarted service knows about them."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.confirm.notify.test_push import ask
+from tests.confirm.running import Running
+from tests.confirm.test_gateway import until
+from whet_confirm.attendance import ServiceProcess
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_restarted_service_cancels_requests_whose_agents_have_gone(tmp_path: Path, returns: bool) -> None:
+    with Running(tmp_path) as server:
+        server.agent = server.client("submit", "agent")
+        attended, other = ask(server), ask(server)
+        path = f"/confirm/{attended}?wait=60&attended=1"
+
+        def wait_for_end() -> None:
+            with contextlib.suppress(httpx2.HTTPError):  # the service stops
+                server.agent.get(path)
+
+        wait = threading.Thread(target=wait_for_end, daemon=True)
+        wait.start()
+        until(lambda: server.service.hub.waiting, "the wait")
+        token = server.agent.headers["authorization"]
+    wait.join(20)
+    again = Running(tmp_path)
+    again.service.attendance.grace_s = 3600.0 if returns else 0.0
+    with again:
+        if returns:
+            agent = again.client()
+            agent.headers["authorization"] = token
+            assert agent.get(path.replace("60", "0.1")).json()["status"] == "pending"
+            assert again.client("approve", "ann").post(f"/confirm/{attended}/approve").status_code == 200
+        else:
+            until(lambda: again.stored(attended).status == "cancelled", "the end")
+            assert again.stored(attended).reason == "the agent has gone: it stopped waiting"
+        assert again.stored(other).status == "pending"
+        kinds = [row[0] for row in again.rows("SELECT kind FROM events WHERE request_id = ?", attended)]
+        assert kinds.count("attended") == (2 if returns else 1)  # once in each process
+
+
+def test_only_a_process_of_this_machine_can_be_known_to_have_ended() -> None:
+    now = ServiceProcess.current()
+    ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    ended.wait()
+    assert now.has_ended()  # an earlier process had the same number
+    assert ServiceProcess(now.host, ended.pid).has_ended()
+    assert not ServiceProcess(now.host, 1).has_ended()
+    assert not ServiceProcess("another-machine", ended.pid).has_ended()
