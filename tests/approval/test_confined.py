@@ -20,6 +20,7 @@ from whet.contract.protocols import Answer, GrantScope
 from whet.sandbox.backend import ConfinementSettings
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.denial import Denial
+from whet.sandbox.engine_cache import OPEN
 from whet.sandbox.policy import UNCONFINED, Opening
 from whet.sandbox.status import Engine, EngineStatus
 
@@ -29,7 +30,8 @@ class Holding(Confinement):
 
     def __init__(self, home: Path, name: str = "bubblewrap") -> None:
         super().__init__(ConfinementSettings("auto", home), {**os.environ, "HOME": str(home.parent)})
-        self._status = EngineStatus(name, "no sandbox: only the gate's reading holds", Engine(name))  # type: ignore[arg-type]
+        line = f"no sandbox: {OPEN}"
+        self._status = EngineStatus(name, line, Engine(name))  # type: ignore[arg-type]
 
     def status(self) -> EngineStatus:
         return self._status
@@ -224,7 +226,7 @@ def test_with_nothing_that_holds_all_is_as_before_and_it_is_said_once(tmp_path: 
     assert bench.sh("make").verdict == "deny"
     notices = [event.text for event in bench.events if isinstance(event, Notice)]
     assert len(notices) == 1
-    assert "only the gate's reading holds" in notices[0]
+    assert OPEN in notices[0]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from whet.approval.gate import NO_PARTS, GateParts, PolicyGate
 from whet.approval.policy import PolicyGrant
 from whet.approval.risk import RiskScope, ShellRisk
-from whet.config.schema import ApprovalSettings
+from whet.config.permission_settings import ApprovalSettings
 from whet.contract.changes import hash_call
 from whet.contract.errors import StoreFull
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Event, Notice
@@ -190,7 +190,7 @@ def test_a_question_holds_all_that_is_decided_on(tmp_path: Path) -> None:
     assert (plain.session_id, plain.call_id, plain.tool) == ("s1", "c1", "terminal")
     assert plain.arguments == {"command": "make", "workdir": "sub/.."} and plain.opening == ""
     assert plain.folder == written.folder == str(bench.workspace)
-    assert plain.reasons == ("in this mode, or by a rule of yours, this needs your yes",)
+    assert plain.reasons == ("mode ask: whatever changes something needs your yes",)
     assert plain.grant == "terminal(make)"
     assert plain.digest == hash_call("terminal", plain.arguments, str(bench.workspace), ())
     told = Bench(tmp_path, Someone(), ask=["terminal(make *)"])

@@ -46,6 +46,9 @@ def test_a_deny_rule_matches_any_command_within(tmp_path: Path) -> None:
         "timeout 5 rm a",
         "find . | xargs rm",
         "echo $(rm a)",
+        "a=rm; $a a",
+        "a=rm b=a; ${a} $b",
+        "a=r; ${a}m a",
     ]
     assert {bench.sh(command).decided_by for command in hidden} == {"rule"}
     assert bench.sh("make").verdict == "allow"

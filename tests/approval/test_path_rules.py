@@ -17,10 +17,11 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from tests.tools.calls import context
 from whet.approval.confined import JailGate
 from whet.approval.gate import GateParts, PolicyGate
-from whet.config.schema import ApprovalSettings
+from whet.config.permission_settings import ApprovalSettings
 from whet.contract.errors import BadInput, ToolDenied, ToolError
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall
+from whet.contract.texts import paths_in_uri
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.lanes import ToolPool
 from whet.sandbox import engine
@@ -53,6 +54,7 @@ _READERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"command": "python3 -c \"print(open('ELIF'[::-1]).read())\""},
     ),
     "an MCP server's or a plugin's reader": ("fetch_file", {"source": {"file": "FILE"}}),
+    "an MCP server's reader, by a URI": ("read_resource", {"uri": "files:///FILE"}),
 }
 _WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
     "`write_file`": ("write_file", {"path": "FILE", "content": "x\n"}),
@@ -196,6 +198,61 @@ def test_no_tool_reads_or_changes_a_protected_file(
         assert outcome == "allowed"
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "./" * 3_000 + "FILE",
+        "." + "/" * 5_000 + "FILE",
+        "x/../" * 3_000 + "FILE",
+        "other/../" * 20_000 + "FILE",
+        "repo:///x?pad=" + "a" * 5_000 + "&path=FILE",
+        "repo:///FILE?pad=" + "a" * 50_000,
+        '{"pad": "' + "a" * 5_000 + '", "path": "FILE"}',
+        '{"paths": [' + '"a/b", ' * 5_000 + '"FILE"]}',
+        '{"paths": [' + ", ".join(f'"a/{number}"' for number in range(6_000)) + "]}",
+        "FILE\n",
+        "  FILE  \n\n",
+        "secrets/two\nlines",
+        "secrets/new\nfile",
+    ],
+    ids=lambda text: f"{text[:20]!r} {len(text)}",
+)
+def test_no_length_hides_a_protected_file_from_the_rules(
+    make_world: Callable[[str], _World], text: str
+) -> None:
+    world = make_world(_RULES[0])
+    (world.workspace / "secrets/two\nlines").touch()
+    for writes in (False, True):
+        assert world.try_call("fetch_file", {"source": [{"file": text}]}, writes=writes) == "refused"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(30)
+def test_long_texts_that_name_no_protected_file_pass(make_world: Callable[[str], _World]) -> None:
+    world = make_world(_RULES[0])
+    base64 = "iVBORw0KGgo/AAAANSUhEUg+/" * 4_000
+    prose = "Keep the secrets/ folder closed.\n" * 1_000
+    rows = msgspec.json.encode([{"id": number, "name": f"row {number % 50}"} for number in range(2_000)])
+    for text in (base64, f"data:image/png;base64,{base64}", prose, rows.decode(), "x" * 100_000):
+        assert world.try_call("fetch_file", {"source": text}, writes=False) == "allowed", text[:40]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": "cat " + "./" * 3_000 + "secrets/db.yml"},
+        {"command": "cat " + "./" * 3_000 + "secr*/db.yml"},
+        {"command": "bash", "stdin": "#" + "x" * 250_000 + "\ncat secrets/db.yml"},
+    ],
+    ids=lambda arguments: str(arguments)[:40],
+)
+def test_no_length_hides_a_protected_file_in_a_command_outside_a_sandbox(
+    make_world: Callable[[str], _World], arguments: dict[str, str]
+) -> None:
+    assert make_world(_RULES[0]).try_call("terminal", arguments, writes=False) == "refused"
+
+
 @pytest.mark.parametrize(
     ("command", "is_refused"),
     [
@@ -241,6 +298,63 @@ def test_a_rule_by_a_tools_name_is_read_as_what_it_plainly_means(
     for named in (path, f"./{path}", str(tmp_path / path)):
         assert (rules.find(named, tmp_path, writes=False) != "") is reads
         assert (rules.find(named, tmp_path, writes=True) != "") is writes
+
+
+@pytest.mark.timeout(20)  # it went round for ever
+@pytest.mark.parametrize("start", ["/", "//", "///"])
+def test_slashes_at_the_beginning_of_a_path_change_nothing(tmp_path: Path, start: str) -> None:
+    rules = read_path_rules([_RULES[0], f"read({tmp_path}/key)"])
+    for below, closes in (("secrets/a", True), ("key", True), ("plain", False)):
+        assert (rules.find(f"{start}{str(tmp_path)[1:]}/{below}", tmp_path, writes=False) != "") is closes
+    assert rules.find(start, tmp_path, writes=True) == ""
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file://{top}/secrets/a",
+        "FILE://localhost{top}/secret%73/a",
+        "repo://secrets/a",
+        "vscode://x{top}/secrets/a",
+        "zed:///agent/file?path={top}/secrets/a",
+        "zed:///agent/file?line=3&path=secrets/a",
+        "zed:///agent/file?path={top}/secrets%2Fa#L3",
+        "zed:///agent#file={top}/secrets/a",
+        "any+thing:x?{top}/secrets/a",
+        "x:y?u=file%3A%2F%2F{top}/secrets/a",
+        "x:y?u=z%3A%2F%2Fq%3Fpath%3D{top}/secrets/a",
+        "jar:file://{top}/secrets/a",
+        "secrets/a?line=3",
+        "{top}/secrets/a#L3",
+        'x:y?q={{"path":"secrets/a"}}',
+        'x:y?q={{"open":[{{"line":3,"file":"{top}/secrets/a"}}]}}',
+        "x:y?q=%7B%22path%22%3A%22secrets%5C%2Fa%22%7D",
+        'x:y?q={{"secrets/a":true}}',
+        "x:y?q={{'path':'secrets/a',}}",
+        'x:y?q={{"u":"file://{top}/secrets/a"}}',
+        'x:y#["secrets/a"]',
+        "x:y?q=path='secrets/a'",
+        "x:y?q=%22secrets%2Fa%22",
+        '{{"command":"open","path":"secrets/a"}}',
+        "x:y?q=[b,secrets/a]",
+        "x:y?files=b,secrets/a",
+        'https://example.org/?q={{"path":"{top}/secrets/a"}}',
+        "https://example.org/?open={top}/secrets/a",
+        "https://example.org{top}/secrets/a",
+    ],
+)
+def test_a_uri_names_the_file_that_a_rule_protects(tmp_path: Path, uri: str) -> None:
+    rules = read_path_rules([_RULES[0]])
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/a").touch()
+    named = paths_in_uri(uri.format(top=tmp_path))
+    assert any(rules.find(path, tmp_path, writes=False) for path in named)
+    for other in (
+        "https://secrets/a",
+        'https://x.org/?q={"path":"secrets/a"}',
+        "never open 'secrets/a' again",
+    ):
+        assert not any(rules.find(path, tmp_path, writes=False) for path in paths_in_uri(other)), other
 
 
 def test_files_created_later_are_protected_too(make_world: Callable[[str], _World]) -> None:

@@ -10,7 +10,7 @@ from whet.approval.actions import ActionView
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Level, Piece
 from whet.approval.scopes import scopes_of
-from whet.config.schema import ApprovalSettings
+from whet.config.permission_settings import ApprovalSettings
 from whet.contract.protocols import GrantScope
 
 

@@ -100,6 +100,19 @@ def test_what_would_be_touched_is_named(tmp_path: Path, service: Path, command: 
     assert decision.decided_by == "rule" and f"{named}." in decision.reason, decision.reason
 
 
+def test_wide_globs_before_it_hide_no_part_of_the_service(tmp_path: Path, service: Path) -> None:
+    bench = sealed(Bench(tmp_path, Someone("once")), service)
+    (service / "confirm/policy.toml").touch()
+    many = Path(bench.workspace) / "many"
+    many.mkdir()
+    for number in range(150):
+        (many / str(number)).touch()
+    wide = " ".join(f"many/x{number}*" for number in range(150))
+    for glob in ("../home/con*/policy.toml", "../home/c[^x]nfirm/*"):
+        decision = bench.sh(f"ls {wide}; cat {glob}")
+        assert decision.decided_by == "rule" and f"{glob}." in decision.reason, decision.reason
+
+
 def test_a_command_that_leaves_its_jail_is_held_too(tmp_path: Path, service: Path) -> None:
     bench, _ = confined(tmp_path, "once", mode="auto")
     sealed(bench, service)

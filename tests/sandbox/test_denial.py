@@ -36,6 +36,10 @@ def test_paths_at_the_wall(policy: SandboxPolicy, tmp_path: Path) -> None:
         f"read {other}/f"
     ]
     assert opened(policy, "cat: ../other/f: Permission denied") == [f"read {other}/f"]
+    missing = "No such file or directory"
+    assert opened(policy, f"touch: cannot touch '{other}/new': {missing}") == [f"write {other}"]
+    assert opened(policy, f"bash: {other}/new: {missing}", "echo a > ../other/new") == [f"write {other}"]
+    assert opened(policy, f"cat: {other}/new: {missing}") == []
     git = f"write {policy.workspace}/.git/config"
     assert opened(policy, "error: could not write config file .git/config: Device or resource busy") == [git]
 

@@ -314,10 +314,10 @@ def test_a_host_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 IMAGE = os.environ.get("WHET_IMAGE", "busybox")
 
 
-@pytest.fixture
-def container(tmp_path: Path) -> Iterator[tuple[Jail, Path, Confinement]]:
+@pytest.fixture(params=["work", 'a:b,c"d=e'])
+def container(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Jail, Path, Confinement]]:
     """Give a container of an image with a shell (WHET_IMAGE names another one than busybox)."""
-    workspace = tmp_path / "work"
+    workspace = tmp_path / request.param
     (workspace / ".git").mkdir(parents=True)
     (workspace / ".git" / "config").write_text("[core]\n")
     settings = ConfinementSettings("auto", tmp_path / "home", backend=CommandBackend("container", IMAGE))

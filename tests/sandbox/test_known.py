@@ -13,7 +13,7 @@ from whet.sandbox.backend import ConfinementSettings
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.status import EngineStatus
 
-_LINE = "no sandbox (x); only the gate's reading holds"
+_LINE = "no sandbox (x); commands run with all your rights, and Whet judges only their text"
 
 
 def looked(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +25,7 @@ def looked(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_off_is_said_without_a_look(tmp_path: Path) -> None:
-    assert "only the gate's reading holds" in engine_cache.read_status("off", tmp_path)
+    assert engine_cache.OPEN in engine_cache.read_status("off", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

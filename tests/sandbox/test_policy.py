@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,19 @@ def test_a_home_as_workspace_hides_its_dot_folders(tmp_path: Path) -> None:
     assert not policy.may_read(home / ".ssh/id_rsa")
     assert policy.may_read(home / ".cargo/bin/cargo")
     assert not policy.may_read(home / ".cargo/credentials.toml")
+
+
+@pytest.mark.skipif(not os.access("/opt", os.W_OK), reason="can't create a home in /opt")
+def test_a_home_in_a_system_folder_is_private_like_any_other(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/opt") as name:
+        home = Path(name, "ann")
+        (home / "papers").mkdir(parents=True)
+        Path(name, "tool").mkdir()
+        policy = default_policy(tmp_path, home / ".whet", {"HOME": str(home), "PATH": "/usr/bin"})
+        assert policy.may_read(Path(name, "tool/x")) and policy.may_read(Path("/usr/bin/env"))
+        assert not policy.may_read(home / "papers/taxes.txt")
+    daemon = default_policy(tmp_path, tmp_path / ".whet", {"HOME": "/usr/sbin", "PATH": "/usr/sbin"})
+    assert os.geteuid() == 0 or daemon.may_read(Path("/usr/sbin/init"))
 
 
 _TOKENS = (

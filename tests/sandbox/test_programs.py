@@ -15,7 +15,7 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from whet.app.confining import confine, server_jail
 from whet.app.server_jails import own_server_jail, server_folder
 from whet.config.paths import Home
-from whet.config.schema import HookSettings, McpServerSettings, SandboxSettings
+from whet.config.permission_settings import HookSettings, McpServerSettings, SandboxSettings
 from whet.hooks.runs import run_hook
 from whet.mcp.stdio import ServerJail
 from whet.plugins.trial import try_tools

@@ -137,7 +137,7 @@ def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:
         level = "normal" if level == "safe" else level
         from whet.sandbox.system_folders import starts_programs  # noqa: PLC0415  only writing needs it
 
-        locations = ((full, scope.workspace), (target, resolve_links(scope.workspace)))
+        locations = {(full, scope.workspace), (target, resolve_links(scope.workspace) or scope.workspace)}
         if level == "normal" and any(
             starts_programs(Path(path_text), Path(top)) for path_text, top in locations
         ):

@@ -32,7 +32,7 @@ from whet.approval.plans import Plans
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.tool_contents import AcceptedContents
-from whet.config.schema import ApprovalMode, ApprovalSettings
+from whet.config.permission_settings import ApprovalMode, ApprovalSettings
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
 from whet.contract.protocols import (
@@ -57,8 +57,8 @@ if TYPE_CHECKING:  # importing these takes time, and most turns run no command
 
 _MAX_SESSIONS = 5_000  # the number of sessions whose session permissions are kept
 
-# Every exception that hostile arguments can cause. Other exceptions become a denial in dispatch.
 _CHANGED_MEANWHILE = "The tool's server changed it while the question was open. Call it again."
+# Every exception that hostile arguments can cause. Other exceptions become a denial in dispatch.
 _ANALYSIS_FAILS = (
     ValueError,
     TypeError,
@@ -348,7 +348,7 @@ class PolicyGate:
                     await self._store.add(tool, pattern, workspace)
                 return
             except StoreError as error:
-                emit(Notice(f"The permission holds for this session only: {error.message}"))
+                emit(Notice(f"The permission holds for this session only: {error.message}", must_show=True))
         session_grants = self._session_grants.setdefault(root, [])
         self._session_grants.move_to_end(root)
         while len(self._session_grants) > _MAX_SESSIONS:

@@ -1,24 +1,29 @@
 """Deny every call that would read or change a file that a deny rule protects, whatever tool it is for.
 
 Files that the arguments name are found here, also those that a command's text names. What a program opens
-without naming it is kept from a sandboxed command by the sandbox, and from any other by nothing.
+without naming it is kept from a sandboxed command by the sandbox, and from any other by nothing. Arguments of
+any length are read; past the limits on this work, a call is denied as if it named a protected file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from whet.approval.actions import ActionView
 from whet.approval.risk import Piece, RiskScope
 from whet.contract.protocols import GateCall
+from whet.contract.texts import iterate_texts_and_keys, paths_in_uri
 from whet.sandbox.path_rules import PathRules
 from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob
 
 _MAX_TEXT = 200_000
 _MAX_PATH = 4_096
+"""The system opens no longer path."""
+_MAX_NAMES = 5_000
+_SAME_FOLDER = re.compile(r"/(?:\.?/)+")
 
 
 def find_path_rule(
@@ -35,17 +40,44 @@ def find_path_rule(
         return _find_in_command(call, action, rules, folder, scope, is_jailed=is_jailed)
     effects = call.tool.effects
     writes = not effects or not effects.isdisjoint(("write", "execute"))
-    names = (text.removeprefix("file://") for text in _texts(call.arguments) if len(text) < _MAX_PATH)
-    return _find(rules, folder, (name for name in names if name and "\n" not in name), writes=writes)
+    texts = dict.fromkeys(iterate_texts_and_keys(call.arguments))
+    names = dict.fromkeys(name for text in texts for name in paths_in_uri(text))
+    if len(names) > _MAX_NAMES:
+        return _first_rule(rules, writes=writes)
+    return _find(rules, folder, _list_paths(names, folder), writes=writes)
+
+
+def _list_paths(names: Iterable[str], folder: str) -> Iterator[str]:
+    """Yield the names that may be paths. Of texts with several lines, those whose file or folder exists."""
+    for name in names:
+        if "\n" not in name:
+            yield name
+            continue
+        if "\n" not in (line := name.strip()):
+            yield line
+        full = os.path.join(folder, name)
+        with contextlib.suppress(ValueError):  # a NUL
+            if os.path.lexists(full) or ("/" in name and os.path.isdir(os.path.dirname(full))):
+                yield name
 
 
 def _find(rules: PathRules, folder: str, paths: Iterable[str], *, writes: bool, top: str = "") -> str:
     """Return the first rule that forbids one of the paths; relative ones are below `folder`."""
-    for path in paths:
+    for path in filter(None, paths):
         full = os.path.join(folder, os.path.expanduser(path))
-        if rule := rules.find(full, top or folder, writes=writes):
+        if len(full) > _MAX_PATH:  # a program may take out what changes nothing, and open the rest
+            full = _SAME_FOLDER.sub("/", full)
+        is_long = len(full) > _MAX_PATH
+        if is_long and len(os.path.normpath(full)) <= _MAX_PATH:
+            return _first_rule(rules, writes=writes)
+        if not is_long and (rule := rules.find(full, top or folder, writes=writes)):
             return rule
     return ""
+
+
+def _first_rule(rules: PathRules, *, writes: bool) -> str:
+    """Return the rule that denies a call which is too large to judge, or an empty string if none does."""
+    return next((rule.source for rule in rules.rules if writes or rule.closes), "")
 
 
 def _find_in_command(
@@ -54,42 +86,55 @@ def _find_in_command(
     """Return the rule for a file that a command names.
 
     A command may name a file that it must not change if it runs in a sandbox, which holds that, or if it
-    only reads. Outside of a sandbox, a glob that leads through too many folders to look at is refused by the
-    first rule that closes files.
+    only reads. Outside of a sandbox, a text that is too long to read, or a glob that leads through too many
+    folders to look at, is refused by the first rule that closes files.
     """
     from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
     top = scope.workspace
     for name in ("command", "stdin", "text"):
         text = call.arguments.get(name)
-        named = read(text[:_MAX_TEXT]).files if isinstance(text, str) and text else ()
+        if not isinstance(text, str):
+            continue
+        named, is_whole = read(text[:_MAX_TEXT]).files if text else (), len(text) <= _MAX_TEXT
+        words = list(named)
         try:
-            words = [*named, *_expand(named, folder)]
+            words += _expand(named, folder)
         except GlobTooWide:
-            if not is_jailed and (rule := next((rule.source for rule in rules.rules if rule.closes), "")):
-                return rule
-            words = list(named)
+            is_whole = False
+        if not is_whole and not is_jailed and (rule := _first_rule(rules, writes=False)):
+            return rule
         if rule := _find(rules, folder, words, writes=False, top=top):
             return rule
-        for word in words:
-            full = os.path.join(folder, os.path.expanduser(word))
-            inside = full.startswith(f"{top}/") and os.path.normpath(full) != top
-            if inside and os.path.isdir(full) and (rule := rules.find_folder(full, top)):
-                return rule
+        if rule := next(filter(None, (_find_folder(rules, folder, word, top) for word in words)), ""):
+            return rule
     if is_jailed:
         return ""
     return _find(rules, folder, _changed_words((*action.pieces, *action.typed)), writes=True, top=top)
 
 
+def _find_folder(rules: PathRules, folder: str, word: str, top: str) -> str:
+    """Return the rule that closes files in a folder below the workspace which a command names."""
+    full = os.path.join(folder, os.path.expanduser(word))
+    is_inside = full.startswith(f"{top}/") and os.path.normpath(full) != top
+    return rules.find_folder(full, top) if is_inside and os.path.isdir(full) else ""
+
+
 def list_file_rules(text: str, pieces: Iterable[Piece], workspace: str, rules: PathRules) -> dict[str, str]:
-    """Return the files that a command's text names and a deny rule protects from it, each with its rule."""
+    """Return the files and folders that a command names and a deny rule protects, with these rules."""
     from whet.shell.reading import read  # noqa: PLC0415  as above
 
     named = list(read(text[:_MAX_TEXT]).files)
     with contextlib.suppress(GlobTooWide):
         named += _expand(named, workspace)
     words = [*((word, False) for word in named), *((word, True) for word in _changed_words(pieces))]
-    rows = ((word, _find(rules, workspace, [word], writes=writes)) for word, writes in words)
+    rows = (
+        (
+            word,
+            _find(rules, workspace, [word], writes=writes) or _find_folder(rules, workspace, word, workspace),
+        )
+        for word, writes in words
+    )
     return {word: rule for word, rule in rows if rule and " " not in word}
 
 
@@ -99,8 +144,7 @@ def _changed_words(pieces: Iterable[Piece]) -> Iterator[str]:
 
     for piece in pieces:
         if piece.level != "safe":
-            words = (*read(piece.text).files, piece.text.removeprefix(">").strip())
-            yield from (word for word in words if len(word) < _MAX_PATH)
+            yield from (*read(piece.text).files, piece.text.removeprefix(">").strip())
 
 
 def _expand(words: Iterable[str], folder: str) -> Iterator[str]:
@@ -109,15 +153,3 @@ def _expand(words: Iterable[str], folder: str) -> Iterator[str]:
     for word in words:
         if is_glob(word):
             yield from reader.expand(os.path.join(folder, os.path.expanduser(word)))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a call's arguments."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():  # pyright: ignore[reportUnknownVariableType]
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _texts(item)

@@ -6,7 +6,7 @@ not judge risk.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -58,14 +58,14 @@ def parse_rule(text: str, origin: str) -> PatternRule:
     return PatternRule(match[1], match[2] and match[2].strip(), text)
 
 
-def find_unknown(texts: Iterable[str], names: Container[str]) -> list[str]:
-    """Return the rules whose tool has none of these names, so that they hold nothing. A pattern, a server's
-    tool (`mcp__...`), and `read(...)` and `write(...)`, which are about files, are known."""
+def find_unknown(texts: Iterable[str], names: Collection[str]) -> list[str]:
+    """Return the rules whose tool has none of these names, so that they hold nothing. A server's tool
+    (`mcp__...`), and `read(...)` and `write(...)`, which are about files, are known."""
     unknown: list[str] = []
     for text in texts:
         rule = parse_rule(text, "a rule")
         is_about_files = rule.tool in ("read", "write") and rule.pattern is not None
-        is_open = has_wildcard(rule.tool) or rule.tool.startswith("mcp__")
-        if not is_about_files and not is_open and rule.tool not in names:
+        is_of_server = rule.tool.startswith("mcp__")
+        if not is_about_files and not is_of_server and not any(matches(rule.tool, name) for name in names):
             unknown.append(text)
     return unknown

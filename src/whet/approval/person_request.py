@@ -11,7 +11,7 @@ from whet.approval.actions import ActionView
 from whet.approval.policy import Ruling
 from whet.approval.risk import RiskScope
 from whet.approval.scopes import scopes_of
-from whet.config.schema import ApprovalMode
+from whet.config.permission_settings import ApprovalMode
 from whet.contract.changes import TextChange, hash_call
 from whet.contract.protocols import (
     ApprovalRequest,
@@ -20,15 +20,14 @@ from whet.contract.protocols import (
     GrantScope,
 )
 from whet.sandbox.policy import Opening
-from whet.visible import visible
+from whet.visible import list_hidden_codes, visible
 
 OPENS = "sandbox"
 """The tool name under which openings are stored as grants."""
 
 
 class JailedCall(msgspec.Struct, frozen=True):
-    """A call that will run in a sandbox. `granted` are the openings from before, `missing` those it still
-    needs.
+    """A call that will run in a sandbox. `held` are the openings from before, `wanted` those it still needs.
 
     `stopped`: an earlier run failed at the sandbox, and its output shows the missing openings. `is_lost`:
     the command is dangerous, and no rewind brings back the files that it changes.
@@ -78,8 +77,9 @@ _SAID_NO = "The person said no, and nothing was run."
 _NOT_ANOTHER_WAY = (
     " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
-_WHY = "in this mode, or by a rule of yours, this needs your yes"
+_WHY = "mode ask: whatever changes something needs your yes"
 _LOST = "files are not recorded here: /rewind can't bring back what it changes"
+_MAX_CODES = 4
 NOBODY_NOTICE = "denied: nobody was there to ask"
 
 
@@ -117,6 +117,8 @@ def build_request(case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...
         reasons = (*reasons, ruling.change)
     opening = case.jailed.words if case.jailed is not None else ""
     reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
+    if codes := _hidden_codes(call, changes):
+        reasons = (*reasons, f"the text has hidden characters, shown as codes: {codes}")
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
     leaves = case.jailed is not None and case.jailed.leaves
     lasting = ruling.lasting and action.level == "normal" and not leaves
@@ -136,6 +138,19 @@ def build_request(case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...
         opening=opening,
         digest=digest_of(call, changes),
     )
+
+
+def _hidden_codes(call: GateCall, changes: Sequence[TextChange]) -> str:
+    """Return the codes of hidden characters in the lines that a call adds, or in the arguments of a call that
+    changes no file."""
+    texts = [value for value in call.arguments.values() if isinstance(value, str)]
+    if changes:
+        lines = [
+            set((change.new or "").split("\n")) - set((change.old or "").split("\n")) for change in changes
+        ]
+        texts = [line.removesuffix("\r") for added in lines for line in added]
+    codes = list_hidden_codes("\n".join(texts))
+    return ", ".join(codes[:_MAX_CODES]) + (" …" if len(codes) > _MAX_CODES else "")
 
 
 async def preview_changes(call: GateCall) -> tuple[TextChange, ...]:

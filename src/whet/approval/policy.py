@@ -7,7 +7,7 @@ dangerous piece needs an allow rule that names its program; a forbidden piece ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,7 +15,8 @@ import msgspec
 from whet.approval.actions import ActionView
 from whet.approval.patterns import PatternRule, has_wildcard, matches, parse_rule
 from whet.approval.risk import Piece
-from whet.config.schema import ApprovalMode, ApprovalSettings
+from whet.config.permission_settings import ApprovalMode, ApprovalSettings
+from whet.contract.tools import tags_of
 
 
 class PolicyGrant(msgspec.Struct, frozen=True):
@@ -97,9 +98,16 @@ def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
     return tuple(parse_rule(text, f"approval.{kind}") for text in texts)
 
 
-def _first(rules: Iterable[PatternRule], action: ActionView) -> PatternRule | None:
-    """Return the first rule that matches the whole action or one of its pieces."""
+def _first(rules: Sequence[PatternRule], action: ActionView) -> PatternRule | None:
+    """Return the first rule that matches the whole action, one of its pieces, or one of its commands with the
+    variables that it sets filled in."""
+    if not rules:
+        return None
     texts = [action.whole, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
+    if tags_of(action.tool) & {"command", "background"}:
+        from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
+
+        texts += (part.line for part in read(action.whole).parts)
     return next((rule for rule in rules if rule.fits(action.tool, texts)), None)
 
 

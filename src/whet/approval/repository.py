@@ -55,8 +55,9 @@ def remote_urls(folder: str) -> list[str]:
     """Return the addresses of the remotes of the repository at `folder`, or an empty list if they can't be
     read."""
     try:
-        settings = _parse_settings(place) if (place := _repository(folder)) else ()
-        settings = _read_settings(folder, "") if settings is None else settings
+        git_path = _repository(folder)
+        parsed = _parse_settings(git_path) if git_path else []
+        settings = _read_settings(folder, "") if parsed is None else parsed
         return [value for key, value in settings if key.startswith("remote.") and key.endswith("url")]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whet.approval.actions import ActionView
 from whet.approval.risk import RiskScope
 from whet.contract.protocols import GateCall
-from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob
+from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob, may_lead_below
 from whet.shell.programs import program
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
 class Sealed(Protocol):
     """A service's files, ports and secrets."""
+
+    @property
+    def paths(self) -> Sequence[Path]:
+        """The paths below which everything belongs to the service, except the files that it opens."""
+        ...
 
     def forbids(self, path: Path) -> bool:
         """Whether a path, its links followed, belongs to the service."""
@@ -109,8 +114,9 @@ def _find_sealed_word(text: str, folder: str, sealed: Sealed) -> str:
                 paths = reader.expand(full) if is_glob(word) else (full,)
                 if any(sealed.forbids(Path(path)) for path in paths if "\0" not in path):
                     return word
-            except GlobTooWide:
-                continue  # words of any text are looked at here, and most are no shell's globs
+            except GlobTooWide:  # words of any text are looked at, and most are no shell's globs: not refused
+                if any(may_lead_below(full, str(path)) for path in sealed.paths):
+                    return word
     return ""
 
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from whet.regular import open_regular
 from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob
 
@@ -25,25 +27,57 @@ _MAX_LOOKUPS = 20_000
 _MAX_FILES = 500
 _MAX_MATCHES = 200
 _MAX_HASHED_BYTES = 200_000_000
+_MAX_TEXT_BYTES = 400_000
 
 
-def hash_files(workspace: Path, commands: list[str]) -> str:
-    """Return a hash of every file that the commands run, by name and content. After 200 MB, files count by
-    size and times."""
-    seal, left_bytes = hashlib.sha256(), _MAX_HASHED_BYTES
+class HookFile(msgspec.Struct, frozen=True):
+    """A file that a hook runs, as it was read once: its path in the workspace, what stands for its content in
+    a hash, and its text, or None if it is too large to show or not text."""
+
+    name: str
+    seal: bytes
+    size_bytes: int = 0
+    text: str | None = None
+
+
+def read_files(workspace: Path, commands: list[str]) -> list[HookFile]:
+    """Read every file that the commands run. After 200 MB, files count by size and times."""
+    files: list[HookFile] = []
+    left_bytes, left_text_bytes = _MAX_HASHED_BYTES, _MAX_TEXT_BYTES
     for path in sorted(find_files(workspace, commands)):
-        seal.update(b"\0" + str(path.relative_to(workspace)).encode("utf-8", "surrogateescape") + b"\0")
+        name, text = str(path.relative_to(workspace)), None
         try:
             with open_regular(path) as file:
                 state = os.fstat(file.fileno())
                 left_bytes -= state.st_size
-                if left_bytes >= 0:
-                    seal.update(hashlib.file_digest(file, "sha256").digest())
+                if left_bytes < 0:
+                    seal = f"{state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}".encode()
+                elif state.st_size > left_text_bytes:
+                    seal = hashlib.file_digest(file, "sha256").digest()
                 else:
-                    seal.update(f"{state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}".encode())
+                    data = file.read()
+                    left_text_bytes -= len(data)
+                    seal, text = hashlib.sha256(data).digest(), _decode(data)
         except OSError:
-            seal.update(b"unreadable")
+            files.append(HookFile(name, b"unreadable"))
+        else:
+            files.append(HookFile(name, seal, state.st_size, text))
+    return files
+
+
+def hash_files(files: list[HookFile]) -> str:
+    """Return a hash of files by name and content."""
+    seal = hashlib.sha256()
+    for file in files:
+        seal.update(b"\0" + file.name.encode("utf-8", "surrogateescape") + b"\0" + file.seal)
     return seal.hexdigest()
+
+
+def _decode(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def find_files(workspace: Path, commands: list[str]) -> set[Path]:
@@ -82,20 +116,17 @@ def _named_files(
     forms = (word, f"{word}.py", f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py")
     inside = f"{workspace}/"
     for base in dict.fromkeys(folders):
-        for path in (
-            _expand(base, word, globs) if is_glob(word) else (os.path.join(base, form) for form in forms)
-        ):
-            full = os.path.normpath(path)  # as text: a `Path` for each costs ten times as much
-            if full.startswith(inside) and os.path.isfile(full):
-                yield Path(full)
+        for form in (word,) if is_glob(word) else forms:
+            path = os.path.normpath(os.path.join(base, form))  # as text: a `Path` takes ten times as long
+            if path.startswith(inside):
+                matches = _expand(path, globs) if is_glob(word) else (path,)
+                yield from (Path(match) for match in matches if os.path.isfile(match))
 
 
-def _expand(folder: Path, pattern: str, globs: GlobReader) -> list[str]:
-    """Return the files that match a pattern, or none if it leads through too many folders."""
-    if os.path.isabs(pattern) or ".." in Path(pattern).parts:
-        return []  # outside of the workspace, where nothing is looked for
+def _expand(pattern: str, globs: GlobReader) -> list[str]:
+    """Return the paths that match a pattern, or none if it leads through too many folders."""
     try:
-        return sorted(globs.expand(f"{folder}/{pattern}"))[:_MAX_MATCHES]
+        return sorted(globs.expand(pattern))[:_MAX_MATCHES]
     except GlobTooWide:
         return []
 

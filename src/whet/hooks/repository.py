@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from whet.config.paths import Home, replace_file
-from whet.config.schema import HookSettings
+from whet.config.permission_settings import HookSettings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
-from whet.hooks.files import hash_files
+from whet.hooks.files import HookFile, hash_files, read_files
 from whet.regular import read_regular
 
 HOOKS_PATH = Path(".whet/hooks.json")
@@ -44,8 +44,12 @@ class RepositoryHooks(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def digest(self) -> str:
         """The hash of the file and of the files that its commands run, as they are at the first use of it."""
-        files = hash_files(self.workspace, [hook.command for hook in self.hooks.values()])
-        return hashlib.sha256(self.data + files.encode()).hexdigest()
+        return hashlib.sha256(self.data + hash_files(self.files).encode()).hexdigest()
+
+    @cached_property
+    def files(self) -> list[HookFile]:
+        """The files that the commands run, as they are at the first use of this."""
+        return read_files(self.workspace, [hook.command for hook in self.hooks.values()])
 
 
 def read_repository_hooks(workspace: Path) -> RepositoryHooks | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from whet.config.schema import HookSettings
+from whet.config.permission_settings import HookSettings
 from whet.contract.errors import ToolError
 from whet.contract.texts import from_json
 from whet.contract.tools import clip

@@ -19,7 +19,7 @@ import msgspec
 
 from whet.agent.session import Session, TurnObserver
 from whet.config.paths import Home
-from whet.config.schema import HookEvent, HookSettings
+from whet.config.permission_settings import HookEvent, HookSettings
 from whet.contract.errors import ConfigError, ToolDenied, ToolError, WhetError
 from whet.contract.events import ApprovalDecided, Emit, TurnEnd
 from whet.contract.messages import Message
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from whet.sandbox.jail import Jail
 
 _RESPONSE_CHARS = 20_000
-_MOST_AT_ONCE = 50
+_MAX_AT_ONCE = 128
 _GUARDS = ("PreToolUse", "UserPromptSubmit")
 _CHANGED = (
     "this repository's hooks, or files that they run, changed since you accepted them: `whet hooks accept`"
@@ -124,7 +124,7 @@ class ShellHooks:
     ) -> list[HookVerdict]:
         """Run hooks on threads of their own, as a slow one must not hold a thread that others need. After a
         cancel, no hook runs on."""
-        pool = ThreadPoolExecutor(min(len(hooks), _MOST_AT_ONCE), thread_name_prefix="hook")
+        pool = ThreadPoolExecutor(min(len(hooks), _MAX_AT_ONCE), thread_name_prefix="hook")
         try:
             loop = asyncio.get_running_loop()
             accepted = await loop.run_in_executor(pool, self._prepare, hooks.values())
@@ -190,6 +190,7 @@ class ShellHookObserver(TurnObserver):
 
     def __init__(self, hooks: ShellHooks) -> None:
         self._hooks = hooks
+        self._failures: list[str] = []
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add the hooks' output to the message. Raises WhetError if a hook refuses it."""
@@ -198,13 +199,20 @@ class ShellHookObserver(TurnObserver):
         verdict = await self._hooks.run("UserPromptSubmit", prompt=message.text)
         if verdict.blocked:
             raise WhetError(f"a hook refused this message: {verdict.blocked}", hint="whet hooks lists them")
+        self._failures += filter(None, [verdict.trouble])
         note = "\n\n".join(filter(None, (message.note, verdict.said)))
         return msgspec.structs.replace(message, note=note) if verdict.said else message
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Notify the hooks that the turn has ended."""
         if self._hooks.has("Stop"):
-            await self._hooks.run("Stop", reason=end.reason, text=clip(end.text, _RESPONSE_CHARS))
+            verdict = await self._hooks.run("Stop", reason=end.reason, text=clip(end.text, _RESPONSE_CHARS))
+            self._failures += filter(None, [verdict.trouble])
+
+    def take_notices(self) -> Sequence[str]:
+        """Return the failures of hooks since the last call."""
+        failures, self._failures = self._failures, []
+        return failures
 
 
 def load_session_hooks(
@@ -224,10 +232,12 @@ def load_session_hooks(
         note(error.message)
         repository = None
     if repository is not None and repository.hooks:
-        if was_accepted(home, repository):  # if they changed since, they refuse what they guard
+        if not was_accepted(home, repository):
+            note(_NOT_ACCEPTED)
+        else:  # if they changed since, they refuse what they guard
             hooks |= {f"{workspace.name}/{name}": hook for name, hook in repository.hooks.items()}
-        if not is_accepted(home, repository):
-            note(_CHANGED if was_accepted(home, repository) else _NOT_ACCEPTED)
+            if not is_accepted(home, repository):
+                note(_CHANGED)
     if not hooks:
         return None
     return ShellHooks(

@@ -5,6 +5,8 @@ Builds the command lines that start, run and end them there. Starts nothing itse
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -118,12 +120,8 @@ class ContainerLines:
         It prints "ready" and runs until its input ends, so killing this program never leaves it behind.
         Its first process is a shell, which reaps orphaned processes.
         """
-        mounts = [
-            (policy.workspace, ""),
-            *((path, "") for path in write),
-            *((path, ":ro") for path in read_only),
-        ]
-        mounts += [(path, ":ro") for path in policy.protected_paths() if os.path.lexists(path)]
+        mounts = [(path, "") for path in (policy.workspace, *write)]
+        mounts += [(path, "readonly") for path in (*read_only, *policy.protected_paths())]
         limits = policy.limits
         return [
             *(self._program, "run", "--interactive", "--rm", f"--name={self._name}"),
@@ -133,7 +131,7 @@ class ContainerLines:
             f"--user={os.geteuid()}:{os.getegid()}",
             *(["--userns=keep-id"] if self._program.endswith("podman") and os.geteuid() else []),
             *("--tmpfs=/tmp:exec,mode=1777", "--env=HOME=/tmp", f"--workdir={policy.workspace}"),
-            *(f"--volume={path}:{path}{how}" for path, how in mounts),
+            *(f"--mount={_mount(path, how)}" for path, how in mounts if path.exists()),
             *("--entrypoint=sh", self._image, "-c", "echo ready; cat > /dev/null; exit"),
         ]
 
@@ -156,6 +154,14 @@ class ContainerLines:
     def remove(self) -> list[str]:
         """Return the command line that ends the container and all processes in it."""
         return [self._program, "rm", "--force", self._name]
+
+
+def _mount(path: Path, how: str) -> str:
+    """Return the value of `--mount` for a path, which may hold commas, colons and quotes."""
+    stream = io.StringIO()
+    options = ["type=bind", f"source={path}", f"target={path}", *filter(None, [how])]
+    csv.writer(stream).writerow(options)
+    return stream.getvalue().removesuffix("\r\n")
 
 
 class SshLines:

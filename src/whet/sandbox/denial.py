@@ -42,6 +42,7 @@ _QUOTED = late_pattern(r"['\"`‘“]([^'\"`’”\n]{1,400})['\"`’”]")
 _ABSOLUTE = late_pattern(r"(?<![\w.])(~?/[^\s:'\"`’”,;()]+)")
 _SHELL_NAME = late_pattern(r"^\S+: (?:line )?(?=\d+: )")
 """The name by which a shell begins its own errors: "/usr/bin/bash: line 1: "."""
+_TARGET = late_pattern(r">\|?\s*['\"]?([^\s'\"|&;<>()]+)")
 _BEFORE_COLON = late_pattern(r"(?:^|\s)([^\s:'\"]+):(?=\s)")
 _HOST_IN_URL = late_pattern(
     r"\b[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?([A-Za-z0-9.-]+\.[A-Za-z]{2,}|\d+(?:\.\d+){3})"
@@ -87,7 +88,7 @@ def explain(
     lines = output[-_OUTPUT_CHARS:].splitlines()
     paths: dict[Opening, None] = {}
     for line in lines:
-        for opening in _find_refused_paths(policy, line, cwd):
+        for opening in _find_refused_paths(policy, line, (command, cwd)):
             paths[opening] = None
     if paths:
         refused_openings = tuple(paths)[:_MAX]
@@ -109,7 +110,8 @@ def _find_rule(policy: SandboxPolicy, opening: Opening, rules: PathRules) -> str
     )
 
 
-def _find_refused_paths(policy: SandboxPolicy, line: str, cwd: Path) -> Iterator[Opening]:
+def _find_refused_paths(policy: SandboxPolicy, line: str, attempt: tuple[str, Path]) -> Iterator[Opening]:
+    command, cwd = attempt
     refused = any(word in line for word in _REFUSED)
     if not refused and not any(word in line for word in _MISSING):
         return
@@ -117,9 +119,9 @@ def _find_refused_paths(policy: SandboxPolicy, line: str, cwd: Path) -> Iterator
         path = _resolve(text, cwd)
         if path is None or path == Path("/") or path.is_relative_to("/proc") or path.is_relative_to("/dev"):
             continue
-        if not policy.may_read(path) and (refused or os.path.exists(path)):
-            kind = "write" if _is_writing(line) else "read"
-            yield Opening(kind, str(path))
+        is_written = _is_writing(line) or _is_target(path, command, cwd)
+        if not policy.may_read(path) and (refused or os.path.exists(path.parent if is_written else path)):
+            yield Opening("write" if is_written else "read", str(path))
         elif refused and not policy.may_write(path):
             yield Opening("write", str(path))
 
@@ -146,6 +148,11 @@ def _is_writing(line: str) -> bool:
         "mkstemp",
     )
     return any(word in line for word in words)
+
+
+def _is_target(path: Path, command: str, cwd: Path) -> bool:
+    """Whether a command's output goes to that file."""
+    return any(_resolve(match.group(1), cwd) == path for match in _TARGET.finditer(command))
 
 
 def _candidates(line: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from whet.contract.errors import ToolError
 from whet.sandbox.bubblewrap import find_bubblewrap
+from whet.sandbox.engine_cache import OPEN
 from whet.sandbox.filter import has_filter
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.landlock import OLDEST_ABI, landlock_abi
@@ -48,13 +49,9 @@ def _probe(only: EngineName | None, make_jail: MakeJail | None) -> EngineStatus:
     if sys.platform == "darwin":
         return _probe_mac()
     if sys.platform != "linux":
-        return EngineStatus(
-            "none", f"no sandbox: there is none for {sys.platform}; only the gate's reading holds"
-        )
+        return EngineStatus("none", f"no sandbox: there is none for {sys.platform}; {OPEN}")
     if not has_filter(platform.machine()):
-        return EngineStatus(
-            "none", f"no sandbox: none for {platform.machine()}; only the gate's reading holds"
-        )
+        return EngineStatus("none", f"no sandbox: none for {platform.machine()}; {OPEN}")
     tried: list[tuple[str, str]] = []
     for name, engine, problem in candidates():
         if only is not None and engine.name != only:
@@ -65,7 +62,7 @@ def _probe(only: EngineName | None, make_jail: MakeJail | None) -> EngineStatus:
             return EngineStatus(engine.name, _line(engine, tried), engine, tuple(tried))
         tried.append((name, why))
     why = "; ".join(f"{name}: {reason}" for name, reason in tried)
-    return EngineStatus("none", f"no sandbox ({why}); only the gate's reading holds", tried=tuple(tried))
+    return EngineStatus("none", f"no sandbox ({why}); {OPEN}", tried=tuple(tried))
 
 
 def candidates() -> list[tuple[str, Engine, str]]:
@@ -139,6 +136,6 @@ def _probe_mac() -> EngineStatus:
     engine = Engine("seatbelt", SANDBOX_EXEC)
     why = find_problem(engine) if os.access(engine.program, os.X_OK) else "sandbox-exec is not there"
     if why:
-        return EngineStatus("none", f"no sandbox ({why}); only the gate's reading holds")
+        return EngineStatus("none", f"no sandbox ({why}); {OPEN}")
     line = "sandbox-exec holds: files, and no network (untried by us on a real Mac)"
     return EngineStatus("seatbelt", line, engine)

@@ -11,7 +11,9 @@ import os
 from pathlib import Path
 
 FILE = "no-sandbox.txt"
-OFF = "no sandbox: sandbox.mode is off; only the gate's reading holds"
+OPEN = "commands run with all your rights, and Whet judges only their text"
+"""What the lack of a sandbox means, for a person."""
+OFF = f"no sandbox: sandbox.mode is off; {OPEN}"
 
 
 def write_status(home: Path, line: str) -> None:

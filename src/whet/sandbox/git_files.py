@@ -32,6 +32,8 @@ def find_execution_paths(tree: Path, git: Path) -> list[Path]:
     All paths are resolved.
     """
     paths = dict.fromkeys([*_linked_hooks(git / "hooks"), *_configured_paths(tree, git / "config", _DEEPEST)])
+    if not paths:  # as in most repositories; each edit asks
+        return []
     protected = [git / name for name in GIT_RUNS]
     return [
         path
@@ -44,9 +46,11 @@ def find_execution_paths(tree: Path, git: Path) -> list[Path]:
 
 def _linked_hooks(hooks: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
-        for path in (hooks, *sorted(hooks.iterdir())[:_MAX_LINKS]):
-            if path.is_symlink() and path.exists():
-                yield path.resolve()
+        if hooks.is_symlink() and hooks.exists():
+            yield hooks.resolve()
+        with os.scandir(hooks) as entries:
+            links = sorted(entry.path for entry in entries if entry.is_symlink())
+        yield from (Path(path).resolve() for path in links[:_MAX_LINKS] if os.path.exists(path))
 
 
 def _configured_paths(tree: Path, config: Path, deep: int) -> Iterator[Path]:
@@ -60,6 +64,8 @@ def _configured_paths(tree: Path, config: Path, deep: int) -> Iterator[Path]:
                 yield from _configured_paths(tree, settings_file, deep - 1)
         elif section not in _NO_PROGRAM and key not in _READ_ONLY:
             for word in _words(value.removeprefix("!")):
+                if not word or ("/" not in word and not os.path.lexists(os.path.join(tree, word))):
+                    continue  # a word such as `true`, of which no file has the name
                 targets = _resolve_path(tree, word)
                 yield from (path for path in targets if path.is_file() or ("/" in word and not path.exists()))
 

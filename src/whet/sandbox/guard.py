@@ -143,18 +143,21 @@ class Guard:
         names = (*self._git_of, *filter(None, self._git_of.values()), *map(str, policy.hidden_inside()))
         self.paths: tuple[str, ...] = tuple(dict.fromkeys(names))
         self._top = self._roots[0] + "/"
-        self._first = {path: path.removeprefix(self._top).partition("/")[0] for path in self.paths}
+        self._outer = tuple(path for path in self.paths if not path.startswith(self._top))
+        self._by_first: dict[str, list[str]] = {}
+        for path in self.paths:
+            if path.startswith(self._top):
+                first = path.removeprefix(self._top).partition("/")[0]
+                self._by_first.setdefault(first, []).append(path)
 
     def read_states(self) -> PathStates:
         """Read the states of the names. This runs three times per command, so names that the workspace
         listing lacks are skipped."""
         try:
-            listed = frozenset(os.listdir(self._top))
+            listed = self._by_first.keys() & os.listdir(self._top)
         except OSError:
             return read_states(self.paths)
-        return read_states(
-            path for path in self.paths if self._first[path] in listed or not path.startswith(self._top)
-        )
+        return read_states((*self._outer, *(path for first in listed for path in self._by_first[first])))
 
     def record(self) -> ProtectedRecord:
         """Record the state of the names before a command."""

@@ -28,7 +28,7 @@ _GET_INFO, _INFO_BYTES, _INFO_EXIT, _STATUS_AT = 0xC040FF0B, 64, 1 << 3, 60
 class JailedProcess:
     """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it;
     `taken_back` are the protected paths that were changed while it ran, once it has ended; what stood there
-    is kept in `aside`."""
+    is kept in `aside`. `cpu_s` is the CPU time that it and its children used, None if it is unknown."""
 
     def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
         self.taken_back: list[Path] = []
@@ -39,6 +39,7 @@ class JailedProcess:
         self.stderr: BinaryIO | None = None
         self.pid = pid
         self.returncode: int | None = None
+        self.cpu_s: float | None = None
         self._report = report
         self._pidfd = pidfd
         self._dead_s = 0.0
@@ -100,7 +101,8 @@ class JailedProcess:
 
     def _end(self, report: bytes) -> None:
         code = exit_code_of(self._pidfd)
-        self.returncode = _reported(report) if code is None else code
+        reported_code, self.cpu_s = _read_report(report)
+        self.returncode = reported_code if code is None else code
         self._report.close()
         os.close(self._pidfd)
         if self.ended is not None:
@@ -121,10 +123,11 @@ def exit_code_of(pidfd: int) -> int | None:
     return os.waitstatus_to_exitcode(struct.unpack_from("=i", info, _STATUS_AT)[0])
 
 
-def _reported(report: bytes) -> int:
-    """Return the exit code that the launcher reported; none is reported if the launcher was killed, and its
-    commands with it."""
+def _read_report(report: bytes) -> tuple[int, float | None]:
+    """Return the exit code and the CPU seconds that the launcher reported; none are reported if the launcher
+    was killed, and its commands with it."""
     with contextlib.suppress(ValueError):
         if report.startswith(b"X"):
-            return int(report[1:])
-    return -signal.SIGKILL
+            code, _, cpu_ms = report[1:].partition(b" ")
+            return int(code), int(cpu_ms) / 1000 if cpu_ms else None
+    return -signal.SIGKILL, None

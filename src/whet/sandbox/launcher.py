@@ -287,7 +287,7 @@ def reap(running: dict[int, int]) -> None:
     """Report the commands that have ended."""
     while True:
         try:
-            child, status = os.waitpid(-1, os.WNOHANG)
+            child, status, usage = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             return
         if not child:
@@ -295,7 +295,8 @@ def reap(running: dict[int, int]) -> None:
         report = running.pop(child, None)
         if report is not None:
             with contextlib.suppress(OSError):
-                os.write(report, b"X%d\n" % os.waitstatus_to_exitcode(status))
+                cpu_ms = round(1000 * (usage.ru_utime + usage.ru_stime))
+                os.write(report, b"X%d %d\n" % (os.waitstatus_to_exitcode(status), cpu_ms))
             os.close(report)
 
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -34,17 +34,28 @@ class PathRule(msgspec.Struct, frozen=True):
 
     def covers(self, path: str, workspace: str) -> bool:
         """Whether the rule is about an absolute path, or about a folder that holds it."""
-        while path not in ("", "/"):
-            if self.names(path, workspace):
+        names = self.matcher(workspace)
+        while path.strip("/"):
+            if names(path):
                 return True
             path = os.path.dirname(path)
         return False
 
-    def names(self, path: str, workspace: str) -> bool:
-        """Whether the rule's pattern matches an absolute path itself."""
-        pattern, folded = _fold(_clean(self.pattern)), _fold(path)
-        inside = folded.removeprefix(f"{_fold(workspace.rstrip('/'))}/")
-        return matches(pattern, folded) or (inside != folded and matches(pattern, inside))
+    def matcher(self, workspace: str) -> Callable[[str], bool]:
+        """Return a test of whether the rule's pattern matches an absolute path itself."""
+        pattern, top = _fold(_clean(self.pattern)), f"{_fold(workspace.rstrip('/'))}/"
+
+        def names(path: str) -> bool:
+            folded = _fold(path)
+            return matches(pattern, folded) or (
+                folded.startswith(top) and matches(pattern, folded.removeprefix(top))
+            )
+
+        return names
+
+    def is_absolute(self) -> bool:
+        """Return whether the rule names files by their absolute paths."""
+        return _clean(self.pattern).startswith("/")
 
     def describe(self) -> str:
         """Return what the rule means, for a person."""
@@ -64,7 +75,7 @@ class PathRules(msgspec.Struct, frozen=True):
         """
         top = os.fspath(workspace)
         named = os.path.join(top, os.path.expanduser(path))
-        full = os.path.normpath(named)
+        full = os.path.normpath(named).replace("//", "/", 1)  # normpath keeps two slashes at the beginning
         if not self.rules or "\0" in full:
             return ""
         tops = {top, os.path.realpath(top)}
@@ -143,7 +154,7 @@ def _list_covered(rule: PathRule, workspace: Path, max_entries: int) -> Iterator
 def _walk(rule: PathRule, start: Path, workspace: Path, max_entries: int) -> Iterator[Path]:
     """Yield the covered files and folders below `start`, but not those in a covered folder. Links are not
     followed."""
-    top = str(workspace)
+    names = rule.matcher(str(workspace))
     waiting, count = [str(start)], 0
     while waiting:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
@@ -156,7 +167,7 @@ def _walk(rule: PathRule, start: Path, workspace: Path, max_entries: int) -> Ite
                         hint="name a folder in the rule, as in read(config/*.pem)",
                     )
                 is_folder = entry.is_dir(follow_symlinks=False)
-                if not entry.is_symlink() and rule.names(entry.path, top):
+                if not entry.is_symlink() and names(entry.path):
                     yield Path(entry.path)
                 elif is_folder and entry.name != ".git":
                     waiting.append(entry.path)

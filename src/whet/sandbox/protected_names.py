@@ -23,6 +23,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     (".jj/workspace-config.toml", "Jujutsu", "docs.jj-vcs.dev/latest/config"),
     # editors
     (".vscode", "VS Code", "code.visualstudio.com/docs/editor/tasks"),
+    (".vs", "Visual Studio", "learn.microsoft.com/visualstudio/ide/mcp-servers"),
     (".idea", "JetBrains", "jetbrains.com/help/idea/project-security.html"),
     (".fleet", "Fleet", "jetbrains.com/help/fleet/run-configurations.html"),
     (".zed", "Zed", "zed.dev/docs/tasks"),
@@ -42,6 +43,11 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     (".mise", "mise", "mise.jdx.dev/configuration.html"),
     ("mise/{config.toml,config.local.toml,tasks}", "mise", "mise.jdx.dev/configuration.html"),
     (".config/mise{,.toml,.local.toml}", "mise", "mise.jdx.dev/configuration.html"),
+    # interpreters and debuggers that run a file of the folder that they are started in
+    (".Rprofile", "R", "stat.ethz.ch/R-manual/R-devel/library/base/html/Startup.html"),
+    (".octaverc", "Octave", "docs.octave.org/latest/Startup-Files.html"),
+    ("{.irbrc,.pryrc}", "irb and pry", "docs.ruby-lang.org/en/master/IRB.html"),
+    (".pdbrc", "pdb", "docs.python.org/3/library/pdb.html"),
     # agents
     (".mcp.json", "MCP clients", "code.claude.com/docs/en/mcp"),
     (".whet", "Whet", "docs/sandbox.md"),

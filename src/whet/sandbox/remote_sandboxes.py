@@ -26,6 +26,7 @@ from whet.sandbox.backend import (
     portable_environment,
     recorded_command_line,
 )
+from whet.sandbox.engine_cache import OPEN
 from whet.sandbox.jail import Handles, Jail, JailedCommand
 from whet.sandbox.policy import ANY_HOST, SandboxPolicy, read_opening
 from whet.sandbox.protected_names import PROTECTED
@@ -264,7 +265,7 @@ class RemoteBackend:
     def _probe(self) -> EngineStatus:
         target = self._backend.target
         if self._backend.kind == "ssh":
-            line = f"commands run on {target} by ssh: nothing holds there but the gate's reading"
+            line = f"no sandbox on {target}, by ssh; {OPEN}"
             return EngineStatus("none", line)
         program, problem = find_container_program(target)
         if problem:

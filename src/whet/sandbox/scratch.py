@@ -94,7 +94,7 @@ class SessionFolders:
         expired_ids = [name for name in released_ids[:-_MAX_RELEASED] if name not in busy_ids]
         for session_id in [*self._released]:
             if session_id in expired_ids or session_id not in self._scratches:
-                del self._released[session_id]
+                self._released.pop(session_id, None)  # `release` may have taken it out in this moment
         for session_id in expired_ids:
             self._scratches.pop(session_id).close()
         return expired_ids

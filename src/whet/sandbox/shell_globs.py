@@ -12,7 +12,10 @@ from collections.abc import Iterator
 _MAX_ENTRIES = 20_000
 _MAX_MATCHES = 2_000
 _MAX_CHARS = 4_096
+_MAX_PART_CHARS = 300
 _MAGIC = re.compile(r"[*?\[]")
+_BRACKETS = re.compile(r"\[[!^]?\]?(?:\[[:.=][^\[\]]*\]|[^\]])*+\]")
+_CLASS = re.compile(r"\[[:.=]")
 
 
 class GlobTooWide(Exception):
@@ -22,6 +25,13 @@ class GlobTooWide(Exception):
 def is_glob(word: str) -> bool:
     """Return whether a shell would replace a word by the files that match it."""
     return _MAGIC.search(word) is not None
+
+
+def may_lead_below(pattern: str, path: str) -> bool:
+    """Return whether an absolute pattern may match a path or what lies below it, judged without the disk."""
+    parts = _split(pattern)
+    once = [part for before, part in zip(["", *parts], parts, strict=False) if before != "**" or part != "**"]
+    return _may_match(once, [name for name in path.split("/") if name])
 
 
 class GlobReader:
@@ -34,9 +44,11 @@ class GlobReader:
     def expand(self, pattern: str) -> Iterator[str]:
         """Yield the paths that match an absolute pattern. `**` matches folders at any depth, as some shells
         read it. Raises GlobTooWide."""
-        if len(pattern) > _MAX_CHARS or "\0" in pattern:
+        if "\0" in pattern:
             return
-        for path in self._expand("/", [part for part in pattern.split("/") if part not in ("", ".")]):
+        if len(pattern) > _MAX_CHARS:
+            raise GlobTooWide(pattern[:_MAX_PART_CHARS])
+        for path in self._expand("/", _split(pattern)):
             if not self._matches_left:
                 raise GlobTooWide(pattern)
             self._matches_left -= 1
@@ -53,11 +65,12 @@ class GlobReader:
         if part == "**":
             yield from self._expand(folder, rest or ["*"])
         for entry in self._list(folder):
-            is_hidden = entry.name.startswith(".") and not part.startswith(".")
-            if part == "**" and not is_hidden and entry.is_dir(follow_symlinks=False):
-                yield from self._expand(entry.path, [part, *rest])
-            elif part != "**" and not is_hidden and fnmatch.fnmatchcase(entry.name, part):
+            if not _fits(entry.name, part):
+                continue
+            if part != "**":
                 yield from self._expand(entry.path, rest) if rest else (entry.path,)
+            elif entry.is_dir(follow_symlinks=False):
+                yield from self._expand(entry.path, [part, *rest])
 
     def _list(self, folder: str) -> list[os.DirEntry[str]]:
         listed: list[os.DirEntry[str]] = []
@@ -68,3 +81,35 @@ class GlobReader:
                 self._entries_left -= 1
                 listed.append(entry)
         return listed
+
+
+def _split(pattern: str) -> list[str]:
+    """Return the parts of a pattern as `fnmatch` reads them: rather with a file too many than one too few.
+    Brackets that hold a class, as in `[[:alpha:]]`, match any character, and a very long part any name."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    return [
+        "*" if len(part) > _MAX_PART_CHARS and is_glob(part) else _BRACKETS.sub(_translate_brackets, part)
+        for part in parts
+    ]
+
+
+def _translate_brackets(match: re.Match[str]) -> str:
+    if _CLASS.search(match[0], 1):
+        return "?"
+    return f"[!{match[0][2:]}" if match[0].startswith("[^") else match[0]
+
+
+def _fits(name: str, part: str) -> bool:
+    """Whether a name matches one part of a pattern. `*` matches no hidden name."""
+    is_hidden = name.startswith(".") and not part.startswith(".")
+    return not is_hidden and fnmatch.fnmatchcase(name, part)
+
+
+def _may_match(parts: list[str], names: list[str]) -> bool:
+    if not parts or not names:
+        return not names
+    if parts[0] == "**" and _fits(names[0], "*") and _may_match(parts, names[1:]):
+        return True
+    if parts[0] == "**":
+        return _may_match(parts[1:] or ["*"], names)
+    return _fits(names[0], parts[0]) and _may_match(parts[1:], names[1:])

@@ -137,7 +137,7 @@ def default_policy(
     write, read_paths, protected = repository_paths(root)
     write += [path.resolve() for path in wishes.folders] + _resolve_all(wishes.write)
     toolchains = _toolchain_folders(person, environment)
-    read_paths += [*_system_folders(), *toolchains, *_resolve_all(wishes.read)]
+    read_paths += [*_system_folders(_resolve(person)), *toolchains, *_resolve_all(wishes.read)]
     write, read_paths = _tidy(write), _tidy(read_paths)
     opened = (root, *write, *_resolve_all(wishes.read))
     absent = [
@@ -175,10 +175,30 @@ def _tidy(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(path for path in paths if path != Path("/")))
 
 
-def _system_folders() -> list[Path]:
+def _system_folders(home: Path) -> list[Path]:
     names = _MAC if sys.platform == "darwin" else ()
     folders = [_resolve(name) for name in (*_SYSTEM, *_SYSTEM_PARTS, *names) if os.path.isdir(name)]
-    return [path for path in folders if path != Path("/")]
+    return [part for path in folders if path != Path("/") for part in _without_home(path, home)]
+
+
+def _without_home(folder: Path, home: Path) -> list[Path]:
+    """Return a system folder, or its entries around the home if that is below it (`/opt/ann`).
+
+    A service's home may be a program's folder, which belongs to root (`/usr/sbin`): that stays readable.
+    """
+    if not home.is_relative_to(folder) or not _is_own(home):
+        return [folder]
+    if home == folder:
+        return []
+    try:
+        entries = [Path(entry.path) for entry in os.scandir(folder) if not entry.is_symlink()]
+    except OSError:
+        return []
+    return [part for path in entries for part in _without_home(path, home)]
+
+
+def _is_own(folder: Path) -> bool:
+    return not hasattr(os, "geteuid") or (folder.exists() and folder.stat().st_uid == os.geteuid())
 
 
 def _toolchain_folders(person: Path, environment: Mapping[str, str]) -> list[Path]:

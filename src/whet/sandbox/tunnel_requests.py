@@ -157,10 +157,7 @@ class TunnelFilter:
 
     def _read_chunk(self) -> bytes:
         sent = self._read_body()
-        if self._body_bytes:
-            self._read = self._read_chunk
-        else:
-            self._read = self._read_chunk_end
+        self._read = self._read_chunk if self._body_bytes else self._read_chunk_end
         return sent
 
     def _read_chunk_end(self) -> bytes:
