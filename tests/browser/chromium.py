@@ -239,6 +239,17 @@ class Browser:
                     self._give_up(str(again))
             yield made
 
+    def eval_worker(self, target_id: str, code: str) -> Any:
+        """Run JavaScript in a service worker and give its value."""
+        with contextlib.ExitStack() as stack:
+            client = stack.enter_context(httpx2.Client(timeout=_ANSWER_S))
+            session = _enter(
+                stack, client.websocket(f"ws://127.0.0.1:{self._port}/devtools/page/{target_id}")
+            )
+            result = _ask(session, "Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)
+            assert "exceptionDetails" not in result, result
+            return result["result"].get("value")
+
     def skip_if_sick(self) -> None:
         """Skip the test where even an empty page gets no answer now; the next one gets a new Chromium."""
         with contextlib.ExitStack() as stack:

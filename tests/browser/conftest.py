@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,18 @@ from tests.support import within
 
 
 class Daemon:
-    """`whet confirm serve` as people run it."""
+    """`whet confirm serve` as people run it. `program` starts whet."""
 
-    def __init__(self, home: Path, *options: str, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *options: str,
+        environ: dict[str, str] | None = None,
+        program: Sequence[str] = (sys.executable, "-m", "whet"),
+    ) -> None:
         self.home = home
         command = [
-            sys.executable,
-            "-m",
-            "whet",
+            *program,
             "confirm",
             "serve",
             "--port",

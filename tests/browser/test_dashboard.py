@@ -85,19 +85,6 @@ def test_every_page_fits_a_phone_in_both_colours(page: Page, board: Api) -> None
 
 
 @pytest.mark.slow
-def test_the_menu_of_a_phone_shows_the_page_that_is_open(page: Page, board: Api) -> None:
-    enter(page, board)
-    page.shape(390, 844, is_phone=True)
-    for path in ("/", "/confirmations", "/costs"):
-        page.open(board.url + path)
-        at = page.eval(
-            "(() => { const box = document.querySelector('.top nav [aria-current]').getBoundingClientRect();"
-            " return [box.left, box.right]; })()"
-        )
-        assert at[0] >= 0 and at[1] <= 390, path
-
-
-@pytest.mark.slow
 def test_a_change_is_undone_with_a_press(page: Page, board: Api) -> None:
     row = remember(board, "The staging server is called heron.")
     enter(page, board, f"/learning/{row.id}")

@@ -79,7 +79,8 @@ def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:
     page.until("!document.querySelector('#state').dataset.running && !document.querySelector('.writing')")
     board.model.release()
     assert page.eval("document.querySelector('#say textarea').value") == "half a thought"
-    assert "cancelled" in page.text() and page.eval("window.owned") is None
+    page.until("document.body.innerText.includes('cancelled')")
+    assert page.eval("window.owned") is None
     path = page.eval("location.pathname")
     for is_dark in (False, True):
         page.shape(390, 844, is_phone=True, is_dark=is_dark)
@@ -87,3 +88,34 @@ def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:
             page.open(board.url + one)
             assert page.eval("document.documentElement.scrollWidth <= innerWidth"), (one, is_dark)
     assert page.problems() == []
+
+
+def test_a_command_is_completed_in_the_box_and_its_output_is_on_the_page(page: Page, board: Api) -> None:
+    board.say(ScriptedReply("Hello."))
+    enter(page, board)
+    page.eval("document.querySelector('.composer textarea').focus()")
+    page.type("hello")
+    with page.loading():
+        page.key("Enter")
+    page.until(
+        "!document.querySelector('#state').dataset.running && document.body.innerText.includes('Hello.')"
+    )
+    asked = len(board.model.requests)
+    page.eval("document.querySelector('#say textarea').focus()")
+    page.type("/ti")
+    page.until("!document.querySelector('#commands').hidden")
+    fitting = "[...document.querySelectorAll('#commands li:not([hidden])')].map(row => row.dataset.name)"
+    assert page.eval(fitting) == ["/title"]
+    page.key("Tab")
+    assert page.eval("document.querySelector('#say textarea').value") == "/title "
+    page.type("Named on the page")
+    page.key("Enter")
+    page.until("document.querySelector('#title').textContent.includes('Named on the page')")
+    page.until("document.querySelector('#output pre')?.textContent.includes('Named on the page')")
+    assert not page.eval("document.querySelector('.pending')")
+    page.eval("document.querySelector('#say textarea').focus()")
+    page.type("/titel x")
+    page.key("Enter")
+    page.until("document.querySelector('#state .problem')?.textContent.includes('did you mean /title?')")
+    assert page.eval("document.querySelector('#say textarea').value") == "/titel x"
+    assert len(board.model.requests) == asked

@@ -66,9 +66,9 @@ class Tty:
             os.execvpe(command[0], command, {**os.environ, **settings})
         self.resize(columns)
 
-    def resize(self, columns: int) -> None:
-        """Change the terminal's width."""
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+    def resize(self, columns: int, rows: int = 30) -> None:
+        """Change the terminal's size."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
         """Type `text`; return is \\r."""
@@ -85,6 +85,20 @@ class Tty:
                 raise AssertionError(f"{text!r} did not come; there is:\n{bare(self.seen)[-3000:]}")
         before, _, self.seen = bare(self.seen).partition(text)
         return before + text
+
+    def wait_drawn(self, sequence: str, times: int = 1, timeout_s: float = 60.0) -> None:
+        """Read until a control sequence came so often."""
+        deadline = time.monotonic() + timeout_s
+        while self.drawn.count(sequence) < times:
+            assert time.monotonic() < deadline and self._read(0.2, ends=True), repr(self.drawn[-500:])
+
+    def count_later_bytes(self, wait_s: float) -> int:
+        """Return how much is drawn in that time without a key."""
+        before = len(self.drawn)
+        deadline = time.monotonic() + wait_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            self._read(left_s)
+        return len(self.drawn) - before
 
     def wait_for_end(self, timeout_s: float = 60.0) -> int:
         """Wait until the program ended and give its exit code."""
@@ -125,4 +139,4 @@ class Tty:
 
 def bare(text: str) -> str:
     """Give `text` without escape sequences."""
-    return re.sub(r"\x1b(?:\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>()][0-9A-B]?)", "", text).replace("\r", "")
+    return re.sub(r"\x1b(?:\[[0-9;?<>]*[a-zA-Z]|\][^\x07]*\x07|[=>()][0-9A-B]?)", "", text).replace("\r", "")

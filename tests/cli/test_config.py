@@ -84,7 +84,8 @@ def test_why_knows_every_setting(home: Path, key: str) -> None:
 
 
 def test_list_shows_every_setting_and_its_origin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WHET_REVIEW_WORKER")
+    for variable in ("WHET_REVIEW_WORKER", "WHET_LSP_ENABLED"):
+        monkeypatch.delenv(variable)
     assert set(as_json(home, "list")) == set(fields())
     assert "Every setting has its default" in run(home, "list", "--changed").output
     run(home, "set", "ui.markdown", "no")

@@ -17,12 +17,15 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.cli import stored
 from whet.cli.cost import build_report, estimate_rest_of_day
+from whet.clock import SystemClock, iso, local_time
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings, WalletSettings
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.messages import Usage
 from whet.serve.board.shown import price
 from whet.store import wallet
+from whet.store.database import StateDatabase
+from whet.store.wallet import PlannedCall
 from whet.terminal.output import usage_cost
 from whet.terminal.wording import footer
 from whet_lab.practice.server import PracticeServer
@@ -65,7 +68,7 @@ def _run(folder: Path, caps: WalletSettings, turns: int) -> tuple[list[Event], t
             for _ in range(turns):
                 await run_turn(session, session.user_message("go"), events.append)
             spent = app.database.read_now(lambda db: wallet.read_spending(db, ("session", session.id)))
-            return events, spent, app.database.read_now(wallet.count_open_reservations)
+            return events, spent, app.database.read_now(wallet.read_open_reservations).count
         finally:
             await app.aclose()
 
@@ -100,6 +103,27 @@ def test_costs_that_rest_on_an_estimate_are_marked() -> None:
 def test_without_caps_nothing_is_reserved(tmp_path: Path) -> None:
     _, spent, _ = _run(tmp_path, WalletSettings(), 1)
     assert spent == (0.0, 0)
+
+
+@pytest.mark.slow
+def test_a_call_that_a_kill_cut_off_counts_in_full_and_is_named(home: Path, tmp_path: Path) -> None:
+    """A reservation that is never settled is what a kill in mid-stream leaves."""
+    now = datetime.now(UTC)
+    day = local_time(now).strftime("%Y-%m-%d")
+    Home(home).ensure()
+    (home / "config.yaml").write_text("wallet:\n  daily_usd: 1.0\n")
+    database = StateDatabase.open(Home(home).database, SystemClock())
+    call = PlannedCall("s", "turn", "m", 0.94, 12_544, iso(now))
+    database.write_now(lambda db: wallet.reserve(db, call, [("day", day)], {}, 1.0))
+    old = msgspec.structs.replace(call, at=iso(now - timedelta(days=30)))
+    database.write_now(lambda db: wallet.reserve(db, old, [("day", "2020-01-01")], {}, 1.0))
+    database.close()
+    code, out, _ = run(["cost"], tmp_path)
+    assert code == 0 and "today $0.94" in out and "0.94 of 1, near its cap" in out, out
+    assert "1 model call without a known end" in out and "counted in full: $0.94, 12,544 tokens" in out, out
+    report = json.loads(run(["cost", "--json"], tmp_path)[1])
+    names = ("today_usd", "unsettled", "unsettled_usd", "unsettled_tokens")
+    assert [report[name] for name in names] == [0.94, 1, 0.94, 12_544]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tomllib
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,44 @@ def test_a_missing_key_and_an_unknown_provider_fail(home: Path) -> None:
     assert report(home)[1]["model"]["state"] == "failed"
 
 
+def test_language_servers_are_listed_for_the_workspace_s_files(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, programs = tmp_path / "work", tmp_path / "programs"
+    for folder in (home, work, programs):
+        folder.mkdir(mode=0o700)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("PATH", str(programs))
+    for name in ("WHET_LSP_ENABLED", "WHET_SANDBOX_MODE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def rows(**settings: object) -> list[tuple[str, str, str]]:
+        (home / "config.yaml").write_text(json.dumps(settings))
+        checks = json.loads(run(home, "--json").stdout)["checks"]
+        return [(row["state"], row["text"], row["fix"]) for row in checks if row["name"] == "languages"]
+
+    assert rows() == []
+    for name in ("main.go", "lib.rs", "b.zig"):
+        (work / name).touch()
+    (programs / "gopls").write_text("#!/bin/sh\n")
+    (programs / "gopls").chmod(0o755)
+    off = "or set enabled: false for {} in the setting lsp.servers"
+    rust = "rustup component add rust-analyzer; " + off.format("rust")
+    assert rows() == [
+        ("ok", f"go: {programs / 'gopls'}", ""),
+        ("warning", "rust: no server (rust-analyzer)", rust),
+    ]
+    zig = {"zig": {"command": "zls", "files": ["*.zig"]}, "rust": {"enabled": False}}
+    assert rows(lsp={"servers": zig}) == [
+        ("ok", f"go: {programs / 'gopls'}", ""),
+        ("warning", "zig: no server (zls)", f"install zls; {off.format('zig')}"),
+    ]
+    assert rows(lsp={"enabled": False}) == []
+    assert [row[:2] for row in rows(sandbox={"mode": "off"})] == [
+        ("warning", "no server runs: there is no sandbox")
+    ]
+
+
 def test_online_asks_the_server(home: Path) -> None:
     home.mkdir(mode=0o700)
     with PracticeServer() as server:
@@ -163,13 +202,49 @@ def test_a_damaged_message_leaves_the_other_sessions_named(home: Path, clock: Fi
     assert "1 of 2 sessions can still be read" in found["database"]["text"]
 
 
+def test_a_database_that_was_cut_names_what_can_be_read(
+    home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(home, clock, "Lunch", *[Said("findable lunch " * 200, "b" * 500)] * 20)
+    store(home, clock, "Dinner", *[Said("dinner " * 200, "b" * 500)] * 20)
+    path = home / "state.db"
+    data = path.read_bytes()
+    pages = [data[start : start + 4096] for start in range(0, len(data), 4096)]
+    leaf = next(i for i, page in enumerate(pages) if page[0] == 13 and b"lunch findable lunch" in page)
+    pages[leaf] = b"\xff" * 4096
+    path.write_bytes(b"".join(pages))
+    monkeypatch.setattr(database_checks, "CHECKED_WHOLE_BYTES", 1_000)
+    assert "1 of 2 sessions can still be read" in report(home)[1]["database"]["text"]
+    for content in (data[: len(data) // 2], b"not a database at all, just some text\n" * 100):
+        path.write_bytes(content)
+        code, found = report(home)
+        assert code == 1 and found["database"]["text"].endswith("; no session can be read")
+
+
+def test_a_session_whose_calls_are_damaged_is_not_counted_as_readable(home: Path, clock: FixedClock) -> None:
+    store(home, clock, "Lunch", Said("lunch", "b"))
+    store(home, clock, "Dinner", Said("dinner", "b"))
+    path = home / "state.db"
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("UPDATE messages SET extra = ? WHERE content = 'lunch'", ("calls " * 3_000,))
+        connection.pragma("wal_checkpoint(TRUNCATE)")
+    data = path.read_bytes()
+    pages = [data[start : start + 4096] for start in range(0, len(data), 4096)]
+    pages = [b"\xff" * 4096 if page.count(b"calls ") > 600 else page for page in pages]
+    path.write_bytes(b"".join(pages))
+    _, found = report(home)
+    assert "1 of 2 sessions can still be read" in found["database"]["text"]
+
+
 def test_the_sandbox_and_the_changed_settings_are_named(home: Path) -> None:
     _, found = report(home)
     assert found["sandbox"]["text"]
     home.mkdir(mode=0o700)
     (home / "config.yaml").write_text("agent:\n  max_steps: 7\nsandbox:\n  mode: 'off'\n")
     _, found = report(home)
-    assert found["config"]["text"].endswith("settings changed: agent.max_steps, sandbox.mode, review.worker")
+    assert found["config"]["text"].endswith(
+        "settings changed: agent.max_steps, sandbox.mode, review.worker, lsp.enabled"
+    )
     assert found["sandbox"]["state"] == "warning"
 
 
@@ -226,8 +301,12 @@ def test_deny_rules_for_files_are_explained(home: Path) -> None:
 
 def test_a_deny_rule_that_names_no_tool_is_a_warning(home: Path) -> None:
     home.mkdir()
-    rules = '["Read(secrets/*)", "read", "read(a)", "terminal(x *)", "mcp__s__t", "*_file"]'
+    rules = '["Read(secrets/*)", "read", "read(a)", "terminal(x *)", "mcp__s__t", "*_file", "keys/*"]'
     (home / "config.yaml").write_text(f"approval:\n  deny: {rules}\n")
     rows = json.loads(run(home, "--json").stdout)["checks"]
     texts = [row["text"] for row in rows if row["name"] == "rule" and row["state"] == "warning"]
-    assert [text.split(" names ")[0] for text in texts] == ["deny Read(secrets/*)", "deny read"]
+    assert [text.split(" names ")[0] for text in texts] == [
+        "deny Read(secrets/*)",
+        "deny read",
+        "deny keys/*",
+    ]

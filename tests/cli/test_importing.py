@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,40 @@ def test_a_home_moves_in_and_what_is_set_here_stays(tmp_path: Path, home: Path) 
 
 
 @pytest.mark.slow
+def test_the_memory_provider_moves_in_with_its_facts(tmp_path: Path, home: Path) -> None:
+    theirs = a_home(tmp_path / "theirs")
+    (theirs / "config.yaml").write_text("memory: {provider: holographic}\n")
+    code = theirs / "hermes-agent" / "plugins" / "memory" / "holographic"
+    code.mkdir(parents=True)
+    (code / "plugin.yaml").write_text("name: holographic\n")
+    (code / "__init__.py").write_text("def register(ctx):\n    pass\n")
+    (theirs / "holographic.json").write_text("{}")
+    with closing(sqlite3.connect(theirs / "memory_store.db")) as facts:
+        facts.execute("CREATE TABLE facts (content TEXT)")
+        facts.execute("INSERT INTO facts VALUES ('Anna likes pears')")
+        facts.commit()
+    out = run(["import", "hermes", str(theirs), "--json", "--yes"], tmp_path)[1]
+    rows = {row["what"]: (row["how"], row["why"]) for row in json.loads(out)["plugins"]}
+    assert rows["holographic"] == ("copied", "enabled, as it was there")
+    assert rows["memory_store.db"] == ("copied", "1 fact")
+    assert rows["holographic.json"] == ("copied", "the provider's settings")
+    assert "memory.provider" not in out
+    with closing(sqlite3.connect(home / "memory_store.db")) as facts:
+        assert facts.execute("SELECT content FROM facts").fetchall() == [("Anna likes pears",)]
+    again = json.loads(run(["import", "hermes", str(theirs), "--json", "--yes"], tmp_path)[1])
+    assert {row["how"] for row in again["plugins"] if row["what"].startswith("memory")} == {"kept"}
+
+
+@pytest.mark.slow
+def test_a_memory_provider_whose_code_is_elsewhere_is_named(tmp_path: Path, home: Path) -> None:
+    theirs = a_home(tmp_path / "theirs")
+    (theirs / "config.yaml").write_text("memory: {provider: honcho}\n")
+    out = run(["import", "hermes", str(theirs), "--json", "--yes"], tmp_path)[1]
+    [row] = [row for row in json.loads(out)["plugins"] if row["what"] == "memory.provider"]
+    assert row["how"] == "left" and "plugins/memory/honcho" in row["why"]
+
+
+@pytest.mark.slow
 def test_an_imported_session_goes_on_with_tools_of_ours(tmp_path: Path, home: Path) -> None:
     theirs = a_home(tmp_path / "theirs")
     assert run(["import", "hermes", str(theirs), "--only", "sessions"], tmp_path)[0] == 0
@@ -87,7 +123,8 @@ def test_an_imported_session_goes_on_with_tools_of_ours(tmp_path: Path, home: Pa
         for _ in range(2):
             asked = ["chat", "--session", "20260101_000000_abc", "-q", "go on", "--json", *flags(server)]
             code, out, err = run(asked, tmp_path)
-            assert (code, err) == (0, "")
+            moved = f"the session's folder /home/u/shop no longer exists; it works in {tmp_path} now\n"
+            assert (code, err) == (0, moved)
         first, second = (request.body for request in server.requests[-2:])
     assert json.loads(out)["session_id"] == "20260101_000000_abc"
     body = json.loads(first)

@@ -109,7 +109,7 @@ def test_asides_come_after_the_text_before_them() -> None:
 def test_queued_text_waits_until_it_was_read() -> None:
     paper = Paper()
     paper.view.queued.append("also this")
-    assert paper.live()[0] == "↳ queued: also this"
+    assert paper.live()[-1] == "↳ queued: also this"
     paper.view.emit(Steered("also this"))
     assert len(paper.live()) == 1
     assert paper.text == "\n› also this\n"

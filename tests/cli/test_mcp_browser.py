@@ -9,7 +9,7 @@ import msgspec
 from whet.app.confining import confine, server_jail
 from whet.cli.mcp_servers.browser import program_folder, server_part
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings, SandboxSettings
+from whet.config.permission_settings import McpServerSettings, SandboxSettings
 
 
 def test_the_server_is_headless_isolated_and_confined() -> None:

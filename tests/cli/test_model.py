@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
 
+from whet.cli.checks import check_dialects
 from whet.cli.model import model
 from whet.config.load import load
 from whet.config.paths import Home
@@ -53,6 +57,74 @@ def test_list_asks_the_server_and_marks_the_current(home: Path) -> None:
     error = run(home, "list", **env).exception
     assert isinstance(error, ProviderError)
     assert "Traceback" not in error.message
+
+
+class PickyServer(BaseHTTPRequestHandler):
+    """Refuses stream_options, and answers "ok"."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        is_refused = "stream_options" in body
+        said = {"content": "ok", "reasoning_content": "hm", "thinking_blocks": [{"type": "thinking"}]}
+        delta = {"choices": [{"index": 0, "delta": said, "finish_reason": "stop"}]}
+        refusal = {"error": {"message": "Unrecognized request argument supplied: stream_options"}}
+        text = json.dumps(refusal) if is_refused else f"data: {json.dumps(delta)}\n\ndata: [DONE]\n\n"
+        self.send_response(400 if is_refused else 200)
+        self.send_header("Content-Type", "application/json" if is_refused else "text/event-stream")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+def test_probe_and_doctor_show_what_was_learned_of_a_server(home: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), PickyServer)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    env = {"WHET_MODEL_BASE_URL": url, "WHET_MODEL_MODEL": "picky"}
+    try:
+        output = run(home, "probe", **env).output
+        assert "picky answers: ok" in output and "left_out stream_options (learned" in output
+        assert "it sent: text, thinking_blocks, reasoning_content\n" in output.replace(
+            "reasoning_content, thinking_blocks", "thinking_blocks, reasoning_content"
+        )
+        findings = [finding.text for finding in check_dialects(Home(home), datetime.now(UTC).date())]
+        assert len(findings) == 1 and findings[0].startswith(f"{url} picky: left_out stream_options")
+        memory = home / "model-servers.json"
+        memory.write_text(memory.read_text().replace('"stream_options"', '"stream_options", "user"'))
+        assert "left_out stream_options, user" in run(home, "probe", **env).output
+        facts = as_json(home, "probe", "--forget", **env)
+        assert [entry["dialect"]["left_out"] for entry in facts["learned"].values()] == [["stream_options"]]
+        mine = {"dialect": {"left_out": ["stream_options"], "short_id": True}}
+        memory.write_text(json.dumps({facts["entry"]: mine, "other": {"dialect": 3}}))
+        output = run(home, "probe", **env).output
+        assert "left_out stream_options (set by hand)" in output
+        assert (
+            f"no effect: {facts['entry']}: there is no short_id" in output and "no effect: other: " in output
+        )
+        kept = json.loads(memory.read_text())
+        memory.write_text(json.dumps({**kept, "old": {"day": datetime.now(UTC).date().isoformat()}}))
+        assert "set by hand" in run(home, "probe", "--forget", **env).output
+        assert json.loads(memory.read_text()) == kept
+        doctor = list(check_dialects(Home(home), datetime.now(UTC).date() + timedelta(days=365)))
+        assert [finding.state for finding in doctor] == ["ok", "warning", "warning"]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_an_alias_is_listed_and_set(home: Path) -> None:
+    with PracticeServer() as server:
+        env = {"WHET_MODEL_BASE_URL": server.base_url, "WHET_MODEL_PROVIDER": "practice"}
+        env["WHET_MODEL_ALIASES"] = '{"big": "practice-large"}'
+        assert run(home, "set", "big", **env).output.startswith("practice-large: window")
+        assert "* big = practice-large" in run(home, "list", **env).output.splitlines()
+        assert as_json(home, "list", **env)["aliases"] == {"big": "practice-large"}
+        assert as_json(home, "show", **env)["model"]["model"] == "practice-large"
 
 
 def test_set_saves_and_warns_about_the_environment(home: Path) -> None:

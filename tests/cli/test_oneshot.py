@@ -164,7 +164,12 @@ def test_a_renamed_folder_s_conversation_is_named(folder: Path, echo: PracticeSe
     assert code == 1
     assert f"hint: whet chat --session {first['session_id']} goes on with that of {before}" in err
     by_id = ["chat", "-q", "two", "--json", "--session", first["session_id"], *flags(echo)]
-    assert json.loads(run(by_id, after)[1])["session_id"] == first["session_id"]
+    second = json.loads(run(by_id, after)[1])
+    assert second["session_id"] == first["session_id"]
+    notice = f"the session's folder {before} no longer exists; it works in {after} now"
+    assert (first["notices"], second["notices"]) == ([], [notice])
+    code, _, err = run(["chat", "-q", "three", "--session", first["session_id"], *flags(echo)], after)
+    assert code == 0 and err.count(notice) == 1
 
 
 def test_an_image_goes_along(folder: Path, echo: PracticeServer) -> None:
@@ -335,7 +340,7 @@ def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) ->
         PracticeServer(script=script) as server,
         Tty(["chat", "-q", "x", "--approvals", "ask", *flags(server)], folder) as tty,
     ):
-        tty.wait_for("[N]o: ")
+        tty.wait_for("Enter is no:")
         tty.type("o\n")
         tty.wait_for("write_file")
         tty.wait_for("Finished.")

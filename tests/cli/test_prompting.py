@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
@@ -119,19 +121,28 @@ def test_a_history_that_can_not_be_written_any_more_ends_nothing(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_at_shows_rows_while_a_large_tree_is_still_being_read(tmp_path: Path) -> None:
+def test_at_shows_rows_while_a_large_tree_is_still_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "early").mkdir()
     for number in range(1_200):
         (tmp_path / "early" / f"reply{number}.py").touch()
     (tmp_path / "late").mkdir()
     (tmp_path / "late" / "rply.md").touch()
-    os.mkfifo(tmp_path / "late" / ".gitignore")  # reading it waits until something is written
+    may_read_late, scan = threading.Event(), os.scandir
+
+    def scan_when_allowed(folder: str) -> Any:
+        if str(folder).endswith("late"):
+            assert may_read_late.wait(60)
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", scan_when_allowed)
     completer = InputCompleter(lambda: [], lambda: tmp_path)
 
     async def main() -> None:
         rows = completer.get_completions_async(Document("see @eply"), CompleteEvent())
         assert (await anext(rows)).text == "early/reply0.py"
-        await asyncio.to_thread((tmp_path / "late" / ".gitignore").write_text, "none")
+        may_read_late.set()
         rest = [row.text async for row in rows]
         assert "early/reply9.py" in rest and len(rest) == len(set(rest))
         again = completer.get_completions_async(Document("see @rply"), CompleteEvent())

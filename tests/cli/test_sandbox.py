@@ -63,6 +63,8 @@ def test_explain_names_what_the_gate_asks_about(tmp_path: Path, command: str, op
         ("cat secrets/a.txt", "secrets/a.txt: the rule deny: read_file(secrets/*) forbids it"),
         ("cat secr*/*.txt", "/secrets/a.txt: the rule deny: read_file(secrets/*) forbids it"),
         ("echo x > secrets/new", "secrets/new: the rule deny: read_file(secrets/*) forbids it"),
+        ("cd secrets && cat a.txt", "secrets: the rule deny: read_file(secrets/*) forbids it"),
+        ("grep -r x secrets", "secrets: the rule deny: read_file(secrets/*) forbids it"),
         ("rm app.lock", "app.lock: the rule deny: write_file(*.lock) forbids it"),
         ("cat app.lock", "It names no file or host that is out of reach."),
     ],

@@ -15,7 +15,8 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from tests.cli.running import Tty, bare, flags, run
-from whet.cli.interactive.status import StatusFacts, branch_of, status_line
+from whet.app.git_branch import read_branch
+from whet.cli.interactive.status import StatusFacts, status_line
 from whet.config.schema import UiSettings
 from whet.terminal.blocks import MarkdownBlock
 from whet.terminal.pasted_text import dropped_images, fold_pastes
@@ -161,9 +162,9 @@ def test_going_back_says_of_each_message_whether_files_go_back_with_it(folder: P
             tty.type(text)
             tty.wait_for("step")
         tty.type("\x1b\x1b")
-        tty.wait_for("before this message, no file was changed since")
+        tty.wait_for("before this message. No recorded file has changed since.")
         tty.type("\x1b[B")
-        tty.wait_for("before this message, files too")
+        tty.wait_for("before this message. Files go back, too.")
         tty.type("\r")
         tty.wait_for("restored 1 path")
         tty.type("\x03\x04")
@@ -338,9 +339,9 @@ def test_the_branch_is_read_without_git(folder: Path) -> None:
     (folder / ".git").mkdir()
     (folder / "src").mkdir()
     (folder / ".git" / "HEAD").write_text("ref: refs/heads/feature/a\n")
-    assert branch_of(folder / "src") == "feature/a"
+    assert read_branch(folder / "src") == "feature/a"
     (folder / ".git" / "HEAD").write_text("0123456789abcdef\n")
-    assert branch_of(folder) == "01234567"
+    assert read_branch(folder) == "01234567"
 
 
 def test_a_long_plan_is_shown_around_what_is_being_done() -> None:
@@ -447,7 +448,7 @@ def test_ctrl_c_at_a_question_says_that_the_call_was_not_run(folder: Path) -> No
     ):
         tty.wait_for("Ctrl-D")
         tty.type("write it\r")
-        tty.wait_for("[N]o")
+        tty.wait_for("Enter is no:")
         tty.type("\x03")
         tty.wait_for("✗ write_file  a.txt  not run")
         tty.wait_for("cancelled after")

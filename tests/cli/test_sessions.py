@@ -53,22 +53,22 @@ def test_an_empty_home_says_how_to_begin_and_stays_empty(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["show"], ["export", "--format", "md"], ["export", "--format", "html"]]
+    "arguments", [["show", "--full"], ["export", "--format", "md"], ["export", "--format", "html"]]
 )
 def test_a_paste_is_shown_without_its_tag(home: Path, clock: FixedClock, arguments: list[str]) -> None:
     pasted = wrap_in_tag("pasted", "one two\nthree")
     session = store(home, clock, "Log", Said(f"see {pasted} please", "Seen."))
     command, *options = arguments
     shown = run(home, command, session, *options).output
-    assert "see one two\nthree please" in shown and "pasted" not in shown
+    assert "see one two three please" in " ".join(shown.split()) and "pasted" not in shown
     assert "<pasted>" in run(home, "export", session, "--format", "jsonl").output
 
 
-def test_a_preview_says_how_many_lines_it_leaves_out(home: Path, clock: FixedClock) -> None:
+def test_show_ends_each_turn_as_the_chat_does(home: Path, clock: FixedClock) -> None:
     session = store(home, clock, "Lunch", LUNCH, Said("and now?", "The same.", "tail -2 menu.txt", "b\nf"))
     shown = run(home, "show", session).output
-    assert "| soup … 2 more lines" in shown and "| b … 1 more line\n" in shown
-    assert "more line" not in run(home, "show", session, "--full").output
+    assert shown.count("2 steps · 2.0k tokens") == 2 and "soup" in shown
+    assert "    | soup" not in shown and "    | soup" in run(home, "show", session, "--full").output
 
 
 def test_a_fork_is_listed_below_the_session_that_it_goes_on_from(home: Path, clock: FixedClock) -> None:
@@ -114,9 +114,8 @@ def test_show_has_what_was_said_and_a_line_per_call(home: Path, clock: FixedCloc
     session = store(home, clock, "Lunch", LUNCH, BROKEN)
     output = run(home, "show", session).output
     assert "Where is the lunch list?" in output
-    assert "✓ terminal  cat menu.txt" in output
-    assert "| soup … 2 more lines" in output and "bread" not in output
-    assert "✗ terminal  make" in output
+    assert "● terminal  cat menu.txt  0.5 s\n  │ soup\n" in output
+    assert "✗ terminal  make  exit  0.5 s" in output
     assert output.index("Where is") < output.index("cat menu.txt") < output.index("It is in menu.txt.")
     assert "bread" in run(home, "show", "lunch", "--full").output
     facts = as_json(home, "show", session)

@@ -59,11 +59,11 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
         tty.type("do it\r")
         tty.wait_for("I write it.")
         tty.wait_for("a.txt")
-        tty.wait_for("[N]o")
+        tty.wait_for("Enter is no:")
         tty.type("o\r")
         tty.wait_for("write_file")
         tty.wait_for("rm -rf a.txt")
-        tty.wait_for("[N]o")
+        tty.wait_for("Enter is no:")
         tty.type("\r")
         tty.wait_for("denied")
         tty.wait_for("Done, mostly.")
@@ -90,7 +90,7 @@ def test_a_turn_that_a_kill_cut_off_can_be_taken_back(folder: Path, command: str
         with Tty(["chat", *flags(server)], folder) as tty:
             tty.wait_for("Ctrl-D")
             tty.type("write it\r")
-            tty.wait_for("[N]o")
+            tty.wait_for("Enter is no:")
             os.kill(tty.pid, signal.SIGKILL)
             tty.wait_for_end()
         with Tty(["chat", "--continue", *flags(server)], folder) as tty:
@@ -337,6 +337,24 @@ def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_paste_that_never_ends_becomes_text_and_leaves_the_keys(folder: Path) -> None:
+    with (
+        PracticeServer(script=[ScriptedReply("Got it.")]) as server,
+        Tty(["chat", *flags(server)], folder) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("\x1b[200~first line\rsecond line")
+        tty.wait_for("second line")
+        assert not server.requests
+        tty.type("\r")
+        tty.wait_for("Got it.")
+        (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+    assert "first line\nsecond line" in user["content"]
+
+
+@pytest.mark.slow
 def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
     call = PracticeCall("read_file", '{"path": "a"}')
     script = [
@@ -435,3 +453,37 @@ def test_a_plugin_hears_of_a_command_before_it_runs(folder: Path, home: Path) ->
         tty.type("/clear my own\r")
         tty.wait_for("new session")
         assert (home / "heard").read_text() == "cli new clear my own cli True"
+
+
+def _answered_rows(screen: str) -> list[str]:
+    """Return the rows from the first call to the summary of the turn, without empty ones."""
+    rows = [row.rstrip() for row in screen.replace("\r", "").split("\n") if row.strip()]
+    first = next(number for number, row in enumerate(rows) if row.startswith("● write_file"))
+    last = next(number for number, row in enumerate(rows[first:], first) if "3 steps" in row)
+    return [re.sub(r" · .*|\d+\.\d s", "", row) for row in rows[first : last + 1] if "sandbox" not in row]
+
+
+@pytest.mark.slow
+def test_a_turn_looks_the_same_while_it_runs_when_it_is_opened_and_when_it_is_shown(folder: Path) -> None:
+    write = PracticeCall("write_file", '{"path": "a.txt", "content": "one\\ntwo\\n"}')
+    script = [
+        ScriptedReply("I write **it**.", tool_calls=(write,)),
+        ScriptedReply("", tool_calls=(terminal("echo out; exit 3"),)),
+        ScriptedReply("- Done."),
+    ]
+    screens: list[str] = []
+    with PracticeServer(script=script) as server:
+        for arguments in (["chat", "--yes"], ["chat", "-c"]):
+            with Tty([*arguments, *flags(server)], folder, environ={"TERM": "dumb"}) as tty:
+                tty.wait_for("Ctrl-D")
+                if not screens:
+                    tty.type("write it\r")
+                screens.append(tty.wait_for(" · 6.0k tokens"))
+                tty.type("/quit\r")
+                assert tty.wait_for_end() == 0
+    code, shown, _ = run(["sessions", "show", "write it"], folder)
+    assert code == 0
+    live, opened, listed = (_answered_rows(screen) for screen in (*screens, shown))
+    assert "    1 | +one" in live and any("exit 3" in row for row in live)
+    assert opened == live
+    assert listed == [row.replace(" • ", "- ") for row in live], "no terminal: Markdown stays as it is"

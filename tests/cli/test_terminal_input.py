@@ -56,6 +56,47 @@ def test_a_reply_that_was_cut_does_not_lock_the_input() -> None:
     assert pressed("\x1b]11;rgb:", "\x1b[200~pasted\x1b[201~", "x") == [Keys.BracketedPaste, "x"]
 
 
+def pressed_keys(*pieces: str) -> list[tuple[Keys | str, str]]:
+    """Return the keys and texts of pieces of input with a pause after each."""
+    keys: list[KeyPress] = []
+    parser = PasteParser(keys.append)
+    for piece in pieces:
+        parser.feed(piece)
+        parser.flush()
+    return [(press.key, press.data) for press in keys]
+
+
+PASTE, ENTER = Keys.BracketedPaste, (Keys.ControlM, "\r")
+
+
+def test_a_paste_without_an_end_mark_ends_with_the_pause() -> None:
+    assert pressed_keys("\x1b[200~one\rtwo", "\x03") == [(PASTE, "one\rtwo"), (Keys.ControlC, "\x03")]
+    assert pressed_keys("\x1b[200~one", "x", "\r") == [(PASTE, "one"), ("x", "x"), ENTER]
+    assert pressed_keys("\x1b[200~", "\x1b[A")[0][0] == Keys.Up
+
+
+@each("end", [("\x1b[201~",), ("\x1b[20", "1~"), ("\x1b[201", "~")])
+def test_a_late_end_mark_is_no_key_and_no_text(end: tuple[str, ...]) -> None:
+    assert pressed_keys("\x1b[200~one\r", *end, "\r") == [(PASTE, "one\r"), ENTER]
+    assert pressed_keys("\x1b[200~one\r" + end[0], *end[1:], "\r") == [(PASTE, "one\r"), ENTER]
+    assert pressed_keys("\x1b[200~one\r\x1b", "[201~", "\r") == [(PASTE, "one\r"), ENTER]
+
+
+@each("remainder", ["two\rthree\r\x1b[201~", "two\rthree\r", "\r\r"])
+def test_the_late_remainder_of_a_paste_sends_nothing(remainder: str) -> None:
+    text = remainder.removesuffix("\x1b[201~")
+    assert pressed_keys("\x1b[200~one", remainder, "\r") == [(PASTE, "one"), (PASTE, text), ENTER]
+
+
+def test_a_paste_waits_longer_for_its_end_than_a_key() -> None:
+    parser = PasteParser([].append)
+    key_pause_s = parser.pause_s
+    parser.feed("\x1b[200~one")
+    assert parser.pause_s >= 1 > key_pause_s
+    parser.feed("\x1b[201~")
+    assert parser.pause_s == key_pause_s
+
+
 @pytest.mark.parametrize(
     "sequence", ["\x1b[13;2u", "\x1b[27;2;13~", "\x1b[13;2:1u", "\x1b[13;5u", "\x1b[13;3u", "\x1b\r"]
 )
@@ -99,3 +140,5 @@ def test_esc_and_then_enter_is_no_new_line() -> None:
     assert pressed("\x1b", "\r") == apart
     assert pressed("\x1b", "\r", pauses=True) == apart
     assert pressed("\x1b", "a", "\r", pauses=True) == [Keys.Escape, "a", Keys.ControlM]
+    assert pressed("\x1b[27u\r") == pressed("\x1b[27u", "\r") == apart
+    assert pressed("\x1b[27u\x1b[27u") == [Keys.Escape, Keys.Escape]

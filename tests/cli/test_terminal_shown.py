@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Tty, flags
+from whet.terminal.bell import bell_sequence
 from whet_lab.practice.ask import PracticeCall
-from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
@@ -77,6 +78,25 @@ def test_ctrl_o_shows_every_line_of_a_call(folder: Path) -> None:
         tty.wait_for("2 steps")
         tty.type("\x0f")
         tty.wait_for("(1 of 1)")
+        tty.wait_for("q leaves")
+        tty.type("/890\r")
+        assert "\n600\n" not in tty.wait_for("\n899\n")
+        tty.type("q/quit\r")
+        assert tty.wait_for_end() == 0
+
+
+@pytest.mark.slow
+def test_a_call_is_printed_whole_without_a_pager(folder: Path) -> None:
+    script = [ScriptedReply("", tool_calls=(terminal("seq 1 900"),)), ScriptedReply("Done.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--yes", *flags(server)], folder, environ={"PAGER": "cat"}) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("2 steps")
+        tty.type("\x0f")
+        tty.wait_for("(1 of 1)")
         assert "\n600\n" in tty.wait_for("\n899\n")
 
 
@@ -105,7 +125,7 @@ def test_the_terminal_rings_at_a_question_and_after_a_long_turn(
     with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder) as tty:
         tty.wait_for("Ctrl-D")
         tty.type("go\r")
-        tty.wait_for("[N]o")
+        tty.wait_for("Enter is no:")
         assert ("\x1b]9;Whet asks for approval: terminal: rm -rf a.txt\a\a" in tty.drawn) is rings
         tty.type("\r")
         tty.wait_for("Done.")
@@ -113,3 +133,56 @@ def test_the_terminal_rings_at_a_question_and_after_a_long_turn(
         tty.type("\x04")
         tty.wait_for_end()
         assert "\x1b]9;Whet: the turn ended (answered): Done.\a\a" in tty.drawn
+
+
+def test_a_terminal_is_notified_in_its_own_way() -> None:
+    assert bell_sequence("done", {"TERM": "xterm"}) == "\x1b]9;done\a\a"
+    assert (
+        bell_sequence("done", {"TERM": "xterm", "VTE_VERSION": "7600"}) == "\x1b]777;notify;Whet;done\x1b\\\a"
+    )
+    assert bell_sequence("done", {"TERM": "foot"}).startswith("\x1b]777;notify;Whet;done")
+    assert bell_sequence("done", {"TERM": "linux"}) == "\a"
+
+
+@pytest.mark.slow
+def test_a_message_to_a_session_in_use_elsewhere_comes_back_into_the_input(folder: Path) -> None:
+    never = ScriptedReply("never", fault=Fault(stall_after=-1))
+    with PracticeServer(script=[never]) as server, Tty(["chat", *flags(server)], folder) as first:
+        first.wait_for("Ctrl-D")
+        first.type("begin\r")
+        server.wait_for_stall()
+        with Tty(["chat", "--continue", *flags(server)], folder) as second:
+            second.wait_for("Ctrl-D")
+            second.type("do not lose this\r")
+            second.wait_for("is in use by process")
+            second.wait_for("› do not lose this")
+        server.release()
+
+
+@pytest.mark.slow
+def test_a_reopened_session_shows_the_calls_of_a_turn_that_was_killed(folder: Path) -> None:
+    script = [
+        ScriptedReply("Before."),
+        ScriptedReply("", tool_calls=(terminal("echo one-of-two"),)),
+        ScriptedReply("never", fault=Fault(stall_after=-1)),
+    ]
+    with PracticeServer(script=script) as server:
+        with Tty(["chat", "--yes", *flags(server)], folder) as tty:
+            tty.wait_for("Ctrl-D")
+            tty.type("first\r")
+            tty.wait_for("1 step")
+            tty.type("second\r")
+            server.wait_for_stall()
+        with Tty(["chat", "--continue", *flags(server)], folder) as tty:
+            shown = tty.wait_for("cut off")
+            assert "› second" in shown and "● terminal  echo one-of-two" in shown and "Before." not in shown
+
+
+@pytest.mark.slow
+def test_nothing_is_drawn_while_a_question_waits(folder: Path) -> None:
+    script = [ScriptedReply(tool_calls=(PracticeCall("write_file", '{"path": "a", "content": "b"}'),))]
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("Enter is no:")
+        assert any(tty.count_later_bytes(1.0) == 0 for _ in range(15))

@@ -56,16 +56,6 @@ def test_count(number: int, said: str) -> None:
     assert wording.count(number) == said
 
 
-def test_subject_takes_what_tells_most_and_bears_anything() -> None:
-    assert wording.subject('{"timeout": 3, "command": "ls"}') == "ls"
-    assert wording.subject('{"other": "x"}') == "x"
-    assert wording.subject('{"path": "src", "pattern": "tw."}') == "tw.  in src"
-    assert wording.subject('{"broken') == '{"broken'
-    assert wording.subject("[" * 5_000) == "[" * 5_000
-    assert wording.subject("[1]") == "[1]"
-    assert wording.subject("") == ""
-
-
 def test_a_failure_shows_the_telling_line() -> None:
     def finished(preview: str, kind: str = "exit") -> ToolFinished:
         return ToolFinished("1", "terminal", 0.1, kind, 1, preview)

@@ -17,16 +17,18 @@ from tests.late import Late
 from whet.app.build import App
 from whet.app.conversations.hosted import SessionHost
 from whet.app.conversations.people import PersonRouter
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.config.paths import Home
+from whet.config.permission_settings import ApprovalSettings, ConfirmSettings, SandboxSettings
 from whet.config.schema import (
-    ApprovalSettings,
+    EmbeddingSettings,
     MemorySettings,
     ModelSettings,
     ReviewSettings,
-    SandboxSettings,
     ScheduleSettings,
     Settings,
 )
+from whet.schedules.adding import add_schedule
 from whet.serve import tokens
 from whet.serve.run import ServeOptions, serve
 from whet.serve.site import Site, SiteTimings
@@ -56,6 +58,9 @@ class Api:
         answer_wait_s: float = 60.0,
         beat_s: float = 0.3,
         head_wait_s: float = 30.0,
+        confirm: ConfirmSettings | None = None,
+        embeddings: EmbeddingSettings | None = None,
+        secrets: dict[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.home = Home(folder / "home")
@@ -71,7 +76,10 @@ class Api:
             memory=MemorySettings(),
             sandbox=SandboxSettings(mode="off"),
             schedules=ScheduleSettings(worker="off"),
+            confirm=confirm or ConfirmSettings(),
+            embeddings=embeddings or EmbeddingSettings(),
         )
+        self._secrets = secrets or {}
         self._pace = SiteTimings(answer_wait_s, beat_s, head_wait_s)
         self._web = web
         self.url = ""
@@ -94,7 +102,9 @@ class Api:
     async def _main(self) -> None:
         self.loop = asyncio.get_running_loop()
         people = PersonRouter()
-        self.app = await App.start(self.home, self._settings, {}, people, self.workspace, source="api")
+        self.app = await App.start(
+            self.home, self._settings, self._secrets, people, self.workspace, source="api"
+        )
         self.hosted = SessionHost(self.app.sessions, people)
         tokens.make_first(self.app.database, self.home, self.app.clock)
         self._stop = asyncio.Event()
@@ -103,7 +113,9 @@ class Api:
             self.url = f"http://127.0.0.1:{port}"
             self._ready.set()
 
-        listening = ServeOptions(port=0, has_web=self._web, drain_s=0.2)
+        listening = ServeOptions(
+            port=0, has_web=self._web, drain_s=0.2, commands=SLASH_COMMANDS, add_schedule=add_schedule
+        )
         try:
             await serve(self.hosted, listening, self._pace, ready, stop=self._stop)
         finally:
@@ -123,6 +135,18 @@ class Api:
             return out.getvalue()
 
         return self.call(print_all())
+
+    def cancel_turns(self) -> None:
+        """Cancel the turns that a test left, and wait for their ends: the next test finds none."""
+
+        async def cancel_all() -> None:
+            async with asyncio.timeout(WAIT_S):
+                while left := self.hosted.running:
+                    for session_id in left:
+                        self.hosted.cancel(session_id)
+                    await asyncio.sleep(0.01)
+
+        self.call(cancel_all())
 
     def new_token(self, name: str, role: TokenRole = "chat") -> str:
         return self.app.database.write_now(lambda db: tokens.make(db, name, role, self.app.clock))[1]
@@ -167,9 +191,10 @@ def shared_api(tmp_path_factory: pytest.TempPathFactory, shared_model: PracticeS
 
 
 @pytest.fixture
-def api(shared_api: Api) -> Api:
+def api(shared_api: Api) -> Iterator[Api]:
     shared_api.say()
-    return shared_api
+    yield shared_api
+    shared_api.cancel_turns()
 
 
 @pytest.fixture
@@ -199,3 +224,16 @@ def sdk() -> Iterator[openai.OpenAI]:
 @pytest.fixture
 def client(sdk: openai.OpenAI, api: Api) -> openai.OpenAI:
     return sdk.with_options(base_url=f"{api.url}/v1", api_key=api.token)
+
+
+def sign_in(client: httpx2.Client, board: Api, token: str) -> httpx2.Response:
+    return client.post("/login", data={"token": token}, headers={"origin": board.url})
+
+
+@pytest.fixture
+def person(board: Api) -> Iterator[httpx2.Client]:
+    """A browser that is signed in as the owner at the page of the module's `board`."""
+    with httpx2.Client(base_url=board.url, timeout=WAIT_S) as client:
+        sign_in(client, board, board.token)
+        client.headers["origin"] = board.url
+        yield client

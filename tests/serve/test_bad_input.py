@@ -58,8 +58,8 @@ def tool(**fields: Any) -> dict[str, Any]:
                 ]
             ),
             400,
-            "unsupported_image",
-            "messages[0].content[0].image_url",
+            "invalid_attachment",
+            "messages[0].content[0]",
         ),
         (
             chat(
@@ -74,7 +74,6 @@ def tool(**fields: Any) -> dict[str, Any]:
             None,
             "messages[0].content[0].image_url",
         ),
-        (chat(model="gpt-x"), 404, "model_not_found", "model"),
         (chat(n=3), 400, "unsupported_value", "n"),
         (chat(stop=[7]), 400, None, "stop"),
         (chat(logprobs=True), 400, "unsupported_parameter", "logprobs"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.serve.conftest import WAIT_S, Api
+from tests.serve.conftest import WAIT_S, Api, sign_in
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 from whet.store import ledger
@@ -20,6 +20,7 @@ from whet_lab.practice.server import PracticeServer
 PAGES = (
     "/",
     "/sessions",
+    "/activity",
     "/learning",
     "/inbox",
     "/notes",
@@ -50,10 +51,6 @@ def person(board: Api) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=board.url, timeout=WAIT_S) as client:
         sign_in(client, board, board.token)
         yield client
-
-
-def sign_in(client: httpx2.Client, board: Api, token: str) -> httpx2.Response:
-    return client.post("/login", data={"token": token}, headers={"origin": board.url})
 
 
 def csrf(client: httpx2.Client, path: str = "/") -> str:

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from tests.serve.conftest import WAIT_S, Api
-from tests.serve.test_board import HOSTILE, csrf, sign_in
+from tests.serve.test_board import HOSTILE, csrf
 from whet.store import forks
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -31,14 +31,6 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         made = Api(tmp_path_factory.mktemp("desk"), model, mode="ask", web=True)
         yield made
         made.close()
-
-
-@pytest.fixture
-def person(board: Api) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=board.url, timeout=WAIT_S) as client:
-        sign_in(client, board, board.token)
-        client.headers["origin"] = board.url
-        yield client
 
 
 def eventually(look: Callable[[], Any]) -> Any:
@@ -117,7 +109,13 @@ def test_a_session_is_begun_and_gone_on_with_by_forms_alone(board: Api, person: 
     ]
     page = begin(person, "look\r\nhere", files=files)
     shown = ended(person, page)
-    assert "look\nhere" in shown and "1 image attached" in shown and "<strong>it</strong>" in shown
+    assert "look\nhere" in shown and "<strong>it</strong>" in shown
+    image = person.get(f"{page}/images/1/0")
+    assert f'<img src="{page}/images/1/0"' in shown and image.content == PNG
+    assert (
+        image.headers["content-type"] == "image/png" and "sandbox" in image.headers["content-security-policy"]
+    )
+    assert [person.get(f"{page}/images/{at}").status_code for at in ("1/1", "2/0", "9/0")] == [404] * 3
     assert "[file received: received/evil_.txt, 5 bytes]" in shown
     assert (board.workspace / "received" / "evil_.txt").read_bytes() == b"hello"
     assert not (board.workspace.parent / "evil_.txt").exists()

@@ -27,6 +27,14 @@ def test_look_alike_conversations_are_never_mixed(api: Api, http: httpx2.Client)
     assert [mixed for seed in range(PAIRS) for mixed in converse(api, http, seed)] == []
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(1_000, 11_000, 200))
+def test_10000_look_alike_pairs_are_never_mixed(api: Api, http: httpx2.Client, first: int) -> None:
+    mixed = [line for seed in range(first, first + 200) for line in converse(api, http, seed)]
+    print(f"pairs {first} to {first + 199}: {len(mixed)} mixed")
+    assert mixed == []
+
+
 def _ask(api: Api, http: httpx2.Client, person: Person, text: str, *replies: ScriptedReply) -> str:
     api.say(*replies)
     body = person.body(text, has_tool=False)

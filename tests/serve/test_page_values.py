@@ -24,17 +24,19 @@ from whet.app.conversations.people import PersonRouter
 from whet.app.conversations.sessions import SessionOpener
 from whet.app.received_files import MAX_IMAGE_BYTES
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
+from whet.config.permission_settings import SandboxSettings
+from whet.config.schema import ModelSettings, ReviewSettings, Settings
 from whet.contract.events import Notice, Retry, StepFinished, TextDelta, ToolProgress, ToolStarted
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.contract.origin import Origin
 from whet.question import Row
-from whet.serve.board import past
+from whet.serve.board import page_messages, past
 from whet.serve.board.frame import Frame, number_or_zero
 from whet.serve.board.home import HomePages, sum_spending
 from whet.serve.board.learning import LearningPages
 from whet.serve.board.live_turn import LiveTurns
-from whet.serve.board.past import HistoryPages, PageCall, ShownSpan
+from whet.serve.board.page_messages import PageCall
+from whet.serve.board.past import HistoryPages, ShownSpan
 from whet.serve.board.session_chat import Follower, SessionChat, count_units, read_form_text
 from whet.serve.site import Site, SiteTimings
 from whet.serve.wire import ApiError
@@ -249,12 +251,12 @@ def test_a_number_of_a_query_is_none_where_it_is_no_number() -> None:
     ],
 )
 def test_a_call_is_read_by_what_it_is_about_and_what_it_writes(arguments: str, call: PageCall) -> None:
-    assert past.build_page_call(ToolCall("c", "t", arguments)) == call
+    assert page_messages.build_page_call(ToolCall("c", "t", arguments)) == call
 
 
 def test_a_subject_that_is_longer_than_its_line_stands_with_the_arguments() -> None:
     for size, whole in ((160, ""), (161, f"command: {'x' * 161}")):
-        found = past.build_page_call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
+        found = page_messages.build_page_call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
         assert found.arguments == whole and len(found.about) == 160
 
 
@@ -266,7 +268,7 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
     calls = (ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}"))
     picture = (TextPart("see"), ImagePart("image/png", "aGk="), ImagePart("image/png", "aGk="))
     turn = ReplayedTurn(1, "", "", "answered", "", 1, Usage(), is_undone=False)
-    made = past.build_page_messages(
+    made = page_messages.build_page_messages(
         [
             entry(1, 1, Message("user", picture)),
             entry(2, 1, Message("assistant", "I **look**.", calls)),
@@ -279,8 +281,7 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
         {1: cast("Any", "did")},
     )
     assert [one.text for one in made] == ["see", "I **look**.", "found", "lost", "Done.", "next"]
-    assert [one.images for one in made] == [2, 0, 0, 0, 0, 0]
-    assert [len(one.blocks) for one in made] == [0, 1, 0, 0, 1, 0]
+    assert [len(one.images) + 10 * len(one.blocks) for one in made] == [2, 10, 0, 0, 10, 0]
     assert [one.starts_turn for one in made] == [turn, None, None, None, None, None]
     assert [one.did for one in made] == [None, None, None, None, "did", None]
     look = PageCall("look", "", "")
@@ -336,7 +337,8 @@ def test_the_first_page_lists_eight_sessions_and_the_costs_those_of_a_month(run:
         assert [row.row.title for row in frame.values["latest"]] == [f"thing {n}" for n in range(8, 0, -1)]
         assert (frame.template, frame.status, frame.values["problem"]) == ("home.html", 200, "")
         assert frame.values["today"] is None and frame.values["running"] == set()
-        assert len(frame.values["charts"][0].spots) == 14
+        assert [len(group.rows) for group in frame.values["side"].groups] == [9]
+        assert frame.values["active"] == frame.values["elsewhere"] == []
         await home.costs(asked(), VISIT)
         assert frame.values["days"] == 30 and len(frame.values["charts"][0].spots) == 30
         assert [what for what, _ in frame.values["groups"]] == ["model", "source", "kind"]

@@ -208,7 +208,7 @@ def calling(call: dict[str, Any]) -> ChatMessage:
         (
             [ChatMessage("user", [{"type": "image_url", "image_url": {}}])],
             {},
-            ("an image needs a data: URL", "messages[0].content[0].image_url", ""),
+            ("an image needs a URL", "messages[0].content[0].image_url", ""),
         ),
         (
             [ChatMessage("user", [{"type": "y" * 50}])],
@@ -232,8 +232,12 @@ def test_the_tools_of_a_chat_and_what_is_wanted_of_their_calls() -> None:
     assert tools({"function": {"name": "look"}}) == (ToolSpec("look", "", SPEC.parameters),)
     assert tools({"type": "function", "function": function}, tool_choice="none") == ()
     assert chat.read_tools(ChatRequest("whet", [])) == ()
-    told = ("tools are taken of type function", "tools[1]", "unsupported_value")
-    for odd in ({"type": "web"}, {"type": "function"}, 7, {"type": "web", "function": function}):
+    for odd in ({"type": "function"}, 7):
+        told = ("a tool needs its function", "tools[1]", "unsupported_value")
+        assert refused(lambda odd=odd: tools({"function": function}, odd)) == told
+    hosted = "tools of type 'web' are run by their vendor; this agent has tools of its own"
+    for odd in ({"type": "web"}, {"type": "web", "function": function}):
+        told = (hosted, "tools[1]", "unsupported_value")
         assert refused(lambda odd=odd: tools({"function": function}, odd)) == told
     other = ToolSpec("write", "", {"type": "object"})
     assert check_tools([SPEC, other]) == (SPEC, other)
@@ -320,12 +324,12 @@ def test_the_messages_of_anthropics_clients_are_read() -> None:
         ),
         (
             {"type": "document", "source": {"type": "url"}},
-            ("documents are taken as text; no file is read for a client", "messages.0.content.0.source", ""),
+            ("a document needs text, base64 or an http(s) URL", "messages.0.content.0.source", ""),
         ),
         *(
             (
                 {"type": "image", "source": source},
-                ("images are taken in base64; nothing is fetched", "messages.0.content.0.source", ""),
+                ("an image needs base64 or an http(s) URL", "messages.0.content.0.source", ""),
             )
             for source in ({"type": "url", "data": PNG}, {"type": "base64"}, 7)
         ),
@@ -353,8 +357,10 @@ def test_the_form_the_tools_and_the_choices_of_a_message() -> None:
         assert messages.read_tools(MessagesRequest("whet", [], tools=[{**tool, **kind}])) == (SPEC,)
     assert messages.read_tools(MessagesRequest("whet", [], tools=[tool], tool_choice={"type": "none"})) == ()
     searching = MessagesRequest("whet", [], tools=[tool, {"type": "web_search"}])
-    told = ("tools are taken of type custom", "tools.1", "unsupported_value")
-    assert refused(lambda: messages.read_tools(searching)) == told
+    assert messages.read_tools(searching) == (SPEC,)
+    computing = MessagesRequest("whet", [], tools=[tool, {"type": "computer"}])
+    hosted = "tools of type 'computer' are run by their vendor; this agent has tools of its own"
+    assert refused(lambda: messages.read_tools(computing)) == (hosted, "tools.1", "unsupported_value")
     form = {"type": "json_schema", "schema": {"type": "object"}}
     for asked in (
         MessagesRequest("whet", [], output_config={"format": form}),

@@ -13,9 +13,8 @@ from typing import Any
 
 import click
 
-from whet.cli import oneshot
 from whet.cli.group import is_question
-from whet.cli.launch import ChatOptions, Output, model_flags, model_options
+from whet.cli.launch import ChatOptions, Output, load_settings, model_flags, model_options, refuse_empty
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 
@@ -25,7 +24,14 @@ from whet.contract.errors import ConfigError
 @click.option("-q", "--question", help="Ask this and print the answer; - takes it from standard input.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--stream-json", is_flag=True, help="Print each event as a line of JSON, the result last.")
-@click.option("--session", "session_id", default="", metavar="ID", help="Go on with this session.")
+@click.option(
+    "--session",
+    "session_id",
+    callback=refuse_empty,
+    default="",
+    metavar="ID",
+    help="Go on with this session.",
+)
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with this folder's latest session.")
 @click.option("--resume", "picks", is_flag=True, help="Pick the session to go on with from a list.")
 @click.option("--yes", is_flag=True, help="Don't ask about what is not dangerous (--approvals auto).")
@@ -33,13 +39,26 @@ from whet.contract.errors import ConfigError
     "--approvals", type=click.Choice(["ask", "plan", "auto", "deny"]), help="What runs without a question."
 )
 @click.option("--max-steps", type=click.IntRange(1), help="Most model calls of one turn.")
-@click.option("--image", "images", multiple=True, metavar="FILE", help="Send an image along; repeatable.")
-@click.option("--toolsets", metavar="A,B", help="Only these groups of tools.")
+@click.option(
+    "--image",
+    "images",
+    callback=refuse_empty,
+    multiple=True,
+    metavar="FILE",
+    help="Send an image along; repeatable.",
+)
+@click.option("--toolsets", callback=refuse_empty, metavar="A,B", help="Only these groups of tools.")
 @model_options
-@click.option("--workspace", metavar="DIR", help="The folder to work in.")
+@click.option("--workspace", callback=refuse_empty, metavar="DIR", help="The folder to work in.")
 @click.option("--private", is_flag=True, help="Keep the new session out of search and learning.")
-@click.option("--warm", default="", metavar="NAME", help="Start with this template, auto, or off.")
-@click.option("--title", default="", help="The new session's title.")
+@click.option(
+    "--warm",
+    callback=refuse_empty,
+    default="",
+    metavar="NAME",
+    help="Start with this template, auto, or off.",
+)
+@click.option("--title", callback=refuse_empty, default="", help="The new session's title.")
 @click.pass_context
 def chat(context: click.Context, /, **options: Any) -> None:
     """Chat at the terminal, or ask one question with -q, or as one quoted argument."""
@@ -62,11 +81,17 @@ def chat(context: click.Context, /, **options: Any) -> None:
 def run(options: ChatOptions) -> int:
     """Run one question or the terminal chat, and return the exit code."""
     if options.question is None and sys.stdin.isatty() and options.output == "text":
-        from whet.cli.interactive import repl  # noqa: PLC0415 - rich and prompt_toolkit, which a one-shot must not pay for
+        settings = load_settings(options, input)
+        from whet.terminal.first_frame import FirstFrame  # noqa: PLC0415 - the chat's alone
 
-        return repl.run(options)
+        with FirstFrame(settings.ui.theme) as frame:
+            from whet.cli.interactive import repl  # noqa: PLC0415 - prompt_toolkit and the loop take 200 ms
+
+            return repl.run(options, settings, frame)
     if options.question is None and sys.stdin.isatty():
         raise ConfigError("--json and --stream-json need a question", hint='-q "..." asks one')
+    from whet.cli import oneshot  # noqa: PLC0415 - with the agent's loop, which the chat needs later
+
     return oneshot.run(options)
 
 

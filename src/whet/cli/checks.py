@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, suppress
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -21,6 +21,7 @@ import msgspec
 
 from whet import __version__
 from whet.app.model_links.discover import needs_model
+from whet.app.model_links.models import MEMORY_FILE
 from whet.app.plugins.parts import temporary_provider
 from whet.approval.patterns import DENY_HINT, find_unknown
 from whet.clock import Clock
@@ -32,11 +33,14 @@ from whet.config.secrets import env_warnings, load_secrets
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.tags import BUILT_IN
 from whet.contract.texts import NOT_JSON, from_json, plural
+from whet.lsp.kinds import find_servers, list_missing
 from whet.mcp.kept import read_stored
 from whet.mcp.listing import read_listing
 from whet.mcp.remote import check_server
 from whet.memory import disk, notes
+from whet.providers.dialect_memory import describe_dialect, find_dialect_faults, read_dialects
 from whet.sandbox.engine import probe
+from whet.sandbox.engine_cache import read_status
 from whet.sandbox.path_rules import read_path_rules
 from whet.terminal.output import has_colour, size
 from whet_confirm.boundary import is_same_user
@@ -169,8 +173,33 @@ def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -
             info = provider.info
     except WhetError as error:
         return DoctorFinding("model", "failed", error.message, error.hint)
-    text = f"{info.model or '(default)'} from {info.provider}; whet doctor --online asks its server"
+    account = f", account {settings.model.account}" if settings.model.account else ""
+    text = f"{info.model or '(default)'} from {info.provider}{account}; whet doctor --online asks its server"
     return DoctorFinding("model", "ok", text)
+
+
+def check_accounts(home: Home, settings: Settings, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
+    """Check that each named account of the provider has a key."""
+    if not settings.model.accounts.get(settings.model.provider):
+        return
+    from whet.app.model_links.accounts import list_accounts  # noqa: PLC0415 - few have any
+
+    for account in list_accounts(settings.model, load_secrets(home, environ)):
+        if account.name and not account.has_key:
+            names = " or ".join(account.variables) or "a variable whose key may be sent there"
+            yield DoctorFinding(
+                "account", "warning", f"{account.name} has no key", f"put {names} into {home.env}"
+            )
+
+
+def check_dialects(home: Home, today: date) -> Iterator[DoctorFinding]:
+    """Say how servers that refused a request are asked since then."""
+    for key, learned in read_dialects(home.root / MEMORY_FILE, today).items():
+        server = key.partition(" ")[2]
+        text = f"{server}: {describe_dialect(learned)}; whet model probe --forget asks anew"
+        yield DoctorFinding("dialect", "ok", text)
+    for fault in find_dialect_faults(home.root / MEMORY_FILE):
+        yield DoctorFinding("dialect", "warning", fault, f"correct or delete it in {home.root / MEMORY_FILE}")
 
 
 async def check_online(
@@ -238,6 +267,25 @@ def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
             yield DoctorFinding(label, "ok", f"{plural(count, 'tool')}{left_out}")
 
 
+def check_language_servers(home: Home, settings: Settings, workspace: Path) -> Iterator[DoctorFinding]:
+    """Check which language servers the workspace's files need. Starts none."""
+    lsp, name = settings.lsp, "languages"
+    if not lsp.enabled or "code" not in settings.tools.toolsets:
+        return
+    servers = find_servers(Path(os.path.realpath(workspace)), lsp.servers)
+    if servers and read_status(settings.sandbox.mode, home.main_root):
+        hint = _SANDBOX_HINT if settings.sandbox.mode == "off" else ""
+        yield DoctorFinding(name, "warning", "no server runs: there is no sandbox", hint)
+        return
+    for server in servers:
+        yield DoctorFinding(name, "ok", f"{server.kind.name}: {server.command[0]}")
+    for kind in list_missing(workspace, lsp.servers, servers):
+        programs = " or ".join(dict.fromkeys(command[0] for command in kind.programs))
+        install = kind.install or f"install {programs}"
+        fix = f"{install}; or set enabled: false for {kind.name} in the setting lsp.servers"
+        yield DoctorFinding(name, "warning", f"{kind.name}: no server ({programs})", fix)
+
+
 def check_sandbox(settings: Settings) -> Iterator[DoctorFinding]:
     """Name the engine that holds commands here. The first call in a process takes 0.2 s."""
     if settings.sandbox.mode == "off":
@@ -265,7 +313,7 @@ def check_file_rules(settings: Settings) -> Iterator[DoctorFinding]:
 
 
 def check_notes(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
-    """Warn about notes that no session reads, because their file is longer than its limit."""
+    """Warn about notes files that are longer than their limits."""
     limits_chars = {"memory": settings.memory.memory_chars, "user": settings.memory.user_chars}
     for target, name in notes.FILES.items():
         try:
@@ -273,7 +321,7 @@ def check_notes(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
         except WhetError as error:
             yield DoctorFinding("notes", "warning", error.message, error.hint)
             continue
-        if line := notes.describe_left_out(target, text, limits_chars[target]):
+        if line := notes.describe_overfull(target, text, limits_chars[target]):
             yield DoctorFinding("notes", "warning", line, f"whet memory edit {target}, or raise the setting")
 
 

@@ -12,6 +12,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "whet.cli.rewind:rewind",
         "Take files and conversation back to a turn; that, too, can be undone.",
     ),
+    "agents": (
+        "whet.cli.agents:agents",
+        "See every session of this machine: running, waiting, done, failed.",
+    ),
     "goal": ("whet.cli.goal:goal", "Start, list, show, stop or resume goals that must be proven."),
     "run": ("whet.cli.run:run", "Do many tasks at once, each in a session of its own."),
     "cost": ("whet.cli.cost:cost", "Show what was spent, what the day will come to, and the caps."),
@@ -35,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rate": ("whet.cli.rate:rate", "Say that a turn went well or badly."),
     "import": (
         "whet.cli.imports.command:importing",
-        "Move in from Hermes Agent, Claude Code, Codex, opencode or pi.",
+        "Move in from Hermes Agent, Claude Code, Codex, Gemini CLI, opencode or pi.",
     ),
     "gateway": ("whet.cli.gateway:gateway", "Talk to the agent from Telegram, Discord, Slack or a webhook."),
     "serve": ("whet.cli.serve:serve", "Serve an OpenAI-compatible API, sessions with events, the dashboard."),

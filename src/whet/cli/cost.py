@@ -16,6 +16,7 @@ from whet.clock import SystemClock, iso, local_time
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import WalletSettings
+from whet.contract.texts import plural
 from whet.providers.catalog import PRICES_AS_OF
 from whet.store import costs, wallet
 from whet.store.costs import Spending
@@ -41,8 +42,9 @@ class CostReport(msgspec.Struct, frozen=True):
     """The report of `whet cost`.
 
     `forecast_usd` is the expected cost of the whole day. It and `today_usd` are None if today has turns
-    and none of them has a known price. `unsettled` counts interrupted calls without a known price, which
-    count at their maximum.
+    and none of them has a known price. `unsettled` counts the calls of the reported days that run now or that
+    a kill cut off; `unsettled_usd` and `unsettled_tokens` are the most that they can cost. `today_usd` holds
+    that of today's, as the caps do.
     """
 
     today_usd: float | None
@@ -52,6 +54,8 @@ class CostReport(msgspec.Struct, frozen=True):
     caps: list[CapUse]
     unpriced_turns: int
     unsettled: int
+    unsettled_usd: float
+    unsettled_tokens: int
     prices_as_of: str = PRICES_AS_OF
 
 
@@ -69,6 +73,12 @@ def cost(home: Home, days: int, as_json: bool) -> None:
     click.echo(table(cost_report.days, _shape("day")))
     click.echo(table(cost_report.models, _shape("model")))
     click.echo(f"today {as_usd(cost_report.today_usd)}, by its end about {as_usd(cost_report.forecast_usd)}")
+    if cost_report.unsettled:
+        sums = f"{as_usd(cost_report.unsettled_usd)}, {cost_report.unsettled_tokens:,} tokens"
+        click.echo(
+            f"{plural(cost_report.unsettled, 'model call')} without a known end (running, or cut off by a"
+            f" kill), counted in full: {sums}"
+        )
     for cap in cost_report.caps:
         line = f"{cap.setting}: {cap.used:,.2f} of {cap.cap:,.2f}".replace(".00", "")
         click.echo(style_text(f"{line}, near its cap", "yellow") if cap.is_near else line)
@@ -90,7 +100,10 @@ def build_report(
     turns = _read_turns(connection, iso(midnight - timedelta(days=_HISTORY_DAYS)), now)
     prices = [usd for at, usd in turns if at >= midnight]
     today = None if prices and not any(usd is not None for usd in prices) else sum(usd or 0 for usd in prices)
+    if open_usd := wallet.read_open_reservations(connection, iso(midnight)).usd:
+        today = (today or 0.0) + open_usd
     before = [(at, usd or 0.0) for at, usd in turns if at < midnight]
+    unsettled = wallet.read_open_reservations(connection, since)
     models = costs.sum_spending(connection, "model", since)
     return CostReport(
         today,
@@ -99,7 +112,9 @@ def build_report(
         models,
         _read_caps(connection, settings, now.strftime("%Y-%m-%d")),
         sum(group.unpriced for group in models),
-        wallet.count_open_reservations(connection),
+        unsettled.count,
+        unsettled.usd,
+        unsettled.tokens,
     )
 
 

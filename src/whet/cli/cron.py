@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import sys
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import apsw
@@ -17,22 +15,23 @@ import click
 import msgspec
 
 from whet.cli import stored
+from whet.cli.launch import refuse_empty
 from whet.cli.main import run_on_loop
-from whet.clock import Clock, SystemClock, iso, local_zone
+from whet.clock import Clock, SystemClock, iso
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.goals.text import parse_usd
-from whet.schedules import goals, quiet, timing
-from whet.schedules.execution import NOTIFY, check, is_chat
+from whet.schedules import timing
+from whet.schedules.adding import add_schedule
+from whet.schedules.execution import check
 from whet.schedules.worker import FinishedRun, ScheduleWorker
-from whet.store import jobs, schedules, sessions
+from whet.store import jobs, schedules
 from whet.store.database import StateDatabase, has_store, read_time
-from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun
+from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun, ScheduleWish
 from whet.terminal import output
 from whet.terminal.output import Column, emit_json, emit_rows, home_and_json, json_option, style_text
 from whet.terminal.wording import clip, printable
-from whet.tools.registry import TOOLSETS
 
 T = TypeVar("T")
 _State: TypeAlias = tuple[Schedule, str, ScheduleRun | None]
@@ -70,14 +69,26 @@ cron: click.Group = click.Group("cron", help="Have the agent work at set times."
 @click.option(
     "--session", default=_NEW, metavar="new|ID", help="A new session each time, or always this one."
 )
-@click.option("--workspace", metavar="DIR", help="The folder to work in; this one otherwise.")
+@click.option(
+    "--workspace", callback=refuse_empty, metavar="DIR", help="The folder to work in; this one otherwise."
+)
 @click.option(
     "--to", "target", default="", metavar="FILE|notify|CHAT", help="Where each answer goes besides."
 )
-@click.option("--toolsets", default="", metavar="A,B", help="Only these groups of tools.")
+@click.option(
+    "--toolsets", callback=refuse_empty, default="", metavar="A,B", help="Only these groups of tools."
+)
 @click.option("--goal", "is_goal", is_flag=True, help="The prompt is a goal that must be proven.")
-@click.option("--verify", default="", metavar="CMD", help="Passes when the goal is reached.")
-@click.option("--budget", default="0", metavar="USD", help="The most that each run's goal may cost.")
+@click.option(
+    "--verify", callback=refuse_empty, default="", metavar="CMD", help="Passes when the goal is reached."
+)
+@click.option(
+    "--budget",
+    callback=refuse_empty,
+    default="0",
+    metavar="USD",
+    help="The most that each run's goal may cost.",
+)
 @click.option("--steps", type=click.IntRange(0), default=0, help="The most model calls of each run's goal.")
 @click.option("--may-change", multiple=True, metavar="PATH", help="May change though it judges.")
 @click.option("--until-achieved", is_flag=True, help="Pause the schedule once its goal is proven.")
@@ -93,21 +104,20 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **opt
     if bool(expression) == bool(at):
         raise click.UsageError("give a cron expression or --at TIME, one of them")
     clock = SystemClock()
+    settings = load(home, {}, environ=os.environ).settings
+    wish = ScheduleWish(
+        sys.stdin.read() if options["prompt"] == "-" else options["prompt"],
+        expression or "",
+        at or "",
+        workspace=options["workspace"] or settings.tools.workspace or os.getcwd(),
+        session="" if options["session"] == _NEW else options["session"],
+        toolsets=tuple(name.strip() for name in options["toolsets"].split(",") if name.strip()),
+        timeout_s=options["timeout_s"] or 0.0,
+        goal=_read_goal(options),
+        **{name: options[name] for name in ("name", "time_zone", "target", "quiet")},
+    )
     with _open_store(home) as database:
-        now = database.read_now(lambda db: read_time(db, clock))
-        schedule, due = _build_schedule(home, (expression or "", at or ""), options, clock.new_id(), now)
-        database.read_now(lambda db: check(db, schedule.target))
-        if schedule.session_id:
-            full_id = database.read_now(lambda db: sessions.resolve_id(db, schedule.session_id))
-            schedule = msgspec.structs.replace(schedule, session_id=full_id)
-
-        def work(db: apsw.Connection) -> Schedule:
-            name = schedule.name or _free_name(db, schedule.prompt)
-            named_schedule = msgspec.structs.replace(schedule, name=name)
-            schedules.add(db, named_schedule, due, clock)
-            return named_schedule
-
-        stored = database.write_now(work)
+        stored, due = database.write_now(lambda db: add_schedule(db, settings, wish, clock))
     if as_json:
         return emit_json({"schedule": msgspec.to_builtins(stored) | {"next": due}})
     click.echo(f"{printable(stored.name)}: next {_format_time(due, stored)}. It needs a worker: whet worker")
@@ -246,46 +256,6 @@ def _silent(finished: FinishedRun) -> None:
     """Print nothing: the command prints the run itself."""
 
 
-def _build_schedule(
-    home: Home, when: tuple[str, str], options: dict[str, Any], schedule_id: str, now: datetime
-) -> tuple[Schedule, str]:
-    """Build a schedule from the options, and return it with its first time. Raises ConfigError."""
-    expression, at = when
-    settings = load(home, {}, environ=os.environ).settings
-    zone = options["time_zone"] or settings.agent.time_zone or local_zone()
-    timing.find_zone(zone)
-    prompt = _check_text(sys.stdin.read() if options["prompt"] == "-" else options["prompt"], "prompt")
-    if not prompt.strip():
-        raise ConfigError("there is no prompt", hint='--prompt "..." says what to do')
-    workspace = _path(options["workspace"] or settings.tools.workspace or os.getcwd())
-    if not workspace.is_dir():
-        raise ConfigError(f"{workspace} is not a folder", hint="--workspace DIR names one")
-    names: str = options["toolsets"]
-    toolsets = tuple(name.strip() for name in names.split(",") if name.strip())
-    if unknown := [name for name in toolsets if name not in TOOLSETS]:
-        raise ConfigError(f"there is no toolset {unknown[0]}", hint=f"they are: {', '.join(TOOLSETS)}")
-    aim = _read_goal(options)
-    schedule = Schedule(
-        id=schedule_id,
-        name=_check_text(" ".join(options["name"].split()), "name"),
-        created=iso(now),
-        expression=timing.parse_expression(expression) if expression else "",
-        at=iso(timing.parse_single_time(at, zone, now)) if at else "",
-        time_zone=zone,
-        prompt=prompt,
-        session_id="" if options["session"] == _NEW else options["session"],
-        workspace=str(workspace),
-        target=_read_target(options["target"]),
-        toolsets=toolsets,
-        timeout_s=options["timeout_s"] or settings.agent.turn_timeout_s,
-        goal=aim,
-        quiet=quiet.parse_span(options["quiet"]),
-    )
-    if aim is not None:
-        goals.check(aim, schedule.session_id)
-    return schedule, schedule.at or iso(timing.next_after(schedule, now))
-
-
 def _read_goal(options: dict[str, Any]) -> ScheduleGoal | None:
     """Return the goal settings of a schedule's runs, or None if no option asks for a goal. Raises
     ConfigError."""
@@ -297,43 +267,6 @@ def _read_goal(options: dict[str, Any]) -> ScheduleGoal | None:
         until_achieved=options["until_achieved"],
     )
     return aim if options["is_goal"] or aim != ScheduleGoal() else None
-
-
-def _read_target(text: str) -> str:
-    if text in ("", NOTIFY) or is_chat(text):
-        return text
-    path = _path(_check_text(text, "target"))
-    if path.is_dir() or text.endswith(("/", os.sep)):
-        raise ConfigError(f"{path} is a folder", hint="name a file in it, e.g. " + str(path / "{date}.md"))
-    return str(path)
-
-
-def _path(text: str) -> Path:
-    try:
-        return Path(text).expanduser().absolute()
-    except RuntimeError as error:
-        raise ConfigError(f"{text} names the home of nobody here") from error
-
-
-def _check_text(text: str, label: str) -> str:
-    """Return typed or piped text unchanged. Raises ConfigError if it is not valid UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(
-            f"the {label} is no UTF-8 text", hint="iconv turns other encodings into it"
-        ) from error
-    return text
-
-
-def _free_name(db: apsw.Connection, prompt: str) -> str:
-    words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
-    base = "-".join(words)[:30].strip("-") or "schedule"
-    name, number = base, 1
-    while schedules.has_name(db, name):
-        number += 1
-        name = f"{base}-{number}"
-    return name
 
 
 def _state(db: apsw.Connection, schedule: Schedule) -> _State:

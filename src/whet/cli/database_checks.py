@@ -20,7 +20,7 @@ from whet.postgres.driver import needs_driver
 from whet.store import claims
 from whet.store.database import read_team_url
 from whet.store.migrations import STEPS
-from whet.store.rows import row_id
+from whet.store.rows import ids_of
 from whet.terminal.output import size
 
 _SAFE_SQLITE = (3, 51, 3)
@@ -48,7 +48,11 @@ def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(2000)
             connection.pragma("query_only", True)
-            yield from _check_state_database(path, connection, full=full)
+            try:
+                yield from _check_state_database(path, connection, full=full)
+            except (apsw.CorruptError, apsw.NotADBError) as error:
+                text = f"{path}: {error}; {_describe_readable(connection)}"
+                yield DoctorFinding("database", "failed", text, _restore_hint(path))
     except apsw.Error as error:
         yield DoctorFinding("database", "failed", f"{path}: {error}", _restore_hint(path))
 
@@ -61,9 +65,10 @@ def _check_team_database(url: str) -> DoctorFinding:
             status = read_status(url, 1.0)
     except WhetError as error:
         return DoctorFinding("database", "failed", error.message, error.hint)
-    return DoctorFinding(
-        "database", "ok", f"{status.server}, {plural(status.steps, 'step')}, {status.address}"
-    )
+    text = f"{status.server}, {plural(status.steps, 'step')}, {status.address}"
+    if status.excess:
+        return DoctorFinding("database", "warning", f"{text}; {status.excess}")
+    return DoctorFinding("database", "ok", text)
 
 
 def _sqlite_version() -> str:
@@ -130,16 +135,15 @@ def _describe_readable(connection: apsw.Connection) -> str:
     try:
         keys = [int(row[0]) for row in connection.execute("SELECT key FROM sessions").fetchall()]
     except apsw.Error:
-        return "the list of sessions can't be read"
+        return "no session can be read"
     whole = sum(_is_readable(connection, key) for key in keys)
     return f"{whole} of {plural(len(keys), 'session')} can still be read (whet sessions export ID)"
 
 
 def _is_readable(connection: apsw.Connection, key: int) -> bool:
-    ids = (row_id(key, 0), row_id(key + 1, 0))
     try:
-        query = "SELECT sum(length(content)) FROM messages WHERE id BETWEEN ? AND ?"
-        connection.execute(query, ids).fetchall()
+        query = "SELECT sum(length(content) + length(extra)) FROM messages WHERE id > ? AND id < ?"
+        connection.execute(query, ids_of(key)).fetchall()
     except apsw.Error:
         return False
     return True

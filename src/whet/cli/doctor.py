@@ -13,6 +13,7 @@ import click
 from whet.cli import checks
 from whet.cli.checks import DoctorFinding
 from whet.cli.database_checks import check_database
+from whet.cli.launch import workspace_of
 from whet.cli.main import run_on_loop
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -51,10 +52,13 @@ def run_checks(home: Home, *, online: bool, full: bool = False) -> list[DoctorFi
     report += checks.check_secrets(home)
     if loaded is not None:
         report.append(checks.check_provider(home, loaded.settings, os.environ))
+        report += checks.check_accounts(home, loaded.settings, os.environ)
         if online and report[-1].state == "ok":
             work = checks.check_online(home, loaded.settings, os.environ, SystemClock())
             report.append(run_on_loop(work))
+        report += checks.check_dialects(home, SystemClock().now().date())
         report += checks.check_servers(home, loaded.settings)
+        report += checks.check_language_servers(home, loaded.settings, workspace_of(loaded.settings))
         report += checks.check_sandbox(loaded.settings)
         report += checks.check_file_rules(loaded.settings)
         report += checks.check_notes(home, loaded.settings)

@@ -91,7 +91,7 @@ def drop(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) -> N
     def work(connection: apsw.Connection) -> int:
         rows = _choose_messages(connection, numbers, is_all=is_all)
         for row in rows:
-            chats.end_sending(connection, row.id, "sent")
+            chats.end_sending(connection, row.id, "sent", error=chats.REPLACED)
         return len(rows)
 
     count = stored.write(_require_store(home), work)

@@ -9,13 +9,14 @@ import click
 import msgspec
 
 from whet.cli import stored
-from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app
+from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, refuse_empty, start_app
 from whet.cli.main import run_on_loop
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.events import Event, TextDelta, ToolFinished, TurnEnd
 from whet.contract.protocols import NobodyPresent
+from whet.contract.texts import call_subject
 from whet.goals.pursuit import GoalRunner, report
 from whet.goals.text import GoalReport, GoalWish, claim_lines, parse_usd, progress_text
 from whet.log import mask
@@ -41,10 +42,26 @@ goal: click.Group = click.Group("goal", help="Start, list, show, stop or resume 
 
 @goal.command("start")
 @click.argument("text")
-@click.option("--verify", default="", metavar="CMD", help="Passes when the goal is reached; Whet runs it.")
-@click.option("--guard", multiple=True, metavar="PATH", help="Must stay as it is, as the verifier's files.")
-@click.option("--may-change", multiple=True, metavar="PATH", help="May change though it judges.")
-@click.option("--budget", default="0", metavar="USD", help="The most that it may cost.")
+@click.option(
+    "--verify",
+    callback=refuse_empty,
+    default="",
+    metavar="CMD",
+    help="Passes when the goal is reached; Whet runs it.",
+)
+@click.option(
+    "--guard",
+    callback=refuse_empty,
+    multiple=True,
+    metavar="PATH",
+    help="Must stay as it is, as the verifier's files.",
+)
+@click.option(
+    "--may-change", callback=refuse_empty, multiple=True, metavar="PATH", help="May change though it judges."
+)
+@click.option(
+    "--budget", callback=refuse_empty, default="0", metavar="USD", help="The most that it may cost."
+)
 @click.option("--steps", type=click.IntRange(1), help="The most model calls; else no limit of its own.")
 @model_options
 @home_and_json
@@ -167,7 +184,7 @@ def _show(event: Event) -> None:
         click.echo(nl=bool(event.text))
     elif isinstance(event, ToolFinished):
         mark = "+" if event.ok else "x"
-        subject = wording.subject(event.arguments)
+        subject = call_subject(event.arguments)
         line = wording.call_line(
             event.name, subject, terminal_width(), mark=mark, tail=wording.outcome(event)
         )

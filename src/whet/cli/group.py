@@ -92,7 +92,8 @@ class CommandTable(LateGroup):
         hint = find_meaning(args[0], SHELL_WORDS)
         if not hint:
             close = find_nearest(args[0], list(COMMANDS))
-            hint = f"did you mean `whet {close}`?" if close else f'to ask it: whet chat -q "{args[0]}"'
+            question = f"/{args[0]}" if args[0].startswith("/") else args[0]  # one slash calls a prompt file
+            hint = f"did you mean `whet {close}`?" if close else f'to ask it: whet chat -q "{question}"'
         raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -196,5 +197,16 @@ def fail(message: str, hint: str = "") -> int:
 
 
 def _usage(error: click.UsageError) -> int:
-    fail(error.format_message(), f"{error.ctx.command_path if error.ctx else 'whet'} --help")
+    hint = f"{error.ctx.command_path if error.ctx else 'whet'} --help"
+    if isinstance(error, click.NoSuchOption):
+        from whet.app.peer_words import OPTION_WORDS, find_meaning  # noqa: PLC0415 - only a wrong option needs them
+
+        hint = find_meaning(error.option_name, OPTION_WORDS) or hint
+    elif isinstance(error, click.MissingParameter) and error.ctx is not None:
+        from whet.app.peer_words import OTHER_MEANINGS, find_meaning  # noqa: PLC0415 - only a wrong call needs them
+
+        hint = find_meaning(error.ctx.info_name or "", OTHER_MEANINGS) or hint
+    elif error.ctx is not None and error.ctx.parent and isinstance(group := error.ctx.command, click.Group):
+        hint = f"{error.ctx.command_path} has: {', '.join(group.list_commands(error.ctx))}"
+    fail(error.format_message(), hint)
     return 2

@@ -16,11 +16,12 @@ import msgspec
 
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.schema import HookSettings
+from whet.config.permission_settings import HookSettings
 from whet.contract.errors import ConfigError, NotFound
+from whet.hooks.files import HookFile
 from whet.hooks.repository import accept, is_accepted, read_repository_hooks, refuse
-from whet.terminal.output import emit, json_option
-from whet.terminal.wording import printable
+from whet.terminal.output import emit, json_option, size
+from whet.terminal.wording import exact, printable
 
 
 class _Listed(msgspec.Struct, frozen=True):
@@ -71,12 +72,11 @@ def accept_command(home: Home, yes: bool) -> None:
     repository = read_repository_hooks(workspace)
     if repository is None or not repository.hooks:
         raise NotFound(f"{workspace} has no .whet/hooks.json", hint="hooks of your own stand in config.yaml")
-    _ = repository.digest  # the files as they are before the question
     for row in _rows(repository.hooks, "repository", runs=False):
         writes = "  (may write this folder)" if repository.hooks[row.name].writes else ""
-        click.echo(
-            printable(f"{row.name}  {row.event} {row.tools}".rstrip() + f"{writes}\n    {row.command}")
-        )
+        click.echo(exact(f"{row.name}  {row.event} {row.tools}".rstrip() + f"{writes}\n    {row.command}"))
+    for file in repository.files:  # as they are accepted, whatever they become during the question
+        click.echo(_show_file(file))
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigError("nobody is there to say yes", hint="run it at a terminal, or with --yes")
@@ -85,6 +85,13 @@ def accept_command(home: Home, yes: bool) -> None:
             return
     accept(home, repository)
     click.echo("accepted; a change of these hooks or of their scripts asks again")
+
+
+def _show_file(file: HookFile) -> str:
+    name = exact(file.name.replace("\n", "\\n"))
+    if file.text is None:
+        return f"\n--- {name}: {size(file.size_bytes)}, not shown: too large or not text"
+    return f"\n--- {name}\n{exact(file.text)}".rstrip("\n")
 
 
 @hooks.command("refuse")

@@ -12,23 +12,23 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
 from whet import log
-from whet.agent.session import Session
-from whet.app.build import App
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
-from whet.contract.protocols import Person
-from whet.store import sessions
-from whet.store.database import StateDatabase
-from whet.terminal.output import terminal_width, wrap_text
 from whet.terminal.wording import columns
+
+if TYPE_CHECKING:
+    from whet.agent.session import Session
+    from whet.app.build import App
+    from whet.contract.protocols import Person
+    from whet.store.database import StateDatabase
 
 Output = Literal["text", "json", "stream-json"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,12 +40,31 @@ _SETTINGS = {
     "api_key_env": "model.api_key_env",
     "format": "model.format",
 }
+
+
+def refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Refuse an option whose value was given as an empty text: a script's variable was not set, and leaving
+    the option out means something else. Raises BadParameter."""
+    is_typed = ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE
+    texts: list[object] = [*value] if param.multiple else [value]
+    if is_typed and any(isinstance(text, str) and not text.strip() for text in texts):
+        raise click.BadParameter("it is empty; give a value, or leave the option out", ctx, param)
+    return value
+
+
 _OPTIONS = (
-    click.option("--provider", help="The provider's name."),
-    click.option("--base-url", help="The API's root."),
-    click.option("--model", help="The model's name."),
-    click.option("--api-key-env", metavar="NAME", help="The variable that holds the key."),
-    click.option("--format", metavar="FORMAT", help="chat_completions, anthropic_messages or responses."),
+    click.option("--provider", callback=refuse_empty, help="The provider's name."),
+    click.option("--base-url", callback=refuse_empty, help="The API's root."),
+    click.option("--model", callback=refuse_empty, help="The model's name."),
+    click.option(
+        "--api-key-env", callback=refuse_empty, metavar="NAME", help="The variable that holds the key."
+    ),
+    click.option(
+        "--format",
+        callback=refuse_empty,
+        metavar="FORMAT",
+        help="chat_completions, anthropic_messages or responses.",
+    ),
 )
 approvals_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--approvals", type=click.Choice(["ask", "auto", "deny"]), help="What runs without a question."
@@ -75,14 +94,22 @@ def workspace_of(settings: Settings) -> Path:
     return Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()
 
 
-async def start_app(options: ChatOptions, settings: Settings, person: Person) -> App:
-    """Open the program's resources for the workspace of the settings. Sends nothing."""
+async def start_app(
+    options: ChatOptions,
+    settings: Settings,
+    person: Person,
+    say: Callable[[str], object] | None = None,
+) -> App:
+    """Open the program's resources for the workspace of the settings. Sends nothing. `say` gets a line about
+    what takes long; by default it goes to standard error."""
+    from whet.app.build import App  # noqa: PLC0415 - 90 ms, before which the chat has drawn its input line
+
     workspace = workspace_of(settings)
     if not workspace.is_dir():
         raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
     secrets = load_secrets(options.home, os.environ)
     if settings.mcp.servers and sys.stderr.isatty():
-        _announce_slow_servers(options.home, settings)
+        _announce_slow_servers(options.home, settings, say or sys.stderr.write)
     log.start_logging(options.home.logs)  # otherwise a plugin's traceback would go to the terminal
     app = await App.start(options.home, settings, secrets, person, workspace)
     # imports and start-up create objects that live until the end; the collector need not scan them
@@ -91,14 +118,14 @@ async def start_app(options: ChatOptions, settings: Settings, person: Person) ->
     return app
 
 
-def _announce_slow_servers(home: Home, settings: Settings) -> None:
+def _announce_slow_servers(home: Home, settings: Settings, say: Callable[[str], object]) -> None:
     """Name the MCP servers that must be asked for their tools before the first session."""
     from whet.mcp.kept import read_stored  # noqa: PLC0415 - few homes have servers
 
     servers = settings.mcp.servers.items()
     unknown = [name for name, server in servers if server.enabled and read_stored(home, name, server) is None]
     if unknown:
-        sys.stderr.write(f"asking {', '.join(unknown)} for their tools, once ...\n")
+        say(f"asking {', '.join(unknown)} for their tools, once ...\n")
 
 
 def load_settings(options: ChatOptions, read_line: Callable[[str], str] | None) -> Settings:
@@ -120,6 +147,8 @@ def load_settings(options: ChatOptions, read_line: Callable[[str], str] | None) 
 
 
 def _say(line: str) -> None:
+    from whet.terminal.output import terminal_width, wrap_text  # noqa: PLC0415 - a first run's
+
     indent = len(line) - len(line.lstrip())
     sys.stderr.write((wrap_text(line, indent=indent) if columns(line) > terminal_width() else line) + "\n")
 
@@ -136,6 +165,8 @@ async def open_session(app: App, options: ChatOptions) -> Session:
 
 async def _session_of(app: App, options: ChatOptions) -> Session:
     if options.session_id:
+        from whet.store import sessions  # noqa: PLC0415 - as App is
+
         name = options.session_id
         return await app.open_session(await app.database.read(lambda db: sessions.resolve_id(db, name)))
     if options.go_on:

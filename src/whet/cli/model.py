@@ -6,21 +6,36 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import aclosing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
 
 import click
+import msgspec
 
 from whet.app.model_links.discover import list_by_keys, needs_model, no_model_error
+from whet.app.model_links.models import MEMORY_FILE
 from whet.app.plugins.parts import temporary_provider
 from whet.cli.main import run_on_loop
 from whet.config.edit import set_value
 from whet.config.fields import fields
+from whet.config.key_hosts import check_account
 from whet.config.load import LoadedSettings, load
 from whet.config.paths import Home
 from whet.config.secrets import IN_KEYRING, load_secrets, read_env
 from whet.contract.errors import ConfigError
-from whet.contract.protocols import ModelInfo, Provider
+from whet.contract.messages import Message
+from whet.contract.protocols import ModelInfo, ModelReply, Provider
+from whet.contract.tools import ToolSpec
 from whet.log import mask
 from whet.providers.catalog import SERVERS, describe_model
+from whet.providers.connect import ServerProvider
+from whet.providers.dialect_memory import (
+    describe_dialect,
+    find_dialect_faults,
+    forget_dialects,
+    read_dialects,
+)
 from whet.terminal.output import emit, emit_json, home_and_json
 from whet.terminal.wording import printable
 
@@ -39,6 +54,10 @@ def show(home: Home, as_json: bool) -> None:
         return emit_json({"model": info, "origins": origins, "fallback": loaded.settings.fallback.model})
     click.echo(f"model     {printable(info.model) or '(the server decides)'}  ({_origin(origins['model'])})")
     click.echo(f"provider  {info.provider}  ({_origin(origins['provider'])})")
+    if loaded.settings.model.account:
+        click.echo(
+            f"account   {printable(loaded.settings.model.account)}  ({loaded.origins['model.account']})"
+        )
     if loaded.settings.model.base_url:
         click.echo(f"base URL  {mask(loaded.settings.model.base_url)}  ({origins['base_url']})")
     click.echo(f"window    {info.window_tokens:,} tokens, answers up to {info.max_output_tokens:,}")
@@ -74,9 +93,11 @@ def list_(home: Home, as_json: bool) -> None:
     with _connect_provider(home, _load(home)) as provider:
         names = run_on_loop(_ask(provider))
         info = provider.info
-    current = info.model
+    current, aliases = info.model, _load(home).settings.model.aliases
     if as_json:
-        return emit_json({"provider": info.provider, "model": current, "models": names})
+        return emit_json({"provider": info.provider, "model": current, "models": names, "aliases": aliases})
+    for alias, name in aliases.items():
+        click.echo(f"{'*' if name == current else ' '} {printable(alias)} = {printable(name)}")
     if not names:
         return click.echo("The server lists no models; `whet model set NAME` takes any name.")
     for name in names:
@@ -86,6 +107,92 @@ def list_(home: Home, as_json: bool) -> None:
 async def _ask(provider: Provider) -> list[str]:
     async with aclosing(provider):
         return await provider.list_models()
+
+
+@model.command("account")
+@click.argument("name", required=False)
+@home_and_json
+def account(home: Home, name: str | None, as_json: bool) -> None:
+    """List the provider's accounts, or use NAME from now on; "default" is the provider's own key."""
+    from whet.app.model_links.accounts import account_lines, list_accounts  # noqa: PLC0415 - few have any
+
+    settings = _load(home).settings.model
+    if name is not None:
+        chosen = "" if name == "default" else name
+        check_account(settings, chosen)
+        set_value(home, "model.account", chosen)
+        settings = _load(home).settings.model
+    accounts = list_accounts(settings, load_secrets(home, os.environ))
+    emit(
+        {"provider": settings.provider, "accounts": accounts},
+        "\n".join(account_lines(accounts)),
+        as_json=as_json,
+    )
+
+
+@model.command("probe")
+@click.option("--forget", is_flag=True, help="First forget what was learned of all servers.")
+@home_and_json
+def probe(home: Home, forget: bool, as_json: bool) -> None:
+    """Ask the model once, with a tool on offer, and show what its server sends and how it wants to be asked.
+
+    What a server refuses is kept for 30 days in model-servers.json. Correct an entry there by hand; one
+    without a day is yours and stays.
+    """
+    memory = home.root / MEMORY_FILE
+    if forget:
+        forget_dialects(memory)
+    loaded = _load(home)
+    with _connect_provider(home, loaded, memory) as provider:
+        reply = run_on_loop(_ask_once(provider))
+        name = provider.info.model
+        key = provider.wiring.memory_key if isinstance(provider, ServerProvider) else ""
+    learned = read_dialects(memory, datetime.now(UTC).date())
+    faults, answer, sent = find_dialect_faults(memory), reply.message.text.strip(), _list_sent(reply)
+    if as_json:
+        facts = {"model": name, "answer": answer, "sent": sent, "entry": key, "learned": learned}
+        return emit_json({**facts, "faults": faults, "path": str(memory)})
+    click.echo(f"{printable(name)} answers: {printable(answer[:80]) or '(no text)'}")
+    click.echo(f"it sent: {', '.join(map(printable, sent)) or 'nothing'}")
+    for entry_key, entry in learned.items():
+        click.echo(f"{printable(entry_key)}\n  {printable(describe_dialect(entry))}")
+    for fault in faults:
+        click.echo(f"no effect: {printable(fault)}")
+    if key not in learned:
+        click.echo("its server takes every request as usual")
+    if key:
+        click.echo(f'correct it in {memory}, entry "{printable(key)}"')
+
+
+def _list_sent(reply: ModelReply) -> list[str]:
+    """Return what of an answer a later request may have to give back, and what is counted by."""
+    message = reply.message
+    own: object = msgspec.json.decode(message.replay.blocks_json) if message.replay else {}
+    fields = (
+        [*cast("dict[str, object]", own)]
+        if isinstance(own, dict)
+        else [f"{message.replay.format} items"]
+        if message.replay
+        else []
+    )
+    parts = [
+        ("text", message.text),
+        ("reasoning", message.reasoning and not fields),
+        ("calls", message.tool_calls),
+    ]
+    return [
+        *(part for part, value in parts if value),
+        *fields,
+        *(["usage"] if reply.usage.estimated_tokens < reply.usage.total_tokens else []),
+    ]
+
+
+async def _ask_once(provider: Provider) -> ModelReply:
+    tool = ToolSpec("note", "Write a note.", {"type": "object", "properties": {"text": {"type": "string"}}})
+    async with aclosing(provider):
+        link = provider.open("You are asked whether you can be reached.", [tool], "probe")
+        items = [item async for item in link.stream([Message("user", "Answer with the word ok.")])]
+    return cast("ModelReply", items[-1])
 
 
 @model.command("set")
@@ -102,10 +209,11 @@ def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
     if provider:
         set_value(home, "model.provider", provider)
     change = set_value(home, "model.model", name)
-    info = describe_model(provider or loaded.settings.model.provider, name)
+    settings = loaded.settings.model
+    info = describe_model(provider or settings.provider, settings.aliases.get(name, name))
     emit(
         {"model": info, "before": change.before},
-        f"{name}: window {info.window_tokens:,} tokens, price {price(info)}",
+        f"{info.model}: window {info.window_tokens:,} tokens, price {price(info)}",
         as_json=as_json,
     )
     for key in ("model.model", "model.provider"):
@@ -118,11 +226,11 @@ def _load(home: Home) -> LoadedSettings:
 
 
 @contextmanager
-def _connect_provider(home: Home, loaded: LoadedSettings) -> Generator[Provider]:
+def _connect_provider(home: Home, loaded: LoadedSettings, memory: Path | None = None) -> Generator[Provider]:
     secrets, settings = load_secrets(home, os.environ), loaded.settings
     if needs_model(settings):
         raise no_model_error(list_by_keys(secrets))
-    with temporary_provider(home, settings, secrets) as provider:
+    with temporary_provider(home, settings, secrets, memory) as provider:
         yield provider
 
 

@@ -31,6 +31,7 @@ from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import (
     ApprovalAsked,
+    ConfirmationAsked,
     Event,
     Notice,
     Retry,
@@ -43,6 +44,7 @@ from whet.contract.events import (
 )
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent, Person
+from whet.contract.texts import call_subject
 from whet.log import mask
 from whet.store.sessions import make_title
 from whet.terminal import wording
@@ -65,22 +67,21 @@ def run(options: ChatOptions) -> int:
     settings = load_settings(options, _ask if is_interactive else None)
     folder = workspace_of(settings)
     typed_question = options.question or ""
-    paths = (*options.images, *(_find_mentioned(typed_question, folder) if "@" in typed_question else ()))
-    question, notice = _question(options, folder)
+    mentioned, notices = _find_mentioned(typed_question, folder) if "@" in typed_question else ((), [])
+    paths = (*options.images, *mentioned)
+    question = _question(options, folder, notices)
     images = _load_images(paths, folder, settings.approval.deny) if paths else []
-    return run_on_loop(_run(options, settings, question, images, notice))
+    return run_on_loop(_run(options, settings, question, images, notices))
 
 
-def _find_mentioned(question: str, folder: Path) -> Sequence[Path]:
-    """Return the images that a question names, and tell the person which names have no file."""
+def _find_mentioned(question: str, folder: Path) -> tuple[Sequence[Path], list[str]]:
+    """Return the images that a question names, and a line for each name that has no file."""
     from whet.terminal import attach  # noqa: PLC0415 - few questions name files
 
     mentioned, missing = attach.find_images(question, folder)
-    for name in missing:
-        _say(f"there is no image {name}; only its name is sent")
-    for name in attach.find_missing(question, folder):
-        _say(f"there is no file {name}; only its name is sent")
-    return mentioned
+    lines = [f"there is no image {name}; only its name is sent" for name in missing]
+    files = attach.find_missing(question, folder)
+    return mentioned, [*lines, *(f"there is no file {name}; only its name is sent" for name in files)]
 
 
 def _load_images(paths: Sequence[Path], folder: Path, deny: Sequence[str]) -> list[ImagePart]:
@@ -89,37 +90,47 @@ def _load_images(paths: Sequence[Path], folder: Path, deny: Sequence[str]) -> li
     return [load_image(path, folder, deny) for path in paths]
 
 
-def _question(options: ChatOptions, workspace: Path) -> tuple[str, str]:
-    """Return the text of the message, and a line for the person if a part of it was left out."""
+def _question(options: ChatOptions, workspace: Path, notices: list[str]) -> str:
+    """Return the text of the message; add a line to `notices` for each part of it that was left out."""
     question = options.question or ""
     if question.startswith("/"):
-        from whet.app.conversations.own_commands import expand_command  # noqa: PLC0415 - few questions are commands
-
-        question = expand_command(question, options.home.root, workspace)
+        question = _expand_command(question, options.home.root, workspace)
     only_stdin = question in ("", "-")
-    notice = ""
     if only_stdin or len(question) > _SHORT_CHARS or is_piped():
-        question, notice = _add_standard_input("" if only_stdin else question)
+        question = _add_standard_input("" if only_stdin else question, notices)
     if not question.strip():
         raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
-    return question, notice
+    return question
 
 
-def _add_standard_input(question: str) -> tuple[str, str]:
-    """Return the question with the text that is piped to it, and a line for the person if a part was left
-    out. Without a question, waits for the whole input."""
+def _expand_command(question: str, root: Path, workspace: Path) -> str:
+    """Return the message for a question that calls a prompt file, or else the question without its escape.
+    Raises NotFound if it calls a command that does not exist here."""
+    from whet.app.conversations import own_commands, slash  # noqa: PLC0415 - few questions are commands
+
+    text = own_commands.expand_command(question, root, workspace)
+    typed = slash.parse(question.partition("\n")[0])
+    if text == question and typed is not None and not os.path.lexists(f"/{typed[0]}"):
+        own_commands.refuse_typo(typed[0], root, workspace, is_alone=question.strip() == f"/{typed[0]}")
+    return slash.unescape(text)
+
+
+def _add_standard_input(question: str, notices: list[str]) -> str:
+    """Return the question with the text that is piped to it; add a line to `notices` for each part that was
+    left out. Without a question, waits for the whole input."""
     from whet.terminal import attach  # noqa: PLC0415 - a short question without input needs none of it
 
     piped = ""
     if not question or is_piped():
         stdin_text = attach.read_pipe(wait_s=_STDIN_WAIT_S if question else None)
         if stdin_text is None:
-            _say(f"nothing came on standard input in {_STDIN_WAIT_S:.0f} s; going on without it")
+            notices.append(f"nothing came on standard input in {_STDIN_WAIT_S:.0f} s; going on without it")
         piped = stdin_text or ""
     text = question
     if not question or piped or attach.is_cut(question):
         text = attach.join_piped_text(question, piped)
-    return text, attach.shortening_notice(question, piped)
+    notices += filter(None, [attach.shortening_notice(question, piped)])
+    return text
 
 
 def is_piped(fd: int = 0) -> bool:
@@ -132,7 +143,11 @@ def is_piped(fd: int = 0) -> bool:
 
 
 async def _run(
-    options: ChatOptions, settings: Settings, question: str, images: list[ImagePart], notice: str
+    options: ChatOptions,
+    settings: Settings,
+    question: str,
+    images: list[ImagePart],
+    notices: Sequence[str],
 ) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     line_person = _make_line_person() if is_interactive else None
@@ -147,7 +162,7 @@ async def _run(
         if not session.log.session.title:
             await session.log.details.set_title(make_title(question))
         report = OneShotReport(session, options.output, app.sessions)
-        if notice:
+        for notice in notices:
             report.emit(Notice(notice, must_show=True))
         code = await _answer(report, session.user_message(question, images), line_person)
         await app.reviews.leave()
@@ -246,7 +261,7 @@ class OneShotReport:
                 self._usage += event.usage
                 self._close_line()
             case ToolStarted():
-                self._subjects[event.call_id] = wording.subject(event.arguments)
+                self._subjects[event.call_id] = call_subject(event.arguments)
             case ApprovalAsked():
                 self._subjects[event.call_id] = event.subject
             case ToolFinished():
@@ -327,7 +342,7 @@ class OneShotReport:
 
     def _call(self, event: ToolFinished) -> None:
         self._calls.append({"name": event.name, "ok": event.ok, "duration_s": round(event.duration_s, 3)})
-        subject = self._subjects.pop(event.call_id, "") or wording.subject(event.arguments)
+        subject = self._subjects.pop(event.call_id, "") or call_subject(event.arguments)
         if self._shows_calls:
             mark = "+" if event.ok else "x"
             width = _columns()
@@ -341,8 +356,8 @@ class OneShotReport:
         line = wording.aside(event)
         if isinstance(event, Notice) and line:
             self._notices.append(mask(line))
-        # A plugin that does not run may have been a safeguard, so its notice is always shown.
-        always = isinstance(event, Notice) and (event.must_show or event.text.startswith("plugin "))
+        # A confirmation is waited for in silence otherwise.
+        always = isinstance(event, ConfirmationAsked) or (isinstance(event, Notice) and event.must_show)
         if isinstance(event, Retry) and not self._has_retried:
             self._has_retried = always = True  # an outage may last for minutes, in silence otherwise
         self._note(mask(line), always=always)
@@ -354,14 +369,15 @@ class OneShotReport:
 
 
 def _say_edits(event: ToolFinished, width: int) -> None:
-    from whet.terminal.permission_question import diff_lines, has_colour, paint_row  # noqa: PLC0415 - only after an edit
+    from whet.terminal.diff_view import paint_edit  # noqa: PLC0415 - only after an edit
+    from whet.terminal.themes import find_theme  # noqa: PLC0415 - as above
 
-    colour = has_colour()
+    theme = find_theme("auto", os.environ)
     for edit in event.edits:
         if len(event.edits) > 1:
             _say(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
-        for row in diff_lines(edit.diff, _DIFF_ROWS):
-            _say("    " + paint_row(row, wording.cut(wording.exact(row.text), width - 4), colour=colour))
+        for row in paint_edit(edit, theme, _DIFF_ROWS, width):
+            _say(row.to_line())
 
 
 def _columns() -> int:

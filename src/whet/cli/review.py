@@ -18,6 +18,8 @@ import msgspec
 from whet.app.learning.review_worker import open_reviews
 from whet.app.learning.reviews import ReviewRunner
 from whet.cli import stored
+from whet.cli.learned_items.changes import accept_shown, digest_option, with_learning
+from whet.cli.learned_items.stats import describe_harm, proposals
 from whet.cli.main import run_on_loop
 from whet.cli.transcript import render
 from whet.clock import SystemClock
@@ -28,6 +30,8 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import ReviewFinished
 from whet.contract.messages import Message, Usage
 from whet.contract.texts import plural
+from whet.memory.desk import LearningService
+from whet.memory.effects import Effect, measure_effects
 from whet.review.order import KINDS, Kind, read_review_job
 from whet.review.spending import Weights, weigh_day
 from whet.review.triggers import day_start
@@ -125,26 +129,28 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
         messages = [{"seq": seq, **msgspec.to_builtins(message)} for seq, message in transcript]
         return emit_json({**_facts(row), "writes": written, "messages": messages})
     lines = [*_head(row), *(_change_line(change) for change in written), ""]
-    if row.review_session_id:
-        session = stored.read(home, lambda db: sessions.get(db, row.review_session_id))
-        lines.append(render(session, [message for _, message in transcript], full=full))
+    if child := row.review_session_id:
+        lines.append(stored.read(home, lambda db: render(db, sessions.get(db, child), full=full)))
     output.print_long("\n".join(lines))
 
 
 @review.command("inbox")
 @home_and_json
 def inbox(home: Home, as_json: bool) -> None:
-    """List changes that wait for your decision and those that reviews were refused, with reasons."""
+    """List changes that wait for your decision, those that reviews were refused, and notes that do harm."""
     rows = (
         stored.read(home, lambda db: ledger.select(db, states=lesson_counts.WAITING))
         if has_store(home)
         else []
     )
     refused = stored.read(home, lesson_counts.list_refusals) if has_store(home) else []
+    harmful = _list_harmful(home) if has_store(home) else []
     if as_json:
-        return emit_json({"inbox": rows, "refused": refused})
+        return emit_json({"inbox": rows, "refused": refused, "harmful": [effect.item for effect in harmful]})
+    for effect in harmful:
+        click.echo(describe_harm(effect))
     if not rows and not refused:
-        return click.echo("Nothing waits for you.")
+        return None if harmful else click.echo("Nothing waits for you.")
     for row in rows:
         _show_waiting(row)
     if refused:
@@ -153,6 +159,12 @@ def inbox(home: Home, as_json: bool) -> None:
         _show_waiting(row)
     first = (rows or refused)[0].id
     click.echo(f"\nwhet review accept {first}" + (f"   ·   whet review reject {first}" if rows else ""))
+
+
+def _list_harmful(home: Home) -> list[Effect]:
+    return proposals(
+        with_learning(home, lambda learning: measure_effects(learning, ("memory", "user", "skill")))
+    )
 
 
 def _show_waiting(row: LedgerRow) -> None:
@@ -167,10 +179,16 @@ def _show_waiting(row: LedgerRow) -> None:
 
 @review.command("accept")
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
+@digest_option
 @home_and_json
-def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
-    """Let waiting changes come into force."""
-    _decide(home, ids, "in force", lambda runner, id_: runner.learning.accept(id_), as_json=as_json)
+def accept(home: Home, ids: tuple[int, ...], digest: str, as_json: bool) -> None:
+    """Show waiting changes whole and let them come into force if you say so."""
+    stored.require_store(home)
+
+    async def select(learning: LearningService) -> list[LedgerRow]:
+        return [await learning.change(id_) for id_ in ids]
+
+    _report_decided(accept_shown(home, select, digest, asks=not as_json), "in force", as_json=as_json)
 
 
 @review.command("reject")
@@ -178,23 +196,15 @@ def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
 @home_and_json
 def reject(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
     """Drop waiting changes; the ledger keeps that they were made and dropped."""
-    _decide(home, ids, "dropped", lambda runner, id_: runner.learning.reject(id_), as_json=as_json)
-
-
-def _decide(
-    home: Home,
-    ids: tuple[int, ...],
-    done: str,
-    decide: Callable[[ReviewRunner, int], Awaitable[LedgerRow]],
-    *,
-    as_json: bool,
-) -> None:
     stored.require_store(home)
 
     async def work(runner: ReviewRunner) -> list[LedgerRow]:
-        return [await decide(runner, id_) for id_ in ids]
+        return [await runner.learning.reject(id_) for id_ in ids]
 
-    rows = run_on_loop(_with_reviews(home, work))
+    _report_decided(run_on_loop(_with_reviews(home, work)), "dropped", as_json=as_json)
+
+
+def _report_decided(rows: list[LedgerRow], done: str, *, as_json: bool) -> None:
     if as_json:
         return emit_json({"changes": rows})
     for row in rows:

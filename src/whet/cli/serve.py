@@ -14,6 +14,7 @@ import click
 
 from whet import log
 from whet.cli import stored
+from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.cli.launch import (
     ChatOptions,
     approvals_option,
@@ -135,12 +136,16 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     from whet.app.conversations.hosted import SessionHost  # noqa: PLC0415
     from whet.app.conversations.people import PersonRouter  # noqa: PLC0415
     from whet.app.upkeep import limit_memory  # noqa: PLC0415
+    from whet.schedules.adding import add_schedule  # noqa: PLC0415
     from whet.serve.run import ServeOptions  # noqa: PLC0415
     from whet.serve.run import serve as run  # noqa: PLC0415
     from whet.serve.site import SiteTimings  # noqa: PLC0415
 
     keys = ("host", "port", "hosts", "public_url", "drain_s")
-    listening = ServeOptions(has_web=options["web"], **{name: options[name] for name in keys})
+    chosen = {name: options[name] for name in keys}
+    listening = ServeOptions(
+        has_web=options["web"], commands=SLASH_COMMANDS, add_schedule=add_schedule, **chosen
+    )
     flags = model_flags(options) | {
         "approval.mode": options["approvals"],
         "tools.workspace": options["workspace"] or None,
@@ -185,6 +190,7 @@ def serve_beside(
 
     async def work(hosted: SessionHost, stop: asyncio.Event) -> None:
         # As in `_serve`: import the server's modules only if they are needed.
+        from whet.schedules.adding import add_schedule  # noqa: PLC0415
         from whet.serve.run import ServeOptions  # noqa: PLC0415
         from whet.serve.run import serve as run  # noqa: PLC0415
         from whet.serve.site import SiteTimings  # noqa: PLC0415
@@ -192,7 +198,9 @@ def serve_beside(
         token_path = tokens.make_first(hosted.services.database, home, hosted.services.clock)
         if token_path is not None:
             say(f"made a first token: {token_path}")
-        listening = ServeOptions(port=port, has_web=True, is_shared=True)
+        listening = ServeOptions(
+            port=port, has_web=True, is_shared=True, commands=SLASH_COMMANDS, add_schedule=add_schedule
+        )
         try:
             await run(
                 hosted,

@@ -27,7 +27,7 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreFull, WhetError
 from whet.contract.messages import Message, to_dict
 from whet.contract.texts import plural
-from whet.store import forks, session_deletion
+from whet.store import forks, pins, session_deletion
 from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import StateDatabase, has_store
@@ -132,17 +132,19 @@ def _table(rows: list[TreeRow]) -> str:
 def show(home: Home, session: str, full: bool, as_json: bool) -> None:
     """Show the conversation of a session."""
 
-    def work(db: apsw.Connection) -> tuple[SessionRow, list[tuple[int, Message]]]:
+    def work(db: apsw.Connection) -> tuple[SessionRow, list[tuple[int, Message]], str]:
         session_id = store.resolve_id(db, session)
         row = store.get(db, session_id)
         whole = msgspec.structs.replace(row, usage=row.usage + helper_usage(db, session_id))
-        return whole, index.read_messages_around(db, session_id, 0, 0, _EVERYTHING)
+        if as_json:
+            return whole, index.read_messages_around(db, session_id, 0, 0, _EVERYTHING), ""
+        return whole, [], render(db, whole, full=full)
 
-    row, messages = _read(home, work)
+    row, messages, text = _read(home, work)
     if as_json:
         rows = [{"seq": seq, **to_dict(message)} for seq, message in messages]
         return emit_json({"session": row, "messages": rows})
-    output.print_long(render(row, [message for _, message in messages], full=full))
+    output.print_long(text)
 
 
 @sessions.command("search")
@@ -293,6 +295,17 @@ def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
     now = "" if off else iso(SystemClock().now())
     row = _change(home, session, lambda db, session_id: store.set_archive_time(db, session_id, now))
     _say(row, f"{row.id} is {'back' if off else 'put aside'}", as_json)
+
+
+@sessions.command("pin")
+@_session
+@click.option("--off", is_flag=True, help="Pin it no longer.")
+@home_and_json
+def pin(home: Home, session: str, off: bool, as_json: bool) -> None:
+    """Pin a session: the web page lists it first."""
+    now = "" if off else iso(SystemClock().now())
+    row = _change(home, session, lambda db, session_id: pins.set_pin_time(db, session_id, now))
+    _say(row, f"{row.id} is {'pinned no longer' if off else 'pinned'}", as_json)
 
 
 @sessions.command("fork")

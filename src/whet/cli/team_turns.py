@@ -32,7 +32,7 @@ from whet.store.database import StateDatabase, open_store
 from whet.store.sessions import NewSession
 from whet.team import aside, orders
 from whet.team.notices import ENDED
-from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, TurnQueue, outcome
+from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, outcome
 from whet.team.worker import TurnWorker
 from whet.terminal.output import emit_json
 from whet.terminal.wording import printable
@@ -103,7 +103,9 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
 
 
 @asynccontextmanager
-async def serve_probe(worker: TurnWorker, queue: TurnQueue, options: WorkerOptions) -> AsyncGenerator[str]:
+async def serve_probe(
+    worker: TurnWorker, queue: DatabaseQueue, options: WorkerOptions
+) -> AsyncGenerator[str]:
     """Serve the worker's health checks and metrics, and yield a text with their address (empty if not
     served)."""
     if options.port < 0:
@@ -217,8 +219,9 @@ def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> Ended
             if ended is not None and ended.reason:
                 return ended
             queue.hear(ENDED, _LOOK_S)
-    why = queue.database.read_now(lambda db: orders.why_waiting(db, turn_id))
-    place = queue.database.read_now(lambda db: orders.place_of(db, turn_id))
+    why, place = queue.database.read_now(
+        lambda db: (orders.why_waiting(db, turn_id), orders.place_of(db, turn_id))
+    )
     explanation = f" ({why})" if why else f" (place {place} of the queue)" if place else ""
     raise StoreError(
         f"no worker has answered within {timeout_s:g} s{explanation}; the turn stays in the queue",

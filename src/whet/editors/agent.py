@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import apsw
 from acp import PROTOCOL_VERSION, Client, RequestError
 from acp.schema import (
     AgentCapabilities,
     ClientCapabilities,
     CloseSessionResponse,
     CurrentModeUpdate,
+    ForkSessionResponse,
     Implementation,
     InitializeResponse,
     ListSessionsResponse,
@@ -29,6 +29,7 @@ from acp.schema import (
     ResumeSessionResponse,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionForkCapabilities,
     SessionInfo,
     SessionListCapabilities,
     SessionResumeCapabilities,
@@ -37,7 +38,6 @@ from acp.schema import (
 )
 
 from whet import __version__
-from whet.contract.messages import Message
 from whet.contract.texts import parse_typed_number
 from whet.editors import blocks, options, replay
 from whet.editors.answering import answer_prompt, convert_errors
@@ -45,13 +45,13 @@ from whet.editors.blocks import Block
 from whet.editors.commands import EditorCommands
 from whet.editors.mcp_servers import ServerOffer
 from whet.editors.sessions import EditorSessions, Furnish, Program
-from whet.store import replay as stored
+from whet.sandbox.path_rules import read_path_rules
 from whet.store import sessions
+from whet.store.parts import read_parts
 from whet.store.trail import list_arguments
 from whet.tools.toolsets.planning import TASK_LIST
 
 _PAGE = 50
-_EVERYTHING = 1_000_000
 
 
 class EditorAgent:
@@ -83,6 +83,7 @@ class EditorAgent:
                     list=SessionListCapabilities(),
                     resume=SessionResumeCapabilities(),
                     close=SessionCloseCapabilities(),
+                    fork=SessionForkCapabilities(),
                 ),
             ),
             agent_info=Implementation(name="whet", title="Whet", version=__version__),
@@ -115,10 +116,10 @@ class EditorAgent:
         open_session = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         program = await self._sessions.program()
         with convert_errors():
-            messages, todo = await program.hosted.services.database.read(
-                lambda db: (_read_messages(db, session_id), list_arguments(db, session_id, TASK_LIST))
+            parts, todo = await program.hosted.services.database.read(
+                lambda db: (read_parts(db, session_id), list_arguments(db, session_id, TASK_LIST))
             )
-        for update in (*replay.message_updates(messages), *replay.plan_updates(todo)):
+        for update in (*replay.message_updates(parts), *replay.plan_updates(todo)):
             self._sessions.editor.outbox.send(session_id, update)
         await self._sessions.editor.outbox.flush()
         return LoadSessionResponse(
@@ -137,6 +138,22 @@ class EditorAgent:
         """Open a stored session that the editor already shows: its conversation is not sent again."""
         open_session = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         return ResumeSessionResponse(
+            modes=options.list_modes(open_session.mode),
+            config_options=self._sessions.options_of(open_session),
+        )
+
+    async def fork_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[ServerOffer] | None = None,
+        additional_directories: list[str] | None = None,
+        **kwargs: Any,
+    ) -> ForkSessionResponse:
+        """Copy a stored session into a new one, which goes on without changing it."""
+        open_session = await self._sessions.fork(cwd, session_id, mcp_servers or ())
+        return ForkSessionResponse(
+            session_id=open_session.session_id,
             modes=options.list_modes(open_session.mode),
             config_options=self._sessions.options_of(open_session),
         )
@@ -189,7 +206,7 @@ class EditorAgent:
             self._sessions.model(open_session),
             *self._sessions.models,
         ):
-            open_session.wanted = str(value)
+            open_session.wanted = self._sessions.resolve_model(str(value))
         else:
             raise RequestError(-32602, f"there is no choice {value} for {config_id}")
         return SetSessionConfigOptionResponse(config_options=self._sessions.options_of(open_session))
@@ -197,7 +214,11 @@ class EditorAgent:
     async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> PromptResponse:
         """Run a turn or a slash command and return how it ended. A failure is an error of this request."""
         open_session, program = self._sessions.find_session(session_id), await self._sessions.program()
-        content, model = blocks.read_prompt(prompt), self._sessions.model(open_session)
+        rules = read_path_rules(program.hosted.services.settings.approval.deny)
+        content = blocks.read_prompt(
+            prompt, lambda path: rules.find(path, open_session.workspace, writes=False)
+        )
+        model = self._sessions.model(open_session)
         work = asyncio.create_task(
             answer_prompt(
                 self._sessions.editor, program.hosted, self._sessions.commander, open_session, content
@@ -225,12 +246,3 @@ class EditorAgent:
     async def aclose(self) -> None:
         """Cancel the turns and close the program."""
         await self._sessions.aclose()
-
-
-def _read_messages(connection: apsw.Connection, session_id: str) -> list[tuple[int, Message]]:
-    """Return all messages that were not undone, including those that a compaction removed from the model's
-    view."""
-    turns = stored.list_turns(connection, session_id, 0, _EVERYTHING)
-    undone = {number for number, turn in turns.items() if turn.is_undone}
-    entries = stored.list_entries(connection, session_id, 1, _EVERYTHING)
-    return [(entry.seq, entry.message) for entry in entries if entry.turn not in undone]

@@ -82,6 +82,10 @@ def _make_view(editor: Editor, hosted: SessionHost, open_session: OpenedSession)
         session = hosted.find_open(open_session.session_id)
         return (0, None) if session is None else (session.model.window_tokens, session.usage.cost_usd)
 
+    def result_of(call_id: str) -> Message | None:
+        session = hosted.find_open(open_session.session_id)
+        return session.log.live.result_of(call_id) if session is not None else None
+
     clock = hosted.services.clock
     scene = Scene(
         open_session.session_id,
@@ -89,6 +93,7 @@ def _make_view(editor: Editor, hosted: SessionHost, open_session: OpenedSession)
         open_session.buffers,
         lambda: hosted.services.todo_lists.get(open_session.session_id),
         spent,
+        result_of,
     )
     return EditorTurnView(editor.outbox, scene, clock.monotonic_s, clock.new_id())
 

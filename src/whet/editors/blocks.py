@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -24,6 +24,7 @@ from acp.schema import (
 )
 
 from whet.contract.messages import ImagePart, image_in
+from whet.contract.texts import paths_in_uri
 from whet.tools.files import IMAGE_BYTES
 from whet.visible import visible
 
@@ -40,30 +41,22 @@ _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _FENCE = re.compile("`{3,}")
 
 
-def read_prompt(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
+def read_prompt(
+    blocks: Sequence[Block], find_rule: Callable[[str], str] = lambda path: ""
+) -> tuple[str, list[ImagePart]]:
     """Return a prompt's text and images.
+
+    `find_rule` returns the deny rule that protects a file, or an empty string. The model gets the rule in
+    place of such a file's content: editors embed open files unasked, which must not stop the prompt.
 
     Raises RequestError for sound, for other binary data, and for more than two million characters.
     """
     texts, images = list[str](), list[ImagePart]()
     for block in blocks:
-        match block:
-            case TextContentBlock():
-                texts.append(block.text)
-            case ImageContentBlock():
-                images.append(_check_picture(block.mime_type, block.data, "the picture"))
-            case ResourceContentBlock():
-                texts.append(f"[{_line(block.title or block.name)}]({_line(path_of_uri(block.uri))})")
-            case EmbeddedResourceContentBlock():
-                resource = block.resource
-                if isinstance(resource, TextResourceContents):
-                    texts.append(_format_file(path_of_uri(resource.uri), resource.text))
-                else:
-                    images.append(
-                        _check_picture(resource.mime_type or "", resource.blob, path_of_uri(resource.uri))
-                    )
-            case AudioContentBlock():
-                raise RequestError(-32602, "sound can't be taken")
+        if line := _refuse_protected(block, find_rule):
+            texts.append(line)
+            continue
+        _read_block(block, texts, images)
     text = "".join(texts)
     if not text.strip() and not images:
         raise RequestError(-32602, "there is nothing in the prompt")
@@ -73,10 +66,40 @@ def read_prompt(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
     return text, images
 
 
+def _read_block(block: Block, texts: list[str], images: list[ImagePart]) -> None:
+    match block:
+        case TextContentBlock():
+            texts.append(block.text)
+        case ImageContentBlock():
+            images.append(_check_picture(block.mime_type, block.data, "the picture"))
+        case ResourceContentBlock():
+            texts.append(f"[{_line(block.title or block.name)}]({_line(path_of_uri(block.uri))})")
+        case EmbeddedResourceContentBlock():
+            resource = block.resource
+            if isinstance(resource, TextResourceContents):
+                texts.append(_format_file(path_of_uri(resource.uri), resource.text))
+            else:
+                images.append(
+                    _check_picture(resource.mime_type or "", resource.blob, path_of_uri(resource.uri))
+                )
+        case AudioContentBlock():
+            raise RequestError(-32602, "sound can't be taken")
+
+
 def path_of_uri(uri: str) -> str:
     """Return the path of a file: URI; return any other URI unchanged."""
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" else uri
+
+
+def _refuse_protected(block: Block, find_rule: Callable[[str], str]) -> str:
+    """Return the line that replaces an embedded file if a deny rule protects it, or an empty string."""
+    uri = block.resource.uri if isinstance(block, EmbeddedResourceContentBlock) else ""
+    if isinstance(block, ImageContentBlock):
+        uri = block.uri or ""
+    rules = [rule for path in paths_in_uri(uri) if (rule := find_rule(path))] if uri else []
+    path = _line(path_of_uri(uri))
+    return f"\n\nThe file {path} is left out: the rule deny: {rules[0]} protects it.\n" if rules else ""
 
 
 def _format_file(path: str, text: str) -> str:

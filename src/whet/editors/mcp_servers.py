@@ -15,7 +15,7 @@ from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
 from whet.app.parts import remote_names
 from whet.app.services import Services
-from whet.config.schema import McpServerSettings, McpSettings
+from whet.config.permission_settings import McpServerSettings, McpSettings
 from whet.config.secrets import is_secret_name
 from whet.contract.tools import Tool, ToolSpec
 from whet.log import protect
@@ -42,6 +42,10 @@ class EditorServers:
     def tools(self) -> list[Tool]:
         """Return their tools, as last known."""
         return [] if self._servers is None else self._servers.tools()
+
+    def add_notice(self, text: str, *, must_show: bool = False) -> None:
+        """Add a line for the person; an editor shows all of them."""
+        self.notices.append(text)
 
     def enter(self, specs: Sequence[ToolSpec]) -> None:
         """Report changes of the servers from now on, and how their tools differ from those of the session."""

@@ -29,7 +29,7 @@ from whet.editors.editor import Editor
 from whet.editors.options import Mode
 from whet.editors.tool_calls import Content
 from whet.editors.view import EditorTurnView, ShownCall
-from whet.visible import visible
+from whet.visible import WHOLE, visible
 
 _ANSWER = "answer"
 _NO_SUCH_METHOD = -32601
@@ -93,8 +93,10 @@ class EditorPerson:
 
     async def _fill_in(self, shown_call: ShownCall, question: str, choices: Sequence[str]) -> str | None:
         """Ask with a form of one field. If the editor turns out to have no forms, remember that."""
-        names = {visible(choice): choice for choice in choices}
-        text = await self._ask_for_text(shown_call, visible(question), enum=list(names) if choices else None)
+        names = {visible(choice, WHOLE): choice for choice in choices}
+        text = await self._ask_for_text(
+            shown_call, visible(question, WHOLE), enum=list(names) if choices else None
+        )
         return None if text is None else names.get(text) if choices else text
 
     async def _ask_for_text(
@@ -126,10 +128,10 @@ class EditorPerson:
     async def _pick(self, shown_call: ShownCall, question: str, choices: Sequence[str]) -> str | None:
         """Ask with a permission request whose options are the choices."""
         options = [
-            PermissionOption(option_id=str(number), name=visible(choice), kind="allow_once")
+            PermissionOption(option_id=str(number), name=visible(choice, WHOLE), kind="allow_once")
             for number, choice in enumerate(choices)
         ]
-        picked = await self._request(shown_call, [tool_calls.text_content(question)], options)
+        picked = await self._request(shown_call, [tool_calls.text_content(question, WHOLE)], options)
         return choices[int(picked)] if picked else None
 
     async def _ask(
@@ -202,10 +204,10 @@ def _options(request: ApprovalRequest, forms: Sequence[str]) -> list[PermissionO
     options = [PermissionOption(option_id="once", name="Allow once", kind="allow_once")]
     for number, scope in enumerate(request.scopes):
         mark = f":{number}" if number else ""
-        name = f"Allow in this session: {visible(scope.text)}"
+        name = f"Allow in this session: {visible(scope.text, WHOLE)}"
         options.append(PermissionOption(option_id=f"session{mark}", name=name, kind="allow_always"))
         if scope.always:
-            name = f"Always allow {visible(scope.text)}"
+            name = f"Always allow {visible(scope.text, WHOLE)}"
             options.append(PermissionOption(option_id=f"always{mark}", name=name, kind="allow_always"))
     if "change" in forms:
         options.append(PermissionOption(option_id="change", name="Change it first …", kind="allow_once"))

@@ -14,28 +14,27 @@ from acp import (
     update_user_message,
 )
 
-from whet.contract.messages import ImagePart, Message, ToolCall
-from whet.contract.texts import parse_arguments, unwrap_pastes
+from whet.contract.texts import parse_arguments
 from whet.editors import tool_calls
 from whet.editors.outbox import Update
+from whet.store.parts import AnswerPart, CallPart, ConversationPart, PersonPart
 from whet.tools.todo import TodoLists
 
 _RESULT_CHARS = 4_000
 
 
-def message_updates(messages: Sequence[tuple[int, Message]]) -> Iterator[Update]:
-    """Yield the updates of messages, numbered and ascending. A call is shown once, with its result."""
-    results = {(seq, message.tool_call_id): message for seq, message in messages if message.role == "tool"}
-    for seq, message in messages:
-        if message.role == "user":
-            yield from _user_updates(message)
-        elif message.role == "assistant":
-            if message.reasoning:
-                yield update_agent_thought_text(message.reasoning)
-            if message.text:
-                yield update_agent_message_text(message.text)
-            for number, call in enumerate(message.tool_calls, 1):
-                yield _call_update(f"past-{seq}-{number}", call, results.get((seq + number, call.id)))
+def message_updates(parts: Sequence[ConversationPart]) -> Iterator[Update]:
+    """Yield the updates of a conversation. A call is shown once, with its result."""
+    for number, part in enumerate(parts, 1):
+        if isinstance(part, PersonPart):
+            yield from _person_updates(part)
+        elif isinstance(part, AnswerPart):
+            if part.reasoning:
+                yield update_agent_thought_text(part.reasoning)
+            if part.text:
+                yield update_agent_message_text(part.text)
+        else:
+            yield _call_update(f"past-{number}", part)
 
 
 def plan_updates(todo_calls: Iterable[str]) -> Iterator[Update]:
@@ -44,24 +43,22 @@ def plan_updates(todo_calls: Iterable[str]) -> Iterator[Update]:
         yield update_plan(tool_calls.plan(items))
 
 
-def _user_updates(message: Message) -> Iterator[Update]:
-    if message.text:
-        yield update_user_message(text_block(unwrap_pastes(message.text)))
-    if not isinstance(message.content, str):
-        for part in message.content:
-            if isinstance(part, ImagePart):
-                yield update_user_message(image_block(part.data_base64, part.media_type))
+def _person_updates(part: PersonPart) -> Iterator[Update]:
+    for text in filter(None, (part.text(), part.attached)):
+        yield update_user_message(text_block(text))
+    for image in part.images:
+        yield update_user_message(image_block(image.data_base64, image.media_type))
 
 
-def _call_update(call_id: str, call: ToolCall, result: Message | None) -> Update:
+def _call_update(call_id: str, part: CallPart) -> Update:
+    call, result = part.call, part.result
     arguments = parse_arguments(call.arguments)
     text = result.text[:_RESULT_CHARS] if result is not None else "It has no result yet."
-    ok = result is not None and not result.is_error
     return start_tool_call(
         call_id,
         tool_calls.title_of(call.name, arguments),
         kind=tool_calls.kind_of(call.name),
-        status="completed" if ok else "failed",
-        content=[tool_calls.text_content(text)],
+        status="completed" if part.state == "done" else "failed",
+        content=[tool_calls.text_content(text), *(tool_calls.image_contents(result) if result else ())],
         raw_input=arguments or None,
     )

@@ -15,6 +15,7 @@ from acp.helpers import update_available_commands
 from whet.app import planning
 from whet.app.conversations.hosted import SessionHost
 from whet.app.conversations.session_parts import NO_EXTRAS, SessionExtras
+from whet.clock import iso
 from whet.contract.errors import WhetError
 from whet.editors import options
 from whet.editors.answering import convert_errors
@@ -23,7 +24,7 @@ from whet.editors.editor import Editor
 from whet.editors.mcp_servers import ServerOffer, set_up_servers
 from whet.editors.opened import OpenedSession
 from whet.editors.options import Mode
-from whet.store import sessions
+from whet.store import forks, sessions
 from whet.store.sessions import SessionRow
 from whet.tools.registry import read_specs
 
@@ -84,11 +85,15 @@ class EditorSessions:
         return NO_EXTRAS if open_session is None else open_session.extras()
 
     async def _list_models(self, hosted: SessionHost) -> None:
-        """Read the list of models and report it to the sessions that are open by then."""
+        """Read the list of models and report it to the sessions that are open by then. The owner's aliases
+        come first."""
+        models = hosted.services.models
+        self.models = list(models.settings.aliases)
         try:
-            self.models = await hosted.services.models.provider.list_models()
+            self.models += await models.provider.list_models()
         except WhetError:
-            return  # the configured model stays the only choice
+            if not self.models:
+                return  # the configured model stays the only choice
         for open_session in self._open.values():
             self.send_options(open_session)
 
@@ -140,6 +145,14 @@ class EditorSessions:
             open_session.wanted = row.model
         return open_session
 
+    async def fork(self, cwd: str, session_id: str, servers: Sequence[ServerOffer]) -> OpenedSession:
+        """Copy a stored session's ended turns into a new one, and open it."""
+        with convert_errors():
+            services = (await self.program()).hosted.services
+            new_id, now = services.clock.new_id(), iso(services.clock.now())
+            await services.database.write(lambda db: forks.fork(db, session_id, 0, new_id, now))
+        return await self.reopen(cwd, new_id, servers)
+
     async def set_mode(self, open_session: OpenedSession, mode: Mode) -> None:
         """Set a session's mode, from the next call on. Leaving plan mode approves the plan."""
         services = (await self.program()).hosted.services
@@ -166,6 +179,11 @@ class EditorSessions:
         return open_session.next_model(
             hosted.find_open(open_session.session_id), hosted.services.models.provider.info.model
         )
+
+    def resolve_model(self, name: str) -> str:
+        """Return the model that an alias is for, or any other name unchanged."""
+        assert self._program is not None  # a session is open
+        return self._program.hosted.services.models.settings.aliases.get(name, name)
 
     def options_of(self, open_session: OpenedSession) -> Any:
         """Return a session's options: its mode and its model."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from acp import text_block, tool_content, tool_diff_content
+from acp import image_block, text_block, tool_content, tool_diff_content
 from acp.schema import (
     ContentToolCallContent,
     FileEditToolCallContent,
@@ -21,6 +21,7 @@ from acp.schema import (
 )
 
 from whet.contract.errors import ToolError
+from whet.contract.messages import ImagePart, Message
 from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import flat, short, subject_of
 from whet.contract.tools import Buffers, Tag, tags_of
@@ -30,7 +31,7 @@ from whet.tools.editor_files import read_unsaved
 from whet.tools.encoding import decode
 from whet.tools.paths import resolve
 from whet.tools.todo import TodoItem
-from whet.visible import MAX_CHARS, WHOLE, visible
+from whet.visible import MAX_CHARS, WHOLE, find_odd_characters, visible
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 Files: TypeAlias = dict[str, str | None]
@@ -115,22 +116,30 @@ def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> li
 
 def question_content(request: ApprovalRequest) -> list[Content]:
     """Return the content of a question: proposed writes as diffs, or the exact text that would run, and the
-    reasons."""
+    reasons. A write with characters that an editor's diff does not show is written out as well."""
     diff_content: list[Content] = [
         tool_diff_content(change.place, change.new or "", change.old) for change in request.changes
     ]
     question = build_question(request)
-    rows = [
-        row for row in question.body if not diff_content or row.kind == "file"
-    ]  # a diff shows neither deletions nor notes
+    texts = [text for change in request.changes for text in (change.old, change.new) if text]
+    is_readable = bool(diff_content) and not any(map(find_odd_characters, texts))
+    # a diff shows neither deletions nor notes
+    rows = [row for row in question.body if not is_readable or row.kind == "file"]
     lines = [question.title, *(row.text for row in rows)]
     notes = [row.text for row in question.notes if row.kind in ("reason", "note")]
-    return [text_content("\n".join(lines), WHOLE), *map(text_content, notes), *diff_content]
+    return [*(text_content(text, WHOLE) for text in ("\n".join(lines), *notes)), *diff_content]
 
 
 def text_content(text: str, limit: int = MAX_CHARS) -> Content:
     """Return text as a call's content, with hidden characters spelled out."""
     return tool_content(text_block(visible(text, limit)))
+
+
+def image_contents(result: Message) -> list[Content]:
+    """Return the images of a result as a call's content."""
+    parts = () if isinstance(result.content, str) else result.content
+    images = [part for part in parts if isinstance(part, ImagePart)]
+    return [tool_content(image_block(image.data_base64, image.media_type)) for image in images]
 
 
 def plan(items: list[TodoItem]) -> list[PlanEntry]:

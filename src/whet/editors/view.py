@@ -34,7 +34,7 @@ from whet.contract.events import (
     ToolProgress,
     ToolStarted,
 )
-from whet.contract.messages import Usage
+from whet.contract.messages import Message, Usage
 from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
 from whet.editors import tool_calls
@@ -64,7 +64,7 @@ class Scene(msgspec.Struct, frozen=True):
     """The context of a turn's view.
 
     `todo` returns the agent's list. `spent` returns the context window in tokens, and the cost of the
-    session, None if unknown.
+    session, None if unknown. `result_of` returns the stored result of a call, None if there is none.
     """
 
     session_id: str
@@ -72,6 +72,7 @@ class Scene(msgspec.Struct, frozen=True):
     buffers: EditorBuffers
     todo: Callable[[], list[TodoItem]]
     spent: Callable[[], tuple[int, float | None]]
+    result_of: Callable[[str], Message | None] = lambda _call_id: None
 
 
 class EditorTurnView:
@@ -179,6 +180,8 @@ class EditorTurnView:
         content = tool_calls.changes(call.before, replaced) if event.ok else []
         if not content:
             content = [tool_calls.text_content(call.output or event.preview)]
+        if (result := self._scene.result_of(event.call_id)) is not None:
+            content += tool_calls.image_contents(result)
         update = update_tool_call(
             call.id,
             status="completed" if event.ok else "failed",
@@ -213,8 +216,7 @@ def side_note(event: Event) -> str:
         case Compaction():
             return f"Compacted: {event.messages_before} messages became {event.messages_after}."
         case ConfirmationAsked():
-            where = event.page_url or "the confirmation service"
-            return f"{event.action} waits for a human's decision at {where}, for {event.expires_in_s:.0f} s."
+            return f"{event.text}, for {event.expires_in_s:.0f} s."
         case Notice():
             return event.text
         case _:

@@ -13,15 +13,15 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from whet.contract.events import Notice, ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.events import ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
 from whet.contract.tools import ToolSpec
-from whet.log import mask
-from whet.serve.client_tools import CallResult, HandedOver, check_tools, spec_of
+from whet.serve.client_tools import CallResult, HandedOver, check_tools, pass_over_hosted, spec_of
 from whet.serve.content import Utterance, read_utterance
 from whet.serve.forms import AnswerForm, form_of, stops_of
+from whet.serve.notices import AnswerNotices
 from whet.serve.suspended_turn import ApiEvent
-from whet.serve.wire import ApiError, encode, error_object, notices_of
+from whet.serve.wire import ApiError, encode, error_object
 
 DONE = b"data: [DONE]\n\n"
 RESTARTED = "\n\n[The connection to the model broke; the answer begins again.]\n\n"
@@ -139,8 +139,11 @@ def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
         location = f"tools[{number}]"
         tool = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
         function: Any = tool.get("function")
-        if tool.get("type", "function") != "function" or not isinstance(function, dict):
-            raise ApiError(400, "tools are taken of type function", param=location, code="unsupported_value")
+        if (kind := tool.get("type", "function")) != "function":
+            pass_over_hosted(kind, location)
+            continue
+        if not isinstance(function, dict):
+            raise ApiError(400, "a tool needs its function", param=location, code="unsupported_value")
         inner = cast("dict[str, Any]", function)
         specs.append(spec_of(inner.get("name"), inner.get("description"), inner.get("parameters"), location))
     return check_tools(specs)
@@ -231,7 +234,7 @@ class ChatCodec:
         self._step_at = 0
         self._is_begun = False
         self._calls: Sequence[ToolCall] = ()
-        self._notices: list[str] = []
+        self._notices = AnswerNotices()
 
     @property
     def answer(self) -> str:
@@ -258,15 +261,14 @@ class ChatCodec:
                 del self._said[self._step_at :]
                 # Text that was sent can't be taken back.
                 return self._chunk({"content": RESTARTED}) if had_text else b""
-            case Notice(must_show=True):
-                self._notices.append(mask(event.text))
             case _:
-                pass
+                if waiting := self._notices.add(event):
+                    return self._chunk({}, more=waiting)
         return b""
 
     def end(self, end: TurnEnd) -> bytes:
         """Return the last chunks."""
-        pieces = [self._chunk({}, self._finish(end), notices_of(self._notices))]
+        pieces = [self._chunk({}, self._finish(end), self._notices.fields)]
         if self._wants_usage:
             pieces.append(self._line({"choices": [], "usage": usage_of(end.usage)}))
         return b"".join((*pieces, DONE))
@@ -289,7 +291,7 @@ class ChatCodec:
             "object": "chat.completion",
             "choices": [choice],
             "usage": usage_of(end.usage),
-        } | notices_of(self._notices)
+        } | self._notices.fields
 
     def _finish(self, end: TurnEnd) -> Finish:
         return "tool_calls" if self._calls else finish_reason(end)

@@ -25,6 +25,7 @@ from whet.serve.wire import ApiError
 
 TOOLSET = "client"
 _MAX_TOOLS = 256
+_LEFT_OUT = ("web_search", "web_fetch", "tool_search")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"call_([0-9A-Za-z]{16})_[0-9a-f]{12}")
 
@@ -60,6 +61,14 @@ def spec_of(name: object, description: object, parameters: object, location: str
     if problem := find_schema_fault(schema):
         raise ApiError(400, f"this is no JSON Schema: {problem}", param=f"{location}.parameters")
     return ToolSpec(name, description if isinstance(description, str) else "", schema)
+
+
+def pass_over_hosted(kind: object, location: str) -> None:
+    """Return if the vendor's tool of this type can be left out: search, which the agent has tools of its own
+    for, and the search for tools, as a session's tools are fixed. Raises ApiError for any other type."""
+    if not str(kind).startswith(_LEFT_OUT):
+        message = f"tools of type {str(kind)[:40]!r} are run by their vendor; this agent has tools of its own"
+        raise ApiError(400, message, param=location, code="unsupported_value")
 
 
 def check_tools(specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:

@@ -1,7 +1,7 @@
 """Read the messages of a client in either of OpenAI's formats, and find those that are new to a session.
 
-docs/api.md states the rules: images must be in the request (data: URLs) and must be images. Nothing is
-fetched for a client.
+docs/api.md states the rules: images are data: URLs here, and must be images. `attachments.py` has replaced
+other URLs before.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _read_part(part: dict[str, Any], location: str) -> str | ImagePart:
         if isinstance(address, dict):
             address = cast("dict[str, object]", address).get("url")
         if not isinstance(address, str):
-            raise ApiError(400, "an image needs a data: URL", param=f"{location}.image_url")
+            raise ApiError(400, "an image needs a URL", param=f"{location}.image_url")
         return _read_image(address, location)
     raise ApiError(400, f"parts of type {str(kind)[:40]!r} are not taken", param=f"{location}.type")
 
@@ -115,7 +115,7 @@ def _read_part(part: dict[str, Any], location: str) -> str | ImagePart:
 def _read_image(address: str, location: str) -> ImagePart:
     match = _DATA_URL.match(address)
     if match is None:
-        message = "images are taken as data: URLs (PNG, JPEG, GIF, WebP, in base64); nothing is fetched"
+        message = "an image needs an http(s) URL, or a data: URL with PNG, JPEG, GIF or WebP in base64"
         raise ApiError(400, message, param=f"{location}.image_url", code="unsupported_image")
     return image_of(address[match.end() :], f"{location}.image_url")
 

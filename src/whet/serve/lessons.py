@@ -112,8 +112,8 @@ class LessonCalls:
             changes.refused,
             changes.waiting,
             line,
-            [*map(_facts, waits)],
-            [*map(_facts, refused)],
+            [await self._facts(row) for row in waits],
+            [await self._facts(row) for row in refused],
         )
         return JsonAnswer(lessons)
 
@@ -124,14 +124,12 @@ class LessonCalls:
         if number is None:
             raise NotFound(f"there is no change {number_text[:20]}", hint="GET /api/learned lists them")
         row = await (learning.accept if body.answer == "accept" else learning.reject)(number)
-        return JsonAnswer(_facts(row))
+        return JsonAnswer(await self._facts(row))
 
-
-def _facts(row: LedgerRow) -> LessonFacts:
-    text, quotes = (
-        mask(row.after or f"removes: {row.before}"),
-        [mask(evidence.quote) for evidence in row.evidence],
-    )
-    return LessonFacts(
-        row.id, row.at, row.kind, row.item, row.state, summary(row), text, mask(row.reason), quotes
-    )
+    async def _facts(self, row: LedgerRow) -> LessonFacts:
+        whole = await self._learning.desk.describe_whole(row) if row.changes else ""
+        text = mask(whole or row.after or f"removes: {row.before}")
+        quotes = [mask(evidence.quote) for evidence in row.evidence]
+        return LessonFacts(
+            row.id, row.at, row.kind, row.item, row.state, summary(row), text, mask(row.reason), quotes
+        )

@@ -6,16 +6,16 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.events import Notice, StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ImagePart, ToolCall, Usage
 from whet.contract.tools import ToolSpec
-from whet.log import mask
 from whet.serve.chat import RESTARTED, refuse_fields
-from whet.serve.client_tools import CallResult, HandedOver, check_tools, spec_of
+from whet.serve.client_tools import CallResult, HandedOver, check_tools, pass_over_hosted, spec_of
 from whet.serve.content import Speaker, Utterance, image_of
 from whet.serve.forms import AnswerForm, form_of, stops_of
+from whet.serve.notices import AnswerNotices
 from whet.serve.suspended_turn import ApiEvent
-from whet.serve.wire import ApiError, encode, messages_error, notices_of
+from whet.serve.wire import ApiError, encode, messages_error
 
 _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", "system": "system"}
 _UNSPOKEN = frozenset(("thinking", "redacted_thinking"))
@@ -78,8 +78,9 @@ def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
     specs: list[ToolSpec] = []
     for number, tool in enumerate(request.tools or ()):
         location = f"tools.{number}"
-        if tool.get("type", "custom") != "custom":
-            raise ApiError(400, "tools are taken of type custom", param=location, code="unsupported_value")
+        if (kind := tool.get("type", "custom")) != "custom":
+            pass_over_hosted(kind, location)
+            continue
         specs.append(spec_of(tool.get("name"), tool.get("description"), tool.get("input_schema"), location))
     return check_tools(specs)
 
@@ -153,7 +154,7 @@ def _read_text(block: dict[str, Any], name: str, where: str) -> str:
 def _read_document(source: object, where: str) -> str:
     fields = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
     if fields.get("type") != "text":
-        raise ApiError(400, "documents are taken as text; no file is read for a client", param=where)
+        raise ApiError(400, "a document needs text, base64 or an http(s) URL", param=where)
     return _read_text(fields, "data", where)
 
 
@@ -161,7 +162,7 @@ def _read_image(source: object, where: str) -> ImagePart:
     fields = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
     data: object = fields.get("data")
     if fields.get("type") != "base64" or not isinstance(data, str):
-        raise ApiError(400, "images are taken in base64; nothing is fetched", param=f"{where}.source")
+        raise ApiError(400, "an image needs base64 or an http(s) URL", param=f"{where}.source")
     return image_of(data, f"{where}.source.data")
 
 
@@ -192,7 +193,7 @@ class MessagesCodec:
         self._request = request
         self._blocks: list[dict[str, Any]] = []
         self._open: list[str] | None = None
-        self._notices: list[str] = []
+        self._notices = AnswerNotices()
         self._is_begun = False
         self._has_calls = False
         self.stopped_by = ""
@@ -216,18 +217,17 @@ class MessagesCodec:
             case HandedOver():
                 self._has_calls = True
                 return b"".join((self._begin(), self._close(), *map(self._call, event.calls)))
-            case Notice(must_show=True):
-                self._notices.append(mask(event.text))
             case _:
-                pass
+                if waiting := self._notices.add(event):
+                    return self._begin() + _line("ping", waiting)
         return b""
 
     def end(self, end: TurnEnd) -> bytes:
         """Return the last events."""
         body = self._begin() + self._close()
         delta = {"stop_reason": self._reason(end), "stop_sequence": self.stopped_by or None}
-        more = notices_of(self._notices)
-        body += _line("message_delta", {"delta": delta, "usage": usage_of(end.usage), **more})
+        usage = usage_of(end.usage)
+        body += _line("message_delta", {"delta": delta, "usage": usage, **self._notices.fields})
         return body + _line("message_stop", {})
 
     def encode_error(self, error: ApiError) -> bytes:
@@ -237,7 +237,7 @@ class MessagesCodec:
     def whole(self, end: TurnEnd) -> object:
         """Return the whole answer."""
         self._close()
-        return self._object(self._reason(end), end.usage) | notices_of(self._notices)
+        return self._object(self._reason(end), end.usage) | self._notices.fields
 
     def _reason(self, end: TurnEnd) -> str:
         if self._has_calls:

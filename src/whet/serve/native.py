@@ -27,6 +27,7 @@ from whet.serve.questions import PendingQuestion, QuestionReply
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError, JsonAnswer, Stream
 from whet.store import search, session_deletion, sessions, turns
+from whet.store.session_states import find_state
 from whet.store.sessions import SessionRow
 
 _MAX_LISTED = 200
@@ -76,9 +77,11 @@ class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionFacts(SessionRow, frozen=True, kw_only=True):
-    """A session as it is listed and shown: its row with the title masked, and whether a turn runs."""
+    """A session as it is listed and shown: its row with the title masked, whether a turn runs, and what the
+    turn waits for a person to do (empty: nothing)."""
 
     running: bool
+    waiting_for: str = ""
 
 
 class QuestionList(msgspec.Struct, frozen=True):
@@ -251,12 +254,19 @@ class Native:
     def _facts(self, row: SessionRow) -> dict[str, Any]:
         facts: dict[str, Any] = msgspec.to_builtins(row)
         usage = {**facts["usage"], "cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
+        is_running = self._turns.is_running(row.id)
         return {
             **facts,
             "title": mask(row.title),
             "usage": usage,
-            "running": self._turns.is_running(row.id),
+            "running": is_running,
+            "waiting_for": self._read_wait(row.id) if is_running else "",
         }
+
+    def _read_wait(self, session_id: str) -> str:
+        now = self._services.clock.now()
+        state = self._services.database.read_now(lambda db: find_state(db, session_id, now))
+        return state.detail if state is not None and state.state == "waiting" else ""
 
 
 def _message_object(seq: int, message: Message) -> dict[str, Any]:

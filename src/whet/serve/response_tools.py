@@ -18,13 +18,10 @@ from whet.contract.messages import ToolCall
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import ToolSpec
 from whet.serve.chat import call_of
-from whet.serve.client_tools import check_tools, spec_of
-from whet.serve.wire import ApiError
+from whet.serve.client_tools import check_tools, pass_over_hosted, spec_of
 
 _LONGEST = 64
 _INPUT = "input"
-_PASSED_OVER = ("web_search", "tool_search")
-_REFUSED = "tools are taken of type function, custom and namespace"
 
 
 CALL_EVENTS = {
@@ -92,8 +89,8 @@ def _read_tool(item: object, location: str, namespace: str) -> Iterator[tuple[To
         if kind == "custom":
             spec = ToolSpec(spec.name, _with_grammar(spec.description, tool.get("format")), _text_schema())
         yield spec, OfferedTool(str(name), namespace, kind == "custom")
-    elif not str(kind).startswith(_PASSED_OVER):
-        raise ApiError(400, _REFUSED, param=location, code="unsupported_value")
+    else:
+        pass_over_hosted(kind, location)
 
 
 def _model_name(namespace: str, name: str) -> str:

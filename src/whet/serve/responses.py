@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
-from whet.contract.events import Notice, StepFinished, StreamRestarted, TextDelta, TurnEnd
+from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
-from whet.log import mask
 from whet.serve.chat import RESTARTED, refuse_fields
 from whet.serve.client_tools import CallResult, HandedOver
 from whet.serve.content import Utterance, kind_of, read_utterance
 from whet.serve.forms import AnswerForm, form_of
+from whet.serve.notices import AnswerNotices
 from whet.serve.response_tools import CALL_EVENTS, NO_TOOLS, ResponseTools, read_call, read_tools
 from whet.serve.suspended_turn import ApiEvent
-from whet.serve.wire import ApiError, encode, notices_of
+from whet.serve.wire import ApiError, encode
 
 _SPOKEN = frozenset(("message", None))
 _CALLS = frozenset(("function_call", "custom_tool_call"))
@@ -145,7 +145,7 @@ class ResponsesCodec:
         self._sequence = 0
         self._items: list[dict[str, Any]] = []
         self._open: list[str] | None = None
-        self._notices: list[str] = []
+        self._notices = AnswerNotices()
         self._is_begun = False
 
     @property
@@ -164,11 +164,9 @@ class ResponsesCodec:
                 return self._close()
             case StreamRestarted():
                 return self._handle_restart()
-            case Notice(must_show=True):
-                self._notices.append(mask(event.text))
             case _:
-                pass
-        return b""
+                waiting = self._notices.add(event)
+                return self._report_waiting(waiting) if waiting else b""
 
     def end(self, end: TurnEnd) -> bytes:
         """Return the last events."""
@@ -192,7 +190,11 @@ class ResponsesCodec:
         body["usage"] = usage_of(end.usage)
         if why:
             body["incomplete_details"] = {"reason": why}
-        return body | notices_of(self._notices)
+        return body | self._notices.fields
+
+    def _report_waiting(self, waiting: dict[str, object]) -> bytes:
+        body = self._object("in_progress") | waiting
+        return self._begin() + self._line("response.in_progress", {"response": body})
 
     def _handle_restart(self) -> bytes:
         """Drop the text of this step. Text that was streamed can't be taken back."""

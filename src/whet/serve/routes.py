@@ -14,6 +14,7 @@ from whet.contract.events import Event
 from whet.serve import native
 from whet.serve.auth import ApiAuth, require_owner
 from whet.serve.chat import ChatRequest
+from whet.serve.embeddings import Embeddings
 from whet.serve.mcp_endpoint import Hosts
 from whet.serve.messages import MessagesRequest
 from whet.serve.native import Native, QuestionList, SessionFacts
@@ -31,7 +32,7 @@ _SESSION = RequestParameter(
 _LIMIT, _AFTER = RequestParameter("limit", int), RequestParameter("after", int)
 
 
-def openai_calls(compat: Compat) -> tuple[Operation, ...]:
+def openai_calls(compat: Compat, embeddings: Embeddings) -> tuple[Operation, ...]:
     """Return the calls of OpenAI's and Anthropic's clients."""
     return (
         Operation("GET", "/v1/models", compat.models),
@@ -67,6 +68,7 @@ def openai_calls(compat: Compat) -> tuple[Operation, ...]:
             takes=MessagesRequest,
             gives={200: JSON_OBJECT},
         ),
+        Operation("POST", "/v1/embeddings", embeddings.create, takes=JSON_OBJECT),
     )
 
 

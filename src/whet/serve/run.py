@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp
 
 from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.slash import SlashCommand
 from whet.serve.site import Site, SiteTimings
+from whet.store.schedules import ScheduleAdder
 from whet.web.guard import SiteAddress, make_site_address
 from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_file_limit
 
@@ -22,7 +25,8 @@ class ServeOptions(msgspec.Struct, frozen=True):
 
     `hosts` are further names that may be in the Host header; `public_url` is the address that people use;
     `has_web` enables the dashboard; `drain_s` is the time that running turns get at shutdown; `is_shared`
-    means that another interface uses the same conversations and ends them.
+    means that another interface uses the same conversations and ends them; `commands` are those of
+    the dashboard's pages, which offer new schedules if `add_schedule` is set.
     """
 
     host: str = "127.0.0.1"
@@ -32,6 +36,8 @@ class ServeOptions(msgspec.Struct, frozen=True):
     has_web: bool = False
     drain_s: float = 10.0
     is_shared: bool = False
+    commands: tuple[SlashCommand[Any], ...] = ()
+    add_schedule: ScheduleAdder | None = None
 
 
 async def serve(
@@ -82,5 +88,5 @@ def _application(site: Site, address: SiteAddress, options: ServeOptions, port: 
     # Importing templates takes 100 ms, and only the dashboard needs them.
     from whet.serve.board.app import Dashboard  # noqa: PLC0415
 
-    board = Dashboard(site, address, port)
+    board = Dashboard(site, address, port, options.commands, options.add_schedule)
     return site.asgi(address, board.routes(), board.door.problem)

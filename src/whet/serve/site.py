@@ -21,6 +21,7 @@ from whet.clock import Clock
 from whet.contract.errors import StoreError, WhetError
 from whet.serve.auth import ApiAuth
 from whet.serve.conversations import SessionTurns
+from whet.serve.embeddings import Embeddings
 from whet.serve.feed import Feeds
 from whet.serve.goals import Goals
 from whet.serve.lessons import LessonCalls
@@ -78,7 +79,8 @@ class Site:
         self.talks: SessionTurns = SessionTurns(services.database, self.turns, timings.results_wait_s)
         self.operations: tuple[Operation, ...] = (
             *openai_calls(
-                Compat(services, self.door, self.talks, TurnResponder(timings.beat_s, timings.head_wait_s))
+                Compat(services, self.door, self.talks, TurnResponder(timings.beat_s, timings.head_wait_s)),
+                Embeddings(services.settings.embeddings, services.models),
             ),
             *session_calls(native := Native(services, self.door, self.talks, self.turns)),
             *PlanCalls(native).operations(),

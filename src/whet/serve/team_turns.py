@@ -24,7 +24,7 @@ from whet.store.turns import TurnRecord
 from whet.team import orders
 from whet.team.metrics import team_text
 from whet.team.notices import NEWS, ORDERS, Notices
-from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions, TurnQueue
+from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions
 
 if TYPE_CHECKING:
     from whet.app.tracing import RequestTrace  # imports packages of an extra
@@ -47,7 +47,7 @@ class TeamTurns(Turns):
         super().__init__(hosted, feeds, questions, clock)
         self._team_feeds = feeds
         self._database = database
-        self._queue: TurnQueue = DatabaseQueue(database)
+        self._queue = DatabaseQueue(database)
         self._notices = Notices(
             database, {NEWS: feeds.handle_notification, ORDERS: questions.handle_notification}
         )
@@ -199,9 +199,10 @@ class TeamTurns(Turns):
                 emit(event)
 
     async def _report_waiting(self, turn: _FollowedTurn, emit: Emit) -> None:
-        why = await self._database.read(lambda db: orders.why_waiting(db, turn.id))
+        why, place = await self._database.read(
+            lambda db: (orders.why_waiting(db, turn.id), orders.place_of(db, turn.id))
+        )
         if why is not None:
-            place = await self._database.read(lambda db: orders.place_of(db, turn.id))
             reason = why or f"no worker has room for this turn yet (place {place} of the queue)"
             emit(Notice(f"{reason}; start one that can: whet worker --turns 8"))
 

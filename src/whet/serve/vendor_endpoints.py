@@ -1,6 +1,7 @@
 """The endpoints of OpenAI's and Anthropic's clients: models, chat completions, responses, messages.
 
-Whichever model answers, clients see it as the model `whet`. The configured model's name is accepted too.
+Whichever model answers, clients see it as the model that they asked for: any name stands for the one agent.
+The list of models names it `whet`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.app.services import Services
+from whet.clock import iso
 from whet.contract.events import TextDelta, TurnEnd
 from whet.contract.tools import ToolSpec
 from whet.serve import chat, content, identity, messages, responses
+from whet.serve.attachments import Attachments
 from whet.serve.auth import ApiAuth, ApiCaller
 from whet.serve.chat import ChatCodec, ChatRequest
 from whet.serve.client_tools import HandedOver
@@ -29,6 +32,7 @@ from whet.serve.suspended_turn import ApiEvent
 from whet.serve.turn_responder import SESSION_HEADER, ResponseCodec, TurnResponder
 from whet.serve.wire import ApiError, JsonAnswer
 from whet.store import api
+from whet.tools.page_source import WebLimits
 
 MODEL = "whet"
 _MAX_KEY = 512
@@ -122,6 +126,8 @@ class Compat:
         self._door = auth
         self._talks = session_turns
         self._answering = answering
+        limits = WebLimits(allow_private=services.settings.tools.web_allow_private)
+        self._attachments = Attachments(services.pool, limits)
 
     async def models(self, request: Request, caller: ApiCaller) -> Response:
         """List the models. There is one, `whet`."""
@@ -129,14 +135,16 @@ class Compat:
         return JsonAnswer({"object": "list", "data": [_model_object(MODEL)], **ends})
 
     async def model(self, request: Request, caller: ApiCaller) -> Response:
-        """Show a model."""
-        name = request.path_params["name"]
-        self._check_model(name)
+        """Show a model: `whet`, or the configured one by its name."""
+        name, models = request.path_params["name"], self._services.models
+        if name not in (MODEL, models.settings.model, models.provider.info.model):
+            message = f"there is no model {name[:80]!r}; use {MODEL!r}"
+            raise ApiError(404, message, param="model", code="model_not_found")
         return JsonAnswer(_model_object(name))
 
     async def chat(self, request: Request, caller: ApiCaller, body: ChatRequest) -> Response:
         """Answer a chat completion."""
-        self._check_model(body.model)
+        await self._attachments.include(body.messages, "messages")
         client = identity.client_name(request.headers, body.safety_identifier)
         wish = _session_choice(request, caller, chat.read_messages(body), body.user, client)
         tools = chat.read_tools(body)
@@ -148,7 +156,7 @@ class Compat:
 
     async def responses(self, request: Request, caller: ApiCaller, body: ResponsesRequest) -> Response:
         """Answer a response."""
-        self._check_model(body.model)
+        await self._attachments.include(body.input, "input")
         client = identity.client_name(request.headers, body.safety_identifier)
         is_private = body.store is False
         wish = _session_choice(
@@ -156,6 +164,7 @@ class Compat:
         )
         tools = responses.tools_of(body)
         wish = _with_tools(wish, tools.specs, body.tool_choice, parallel=body.parallel_tool_calls)
+        answer_form = responses.read_form(body)
         if body.previous_response_id:
             wish = await self._continue_response(wish, body.previous_response_id)
         number = self._services.clock.new_id()
@@ -166,11 +175,12 @@ class Compat:
             api.store_response(db, f"item_{number}" if is_private else response_id, session_id)
 
         codec = ResponsesCodec(response_id, body, tools)
-        form = AnswerRules(responses.read_form(body), (), store_response)
+        form = AnswerRules(answer_form, (), store_response)
         return await self._answer(request, wish, codec, form, is_stream=bool(body.stream))
 
     async def messages(self, request: Request, caller: ApiCaller, body: MessagesRequest) -> Response:
         """Answer a message as Anthropic's API does."""
+        await self._attachments.include(body.messages, "messages")
         client = identity.client_name(request.headers, (body.metadata or {}).get("user_id"))
         wish = _session_choice(request, caller, messages.read_said(body), None, client)
         tools = messages.read_tools(body)
@@ -181,6 +191,7 @@ class Compat:
 
     async def count_tokens(self, request: Request, caller: ApiCaller, body: MessagesRequest) -> Response:
         """Estimate the tokens of a message."""
+        await self._attachments.include(body.messages, "messages")
         utterances, tools = messages.read_said(body), messages.read_tools(body)
         return JsonAnswer({"input_tokens": max(1, content.estimate_tokens(utterances, tools))})
 
@@ -232,22 +243,26 @@ class Compat:
                 code="previous_response_not_found",
             )
         session_id, is_last = stored
-        if not is_last:
-            message = "the conversation has gone on since that response; go on from its newest one"
-            raise ApiError(409, message, param="previous_response_id", code="not_the_newest")
         if wish.session_id and wish.session_id != session_id:
             raise ApiError(400, f"{SESSION_HEADER} names another session", param="previous_response_id")
+        if not is_last:
+            session_id = await self._fork(wish.caller, session_id, response_id)
         return msgspec.structs.replace(wish, session_id=session_id, client_key="")
 
-    def _check_model(self, name: str) -> None:
-        if name not in (
-            MODEL,
-            self._services.models.settings.model,
-            self._services.models.provider.info.model,
-        ):
-            raise ApiError(
-                404, f"there is no model {name[:80]!r}; use {MODEL!r}", param="model", code="model_not_found"
-            )
+    async def _fork(self, caller: ApiCaller, session_id: str, response_id: str) -> str:
+        """Copy a session up to an older response, and return the copy's id. Raises NotFound."""
+        from whet.store import forks  # noqa: PLC0415 - few clients go back
+
+        self._talks.find_visible(caller, session_id)
+        clock = self._services.clock
+        new_id, now = clock.new_id(), iso(clock.now())
+
+        def copy(db: apsw.Connection) -> None:
+            forks.fork(db, session_id, api.read_response_turn(db, response_id), new_id, now)
+            api.set_owner(db, new_id, caller.name)
+
+        await self._services.database.write(copy)
+        return new_id
 
 
 def _session_choice(

@@ -7,7 +7,7 @@ Independent of routes and sessions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
@@ -210,11 +210,6 @@ class Ticker:
             return False
         self._since_s = now_s
         return True
-
-
-def notices_of(lines: Sequence[str]) -> dict[str, object]:
-    """Return the field with the notices that a person has to read about an answer, nothing without any."""
-    return {"notices": list(lines)} if lines else {}
 
 
 STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}

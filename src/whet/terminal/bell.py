@@ -1,4 +1,4 @@
-"""Call a person back to the terminal: its bell, and a notification by OSC 9 where the terminal shows them.
+"""Call a person back to the terminal: its bell, and a notification by OSC 9 or 777 if it shows them.
 
 It writes nothing if no terminal is connected. When to call is decided by the settings `notify`.
 """
@@ -36,7 +36,10 @@ def bell_sequence(text: str, environ: Mapping[str, str]) -> str:
     """Return the characters that ring and, on all but the plainest terminals, show `text`."""
     if environ.get("TERM", "") in _NO_NOTIFICATIONS:
         return "\a"
-    return f"\x1b]9;{clip(text, _TEXT_COLUMNS)}\a\a"
+    text = clip(text, _TEXT_COLUMNS)
+    if environ.get("VTE_VERSION") or environ["TERM"].startswith(("rxvt", "foot")):
+        return f"\x1b]777;notify;Whet;{text}\x1b\\\a"
+    return f"\x1b]9;{text}\a\a"
 
 
 def ring_for(person: Person, settings: NotifySettings) -> Person:

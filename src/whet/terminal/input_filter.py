@@ -8,7 +8,7 @@ and in xterm's modifyOtherKeys become the keys that a terminal without them send
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.keys import Keys
@@ -17,6 +17,8 @@ NEW_LINE = Keys.ControlF24
 """The key press for Alt-Enter, Shift-Enter and Ctrl-Enter, which start a new line in the message."""
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 NEW_LINE_MARK = "\x1b\r"
+ESCAPE_MARK = "\x1b[27u"
+"""Esc as kitty's protocol sends it: never the beginning of another key."""
 
 _CSI = re.compile(r"\x1b\[(?:\[[A-E]|M[\s\S]{3}|(?![\[M])([0-?]*)[ -/]*([@-~]))")
 _CSI_BEGUN = re.compile(r"\x1b\[(?:\[|M[\s\S]{0,2}|[0-?]*[ -/]*)\Z")
@@ -25,6 +27,7 @@ _STRING_BEGINS = re.compile(r"\x1b[\]PX^_]")
 # Besides its own end, keys that no reply contains end a string, so that a cut reply does not lock the input.
 _STRING_ENDS = re.compile(r"\x07|\x1b\\|\x9c|(?=[\x03\x04\r\n\x18\x1a]|\x1b[\s\S])")
 _MAX_CSI_CHARS = 256
+_MAX_REPLY_CHARS = 80
 _NO_KEY_BEGUN = "\x1b[?"
 _ESCAPE, _ENTER, _TAB, _DELETE = 27, 13, 9, 127
 _SHIFT, _ALT, _CTRL, _SUPER_HYPER_META = 1, 2, 4, 8 | 16 | 32
@@ -37,11 +40,16 @@ _KEYPAD = {57_399 + at: character for at, character in enumerate("0123456789./*-
 
 
 class SequenceFilter:
-    """Reads input in pieces, cut anywhere, and returns the keys without the terminal's own sequences."""
+    """Reads input in pieces, cut anywhere, and returns the keys without the terminal's own sequences.
 
-    def __init__(self) -> None:
+    `note_reply` gets what the terminal replies: kitty's flags whole, and the beginning of a string.
+    """
+
+    def __init__(self, note_reply: Callable[[str], object] = str) -> None:
         self.pending: str = ""
         self.in_string: bool = False
+        self._note_reply = note_reply
+        self._reply = ""
 
     def feed(self, data: str) -> str:
         """Return the keys of `data`; a sequence that is not whole is kept in `pending`."""
@@ -68,6 +76,8 @@ class SequenceFilter:
                 return
             at = begin
             if match := _CSI.match(data, at):
+                if match[2] == "u" and match[0].startswith(_NO_KEY_BEGUN):
+                    self._note_reply(match[0])
                 yield _key_of(match)
                 at = match.end()
             elif data.startswith("\x1b[", at):
@@ -80,14 +90,18 @@ class SequenceFilter:
                 self.pending = data[at:]
                 return
             elif match := _STRING_BEGINS.match(data, at):
-                self.in_string, at = True, match.end()
+                self.in_string, self._reply, at = True, match[0], match.end()
             else:
                 yield data[at]
                 at += 1
 
     def _skip_string(self, data: str, at: int) -> int:
-        if match := _STRING_ENDS.search(data, at):
+        match = _STRING_ENDS.search(data, at)
+        room = _MAX_REPLY_CHARS - len(self._reply)
+        self._reply += data[at : min(match.start() if match else len(data), at + room)]
+        if match:
             self.in_string = False
+            self._note_reply(self._reply)
             return match.end()
         if data.endswith("\x1b"):
             self.pending = "\x1b"
@@ -120,6 +134,8 @@ def _typed_key(code: int, fields: list[list[str]]) -> str:
     if event == [_RELEASED] or bits & _SUPER_HYPER_META:
         return ""
     key = _KEYPAD.get(code, chr(code) if _is_typed(code) else "")
+    if code == _ESCAPE and not bits & (_ALT | _CTRL):
+        return ESCAPE_MARK
     if key == "\r":
         return NEW_LINE_MARK if bits & (_SHIFT | _ALT | _CTRL) else key
     if code == _TAB and bits & _SHIFT:

@@ -59,7 +59,8 @@ def _edit(event: KeyPressEvent) -> None:
 
 class InputKeys:
     """The keys of one terminal. `live` says whether something runs, `inputs` is what the person did;
-    `typed_ahead` is what was typed on after a question came, for the input line that it took the place of."""
+    `typed_ahead` is what was typed on after a question came, for the input line that it took the place of;
+    `is_lent` whether another program has the terminal."""
 
     def __init__(self) -> None:
         self.live: LiveLines = _no_lines
@@ -67,6 +68,7 @@ class InputKeys:
         self.inputs: asyncio.Queue[Typed | PromptSignal] = asyncio.Queue()
         self.question: TerminalQuestion | None = None
         self.typed_ahead: str = ""
+        self.is_lent: bool = False
         self.typing: TypingGuard = TypingGuard()
         self._escaped_s = 0.0
 
@@ -214,6 +216,8 @@ class InputKeys:
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
+        if self.is_lent:
+            return  # Ctrl-C was meant for the other program
         if isinstance(self.question, PickQuestion):
             self.question.give(None)
             return

@@ -27,11 +27,12 @@ from whet.contract.events import (
     ToolStarted,
     TurnEnd,
 )
+from whet.contract.texts import call_subject
 from whet.contract.tools import tags_of
 from whet.terminal import wording
 from whet.terminal.blocks import Blocks, MarkdownBlock
+from whet.terminal.diff_view import paint_edit
 from whet.terminal.pasted_text import fold_pastes
-from whet.terminal.permission_question import diff_lines, paint_row
 from whet.terminal.plan import count_done, plan_rows
 from whet.terminal.render import Painter
 from whet.terminal.signs import Fragment, Marks
@@ -53,13 +54,11 @@ class Surface:
     width: Callable[[], int]
 
 
-def recall(surface: Surface, painter: Painter, text: str, most: int) -> None:
-    """Write the last `most` lines of an earlier answer into the scroll-back."""
-    blocks, width = Blocks(), surface.width()
-    rendered = "".join(painter.block(block, width) for block in [*blocks.feed(text), *blocks.finish()])
-    rows = rendered.strip("\n").split("\n")
-    tail = rows if len(rows) <= most else ["…", *rows[-most:]]
-    surface.write("".join(f"{row}\n" for row in tail if rendered))
+def person_text(painter: Painter, marks: Marks, text: str) -> str:
+    """Return a message of the person, shaded, between an empty line and a line end."""
+    first, *lines = wording.printable(text).split("\n")
+    shown = "\n".join([marks.prompt + first, *(f"  {line}" for line in lines)])
+    return f"\n{painter.line(shown, 'said')}\n"
 
 
 @dataclass(slots=True)
@@ -102,18 +101,16 @@ class TerminalTurnView:
 
     def report_interruption(self) -> None:
         """End a turn that the person stopped, and list the stopped calls and the work done so far."""
-        width, took = self.surface.width(), wording.duration(self._turn_seconds())
-        stopped, not_run = (
-            list(self._running.values()),
-            self._turn.not_run_line(self.marks, self.painter, width),
-        )
+        took = wording.duration(self._turn_seconds())
+        stopped = list(self._running.values())
         self.stop()
         for call in stopped:
-            rows = call.stopped_lines(self.marks, self.painter, width, self.now_s())
-            self.surface.write("\n" + "\n".join(rows) + "\n")
-        self.surface.write(not_run)
+            self._write_stopped(call)
         done = self._turn.summary()
         self.say(f"\ncancelled after {took}" + (f" · {done}" if done else ""), "yellow")
+
+    def _write_stopped(self, call: RunningCall) -> None:
+        self.surface.write(call.stopped_text(self.marks, self.painter, self.surface.width(), self.now_s()))
 
     def emit(self, event: Event) -> None:
         """Show one event. Called on the loop's task; does not block."""
@@ -129,7 +126,7 @@ class TerminalTurnView:
                 self._flush()
             case ToolStarted():
                 self._flush()
-                subject = wording.subject(event.arguments)
+                subject = call_subject(event.arguments)
                 self._running[event.call_id] = RunningCall(event.name, subject, self.now_s())
                 if "asks" in tags_of(event.name):
                     self._turn.asked_at_s = self.now_s()
@@ -151,6 +148,12 @@ class TerminalTurnView:
         rows = [row for line in text.split("\n") for row in self._rows(line)]
         self.surface.write(self.painter.line("\n".join(rows), style) + "\n")
 
+    def show_person(self, text: str) -> None:
+        """Write a message of the person into the scroll-back."""
+        self._flush()
+        self.surface.write(person_text(self.painter, self.marks, text))
+        self._after_call = False
+
     def lines(self, width: int, height: int) -> list[list[Fragment]]:
         """Return the live area's lines, each at most `width` columns, about `height` of them."""
         rows: list[list[Fragment]] = []
@@ -165,9 +168,9 @@ class TerminalTurnView:
         plain = self.marks.plain
         for text in plan_rows(self.plan(), width, min(_PLAN_ROWS, max(room // 2, 2)), plain=plain):
             rows.append([("", text)])
+        rows.append([("class:dim", wording.clip(self._status(width), width))])
         for text in map(fold_pastes, self.queued):
             rows.append([("class:dim", wording.clip(f"{self.marks.queued} queued: {text}", width))])
-        rows.append([("class:dim", wording.clip(self._status(width), width))])
         return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
 
     def _turn_seconds(self) -> float:
@@ -196,14 +199,17 @@ class TerminalTurnView:
         if "asks" in tags_of(event.name):
             self._turn.end_wait(self.now_s())
         width = self.surface.width()
+        if call is not None and event.error_kind == wording.STOPPED:
+            self._write_stopped(call)
+            return
         mark, style = (self.marks.ok, "green") if event.ok else (self.marks.failed, "red")
         subject = call.subject if call else self._subjects.pop(event.call_id, "")
-        subject = subject.removeprefix(f"{event.name} ") or wording.subject(event.arguments)
+        subject = subject.removeprefix(f"{event.name} ") or call_subject(event.arguments)
         line = wording.call_line(event.name, subject, width, mark=mark, tail=wording.outcome(event))
         text = self.painter.line(mark, style) + line[len(mark) :] + "\n"
         is_own = event.name == wording.OWN_COMMAND
         if (reason := wording.failure(event)) and not (is_own and call):
-            text += self.painter.line("  " + wording.clip(reason, width - 2), "dim red") + "\n"
+            text += self.painter.line("  " + wording.clip(reason, width - 2), "red") + "\n"
         elif call is not None:
             rows = call.rows(self.marks, width, full=is_own)
             text += "".join(self.painter.line(row, "dim") + "\n" for row in rows)
@@ -229,18 +235,12 @@ class TerminalTurnView:
         if isinstance(event, StreamRestarted):
             self._flush()
         if isinstance(event, Steered):
-            self._show_steering(event)
+            if event.text in self.queued:
+                self.queued.remove(event.text)
+            self.show_person(fold_pastes(event.text))
         if line := wording.aside(event):
             self._flush()
             self.say(line)
-
-    def _show_steering(self, event: Steered) -> None:
-        if event.text in self.queued:
-            self.queued.remove(event.text)
-        self._flush()
-        text = wording.clip(self.marks.prompt + fold_pastes(event.text), self.surface.width())
-        self.surface.write("\n" + self.painter.line(text, "bold") + "\n")
-        self._after_call = False
 
     def _end(self, end: TurnEnd) -> None:
         self.stop()
@@ -320,7 +320,5 @@ def _edit_rows(event: ToolFinished, width: int, marks: Marks, painter: Painter) 
     for edit in event.edits:
         if len(event.edits) > 1:
             lines.append(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
-        for row in diff_lines(edit.diff, _DIFF_ROWS):
-            content = wording.cut(wording.exact(row.text).expandtabs(4), width - 4)
-            lines.append("    " + paint_row(row, marks.fit(content), colour=painter.has_colour))
+        lines += [marks.fit(row.to_line()) for row in paint_edit(edit, painter.theme, _DIFF_ROWS, width)]
     return "".join(f"{line}\n" for line in lines)

@@ -63,9 +63,14 @@ class Pastes:
         return plain, pattern.sub(lambda match: wrap_in_tag("pasted", texts[match[0]]), line)
 
 
+def fold_paste(text: str) -> str:
+    """Return a pasted text as the chat shows it: a placeholder if it is long."""
+    return Pastes().take(text)
+
+
 def fold_pastes(text: str) -> str:
     """Return a message in which each paste is replaced as the chat shows it."""
-    return unwrap_pastes(text, lambda paste: Pastes().take(paste))
+    return unwrap_pastes(text, fold_paste)
 
 
 def remove_pastes(text: str) -> str:

@@ -6,101 +6,113 @@ option. It imports neither rich nor prompt_toolkit.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import msgspec
 
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.contract.tools import tags_of
 from whet.question import (
     FOLDED_ROWS,
     QuestionText,
     Row,
-    RowKind,
     build_question,
-    count_folded_lines,
-    fold_row,
-    parse_row,
 )
+from whet.terminal.diff_view import PaintedRow, paint_rows
+from whet.terminal.themes import Theme
+from whet.terminal.wording import exact
 from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, AnswerOption
+from whet.visible import visible
 
-_COLOURS: dict[RowKind, str] = {"added": "32", "removed": "31", "hunk": "36", "file": "1", "fold": "2"}
-_BAR = "  | "
+UNSEEN = "not an answer yet: only a part was shown. Now all of it was; answer again"
+ANSWER_PROMPT = "A number or words; Enter is no: "
+"""What stands where the answer is typed."""
+REASON_PREFIX = "  - "
+_SHELL_FILE = "command.sh"
+_FIRST_SCOPE = 2
 
 
 class TerminalDecision:
     """The state of one approval request while the person answers it."""
 
-    def __init__(self, request: ApprovalRequest, max_rows: int = FOLDED_ROWS) -> None:
+    def __init__(self, request: ApprovalRequest, theme: Theme, max_rows: int = FOLDED_ROWS) -> None:
         self.max_rows = max_rows
         self.request = request
         self.question: QuestionText = build_question(request)
-        self.scope: int = 0
+        self.is_shown_whole: bool = not self.is_long
+        self._theme = theme
+        self._scope = 0
+        self._sessions = [
+            msgspec.structs.replace(SESSION, number=str(number))
+            if number == _FIRST_SCOPE
+            else AnswerOption(f"session {number}", number=str(number), lasts=True)
+            for number in range(_FIRST_SCOPE, _FIRST_SCOPE + max(len(request.scopes), 1))
+        ]
+        self._lasting = [
+            ALWAYS if number == _FIRST_SCOPE else AnswerOption(f"always {number}", lasts=True)
+            for number, scope in enumerate(request.scopes, _FIRST_SCOPE)
+            if scope.always and request.grant
+        ]
+        self._no = str(_FIRST_SCOPE + len(self._sessions))
 
-    def keys(self, width: int) -> str:
-        """Return the options for the line where one is typed, on two lines if `width` is too narrow."""
-        always = " always" if self.request.grant else ""
-        more = " [v]iew all" if self.is_long else ""
-        which = f" [1-{len(self.request.scopes)}] choose" if len(self.request.scopes) > 1 else ""
-        aside, answers = f"[e]dit{more}{which} no [b]ecause", f"[o]nce yes [s]ession{always} [N]o "
-        fits = len(aside) + len(answers) + 3 <= width
-        return f"{aside} · {answers}" if fits else f"{aside}\n{answers}"
+    def choices(self) -> list[str]:
+        """Return the numbered answers, one a line, and a line that says what else can be typed."""
+        scopes = [scope.text for scope in self.request.scopes] or [self.request.grant]
+        rows = ["  1  Yes, once"]
+        for option, scope in zip(self._sessions, scopes, strict=True):
+            covers = f": {exact(visible(scope))}" if scope else ""
+            if self.request.scopes and not self.request.grant:
+                covers = ", exactly this again"
+            rows.append(f"  {option.number}  Yes, for this session{covers}  ({option.number} and Enter)")
+        rows.append(f"› {self._no}  No  (Enter, Esc)")
+        return [*rows, f"     {' · '.join(self._other_answers())}"]
+
+    def _other_answers(self) -> list[str]:
+        answers = ["Tab edits the call, then it runs"]
+        if self.is_long:
+            answers.append("v shows all")
+        answers += ["yes: as 1", "other words: no, and why"]
+        if self._lasting:
+            names = ", ".join(f'"{option.name}"' for option in self._lasting)
+            numbers = ", ".join(
+                option.name.partition(" ")[2] or str(_FIRST_SCOPE) for option in self._lasting
+            )
+            answers.append(f"{names}: as {numbers} in every session here; undo: whet approvals")
+        return answers
 
     @property
     def is_long(self) -> bool:
         """Whether some rows of the question are folded."""
         return self.question.fold_rows(self.max_rows) != self.question.body
 
-    def rows(self, *, unfold: bool = False) -> list[tuple[str, Row]]:
-        """Return the rows below the question's title, each with its prefix. `unfold` includes folded rows."""
+    def rows(self, *, unfold: bool = False) -> list[PaintedRow]:
+        """Return the rows between the question's title and its choices. `unfold` includes folded rows."""
         body = self.question.body if unfold else self.question.fold_rows(self.max_rows)
-        prefixed_rows = [(_BAR, row) for row in body]
-        for row in self.question.notes:
-            if row.kind == "scope":
-                is_chosen = row.text.startswith(f"{self.scope + 1} ") and len(self.request.scopes) > 1
-                prefixed_rows.append(("› " if is_chosen else "  ", row))
-            else:
-                prefixed_rows.append(("  - " if row.kind == "reason" else "  ", row))
-        return prefixed_rows
+        path = _SHELL_FILE if "command" in tags_of(self.request.tool) else ""
+        exact_body = [Row(row.kind, exact(row.text)) for row in body]
+        notes = [
+            PaintedRow(REASON_PREFIX if row.kind == "reason" else "  ", exact(row.text))
+            for row in self.question.notes
+            if row.kind != "scope"
+        ]
+        return [*paint_rows(exact_body, self._theme, path), *notes]
 
     def options(self) -> tuple[AnswerOption, ...]:
         """Return the options that may be typed; "always" only if the request says what it would cover."""
-        always = (ALWAYS,) if self.request.grant else ()
-        numbers = [str(number) for number in range(1, len(self.request.scopes) + 1)]
-        scopes = [AnswerOption(number, number) for number in numbers]
-        return (ONCE, SESSION, *always, NO, BECAUSE, EDIT, VIEW, *scopes)
+        once = msgspec.structs.replace(ONCE, number="1")
+        no = msgspec.structs.replace(NO, number=self._no)
+        return (once, *self._sessions, *self._lasting, no, BECAUSE, EDIT, VIEW)
 
-    def choose(self, option: str) -> bool:
-        """Mark the scope whose number the option is; False for any other option."""
-        if not (option.isascii() and option.isdecimal()):
-            return False
-        self.scope = int(option) - 1
-        return True
+    def grant(self, option: str) -> Answer | None:
+        """Return the yes that an option is, and remember the scope that it names; None for any other."""
+        name, _, number = option.partition(" ")
+        if name != "once" and name != "session" and name != "always":
+            return None
+        self._scope = int(number) - _FIRST_SCOPE if number else 0
+        return name
 
     def reply(self, answer: Answer) -> Reply:
-        """Return the answer for the scope that is marked."""
-        return Reply(answer, self.scope)
+        """Return the answer for the scope that was named."""
+        return Reply(answer, self._scope)
 
     def scope_text(self) -> str:
         """Return the text of the chosen scope, or of the request's grant if it has no scopes."""
-        return self.request.scopes[self.scope].text if self.request.scopes else self.request.grant
-
-
-def has_colour(environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether the terminal shows colours."""
-    environ = os.environ if environ is None else environ
-    return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb", "unknown")
-
-
-def paint_row(row: Row, text: str, *, colour: bool) -> str:
-    """Return a row's text in its colour."""
-    code = _COLOURS.get(row.kind, "")
-    return f"\x1b[{code}m{text}\x1b[0m" if colour and code and text else text
-
-
-def diff_lines(diff: str, max_rows: int) -> list[Row]:
-    """Return a diff as at most `max_rows` rows; if it is longer, the last row counts the rest, with the lines
-    that a diff which was cut before counts itself."""
-    rows = [parse_row(line) for line in diff.split("\n")] if diff else []
-    if len(rows) <= max_rows:
-        return rows
-    omitted = len(rows) - max_rows + 1 + max(count_folded_lines(rows[-1]) - 1, 0)
-    return [*rows[: max_rows - 1], fold_row(omitted)]
+        return self.request.scopes[self._scope].text if self.request.scopes else self.request.grant

@@ -15,12 +15,15 @@ import sys
 import termios
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.terminal.permission_question import TerminalDecision, has_colour, paint_row
-from whet.terminal.wording import exact, printable
-from whet.typed_answer import read_line
+from whet.terminal.wording import printable
+from whet.typed_answer import AnswerOption, may_count, read_line
+
+if TYPE_CHECKING:
+    from whet.terminal.permission_question import TerminalDecision
 
 
 def raise_interrupt() -> None:
@@ -34,20 +37,22 @@ class LinePerson:
     `stop` cancels the running turn; an interface that can do so at once, and not by Ctrl-C's signal, sets it.
     """
 
-    def __init__(self, stop: Callable[[], object] = raise_interrupt) -> None:
+    def __init__(self, stop: Callable[[], object] = raise_interrupt, theme: str = "auto") -> None:
         self.stop = stop
+        self._theme = theme
         self._turn = asyncio.Lock()
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask in one paragraph until an answer decides. Enter and the end of input are a no."""
+        from whet.terminal.permission_question import ANSWER_PROMPT, TerminalDecision  # noqa: PLC0415 - few one-shots ask
+        from whet.terminal.themes import find_theme  # noqa: PLC0415 - as above
+
         async with self._turn:
-            deciding = TerminalDecision(request)
+            deciding = TerminalDecision(request, find_theme(self._theme, os.environ))
             _show(deciding, full=False)
             while True:
-                if len(request.scopes) > 1:
-                    _say(f"a lasting yes now means: {printable(deciding.scope_text())}\n")
                 is_begun = drop_typed_ahead()
-                _say(f"Allow it? {deciding.keys(_ONE_LINE).strip()}: ")
+                _say(f"Allow it? {ANSWER_PROMPT}")
                 text = await _all_lines()
                 if is_begun and text:
                     _say("not an answer: this line was begun before the question\n")
@@ -59,8 +64,14 @@ class LinePerson:
     async def _apply_line(self, deciding: TerminalDecision, text: str) -> Reply | None:
         """Return the reply that a text is, or None if the question is asked again."""
         typed = read_line(text, deciding.options())
-        if deciding.choose(typed.option):
+        if not may_count(typed.option, is_shown_whole=deciding.is_shown_whole):
+            from whet.terminal.permission_question import UNSEEN  # noqa: PLC0415 - few one-shots ask
+
+            _show(deciding, full=True)
+            _say(f"{UNSEEN}\n")
             return None
+        if grant := deciding.grant(typed.option):
+            return deciding.reply(grant)
         match typed.option:
             case "view":
                 _show(deciding, full=True)
@@ -70,8 +81,6 @@ class LinePerson:
             case "because":
                 _say("No, because: ")
                 return Reply("no", words=(await _line()).strip())
-            case "once" | "session" | "always":
-                return deciding.reply(typed.option)
             case _:
                 if typed.stops:
                     self.stop()
@@ -109,15 +118,13 @@ def resolve_choice(text: str, choices: Sequence[str]) -> str:
     return text
 
 
-_ONE_LINE = 1_000
 _SILENCE_S = 0.1
 
 
 def _show(deciding: TerminalDecision, *, full: bool) -> None:
-    colour = has_colour()
-    _say(f"\nWhet asks: {printable(deciding.question.title)}\n")
-    for prefix, row in deciding.rows(unfold=full):
-        _say(f"{prefix}{paint_row(row, exact(row.text), colour=colour)}\n")
+    rows = (*(row.to_line() for row in deciding.rows(unfold=full)), *deciding.choices())
+    _say("\n".join(("", printable(deciding.question.title), *rows, "")))
+    deciding.is_shown_whole = deciding.is_shown_whole or full
 
 
 def _say(text: str) -> None:
@@ -151,6 +158,15 @@ async def _readable() -> None:
         await ready.wait()
     finally:
         loop.remove_reader(fd)
+
+
+def ask_yes(question: str) -> bool:
+    """Ask at the terminal. Only the line "yes", typed after the question, is a yes."""
+    from click import prompt  # noqa: PLC0415 - a one-shot's questions don't need it
+
+    drop_typed_ahead()
+    answer = prompt(question, default="no", show_default=False, err=True)
+    return read_line(answer, (AnswerOption("yes"),)).option == "yes"
 
 
 def drop_typed_ahead() -> bool:

@@ -26,7 +26,15 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from whet.terminal.input_filter import NEW_LINE, NEW_LINE_MARK, PASTE_BEGINS, PASTE_ENDS, SequenceFilter
+from whet.terminal.input_filter import (
+    ESCAPE_MARK,
+    NEW_LINE,
+    NEW_LINE_MARK,
+    PASTE_BEGINS,
+    PASTE_ENDS,
+    SequenceFilter,
+)
+from whet.terminal.key_protocol import KeyProtocol, ProtocolInput
 from whet.tools.walk import files
 
 _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
@@ -35,6 +43,9 @@ _BURST_CHARS = 400
 _MAX_FILES, _FIRST_PATHS, _MAX_RANKED = 50_000, 1_000, 2_000
 _FIRST_S = 0.05
 _FRESH_S = 15.0
+_CONTROL, _CONTROL_KEY = re.compile(r"[\x00-\x1a]"), re.compile(r"\x1b?[\x00-\x1a]")
+KEY_PAUSE_S, PASTE_PAUSE_S = 0.1, 1.0
+"""After how long without input a begun key, and a paste without an end mark, are complete."""
 
 
 class InputCompleter(Completer):
@@ -42,7 +53,7 @@ class InputCompleter(Completer):
 
     def __init__(self, commands: Callable[[], Sequence[tuple[str, str]]], folder: Callable[[], Path]) -> None:
         self._commands = commands
-        self._folder = folder
+        self.folder: Callable[[], Path] = folder
         self.finder: FileFinder = FileFinder()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -53,7 +64,7 @@ class InputCompleter(Completer):
                 if f"/{name}".startswith(before):
                     yield Completion(f"/{name}", start_position=-len(before), display_meta=description)
         elif match := _AT_WORD.search(before):
-            self.finder.look(self._folder())
+            self.finder.look(self.folder())
             completions = list(self._paths(match[1]))
             yield from completions
             if len(completions) < _MAX:
@@ -69,7 +80,7 @@ class InputCompleter(Completer):
             for completion in self.get_completions(document, complete_event):
                 yield completion
             return
-        self.finder.look(self._folder())
+        self.finder.look(self.folder())
         completions = await asyncio.to_thread(lambda: list(self._paths(match[1])))
         for completion in completions:
             yield completion
@@ -91,7 +102,7 @@ class InputCompleter(Completer):
 
     def _paths(self, typed: str) -> Iterable[Completion]:
         parent, _, prefix = typed.rpartition("/")
-        folder = self._folder() / (parent + "/" if parent or typed.startswith("/") else "")
+        folder = self.folder() / (parent + "/" if parent or typed.startswith("/") else "")
         try:
             with os.scandir(folder.expanduser()) as entries:
                 matching = (
@@ -113,15 +124,28 @@ def _listed(typed: str, completions: Sequence[Completion]) -> set[str]:
 
 class PasteParser(Vt100Parser):
     """prompt_toolkit's key parser, without the terminal's own sequences, and with linear instead of quadratic
-    time in a paste's length."""
+    time in a paste's length.
 
-    def __init__(self, feed_key: Callable[[KeyPress], None]) -> None:
+    A paste whose end mark does not come ends at the next `flush`, which the caller makes after `pause_s`
+    without input. Its remainder may come later: until the end mark or a key of its own, input that holds line
+    ends or other controls among its characters is pasted too, so that it never sends or runs anything.
+    """
+
+    def __init__(
+        self, feed_key: Callable[[KeyPress], None], note_reply: Callable[[str], object] = str
+    ) -> None:
         super().__init__(feed_key)
         self._held: list[str] | None = None
         self._edge = ""
         self._burst: list[str] = []
-        self._sequences = SequenceFilter()
+        self._sequences = SequenceFilter(note_reply)
         self._has_escaped = False
+        self._is_cut = False
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds without input after which `flush` is due."""
+        return KEY_PAUSE_S if self._held is None else PASTE_PAUSE_S
 
     def feed(self, data: str) -> None:
         """Parse input that was read. A paste becomes one key press when its end mark arrives.
@@ -130,6 +154,8 @@ class PasteParser(Vt100Parser):
         `flush`.
         """
         sequences = self._sequences
+        if self._is_cut:
+            self._continue_paste(data)
         is_plain = "\x1b" not in data and not (sequences.pending or sequences.in_string)
         if self._held is None and is_plain and (self._burst or len(data) >= _BURST_CHARS):
             self._burst.append(data)
@@ -156,12 +182,46 @@ class PasteParser(Vt100Parser):
     def flush(self) -> None:
         """Handle a pause in the input: held input is complete."""
         self._end_burst()
+        if self._held is not None:
+            self._end_cut_paste(self._held)
+            return
         if held := self._sequences.flush():
             super().feed(held)
             self._has_escaped = held == "\x1b"
         super().flush()
 
+    def _end_cut_paste(self, held: list[str]) -> None:
+        """End a paste without an end mark. The beginning of a mark is no text: the rest of it may follow."""
+        text = "".join(held)
+        size = next((size for size in range(len(PASTE_ENDS), 0, -1) if text.endswith(PASTE_ENDS[:size])), 0)
+        text, self._sequences.pending = text[: len(text) - size], text[len(text) - size :]
+        self._held, self._is_cut = None, True
+        if text:
+            self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
+
+    def _continue_paste(self, data: str) -> None:
+        """Decide whether input after a cut paste is its remainder."""
+        data = self._sequences.pending + data
+        before, mark, _ = data.partition(PASTE_ENDS)
+        if data.startswith(PASTE_BEGINS) or (mark and not before) or _CONTROL_KEY.fullmatch(data):
+            self._is_cut = False
+        elif mark or _CONTROL.search(data):
+            self._is_cut = False
+            self._held, self._edge = [self._sequences.pending], self._sequences.pending
+            self._sequences.pending = ""
+
     def _press(self, keys: str) -> None:
+        first, *others = keys.split(ESCAPE_MARK)
+        self._press_lines(first)
+        for part in others:
+            super().feed("\x1b")
+            super().flush()
+            if part.startswith("\r"):
+                self.feed_key_callback(KeyPress(Keys.Ignore, ""))
+            self._has_escaped = not part
+            self._press_lines(part)
+
+    def _press_lines(self, keys: str) -> None:
         first, *others = keys.replace("\x1b\n", NEW_LINE_MARK).split(NEW_LINE_MARK)
         super().feed(first)
         for part in others:
@@ -185,12 +245,28 @@ class PasteParser(Vt100Parser):
             self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
 
 
-def open_input() -> Input:
-    """Open the terminal's input with a parser that handles long pastes."""
-    terminal_input = create_input()
-    if isinstance(terminal_input, Vt100Input):
-        terminal_input.vt100_parser = PasteParser(terminal_input.vt100_parser.feed_key_callback)
-    return terminal_input
+class _PasteInput(ProtocolInput):
+    """The terminal's input. After each read it says after how many seconds to flush it."""
+
+    def __init__(self, protocol: KeyProtocol, set_pause: Callable[[float], object]) -> None:
+        super().__init__(protocol)
+        self._set_pause = set_pause
+        self._parser = PasteParser(self.vt100_parser.feed_key_callback, protocol.note_reply)
+        self.vt100_parser = self._parser
+
+    def read_keys(self) -> list[KeyPress]:
+        """Return the keys that were read."""
+        keys = super().read_keys()
+        self._set_pause(self._parser.pause_s)
+        return keys
+
+
+def open_input(set_pause: Callable[[float], object]) -> Input:
+    """Open the terminal's input with a parser that handles long pastes, and with unambiguous keys if the
+    terminal has them. After each read, `set_pause` gets the seconds until `flush_keys` is due."""
+    if not isinstance(create_input(), Vt100Input):
+        return create_input()
+    return _PasteInput(KeyProtocol(), set_pause)
 
 
 class _File(FileHistory):

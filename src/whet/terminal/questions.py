@@ -14,34 +14,30 @@ from typing import Protocol, TypeVar
 
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.question import RowKind
 from whet.terminal import wording
-from whet.terminal.permission_question import TerminalDecision, has_colour, paint_row
+from whet.terminal.diff_view import PaintedRow
+from whet.terminal.permission_question import ANSWER_PROMPT, REASON_PREFIX, UNSEEN, TerminalDecision
 from whet.terminal.person import resolve_choice
+from whet.terminal.render import Painter
 from whet.terminal.signs import Fragment, Marks
 from whet.terminal.typed_keys import TypedKeys
 from whet.terminal.wrapping import wrap_lines
-from whet.typed_answer import AnswerOption, TypedAnswer, read_line
+from whet.typed_answer import AnswerOption, TypedAnswer, may_count, read_line
 
 T = TypeVar("T")
 _BAR = "  | "
-_ROW_STYLES: dict[RowKind, str] = {
-    "added": "ansigreen",
-    "removed": "ansired",
-    "hunk": "ansicyan",
-    "file": "bold",
-    "fold": "class:dim",
-}
+_MIN_SHOWN = 4  # rows of what would run, before the reasons and the hint are left out
 _OWN_NUMBER = re.compile(r" *(\d+)  ")
 _GRANTS = {"session": "for this session", "always": "from now on"}
 
 
 class TerminalQuestion:
     """A question on the screen and its coming answer. With `options` it is answered by a key alone or by a
-    line (`typed`), else by a line of the input. `more` says how to see rows that the screen has no room for.
+    line (`typed`), else by a line of the input. `more` says how to see rows that the screen has no room for,
+    and the last `kept` lines are shown on any screen. `hint` is below them if there is room.
 
     `is_repeated` states that it goes on with a question that was seen, `has_early_keys` that keys were typed
-    which belong to typing from before it.
+    which belong to typing from before it, `is_cut` that the screen had no room for all of its rows.
 
     Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
     below its dash, so that none can pass for a line of ours.
@@ -49,21 +45,27 @@ class TerminalQuestion:
 
     def __init__(
         self,
-        lines: Sequence[tuple[str, str] | tuple[str, str, str]],
+        lines: Sequence[tuple[str, str] | tuple[str, str, str] | PaintedRow],
         *,
         keys: str = "",
         options: Sequence[AnswerOption] = (),
         more: str = "",
+        kept: int = 0,
+        hint: tuple[str, str] = ("", ""),
     ) -> None:
         self._keys = keys
+        self._hint = hint
         self._more = more
+        self._kept = kept
         self.is_drawn = False
         self.is_repeated = False
+        self.is_cut: bool = False
         self.has_early_keys = False
         self.options = options
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self.typed: TypedKeys | None = TypedKeys(options, self.give) if options else None
         self._lines = lines
+        self._laid_out: tuple[tuple[int, int], list[list[Fragment]]] = ((0, 0), [])
 
     @property
     def keys(self) -> str:
@@ -80,19 +82,68 @@ class TerminalQuestion:
 
     def rows(self, width: int, height: int) -> list[list[Fragment]]:
         """Lay the question out. If it is too long for the screen, keep its head and its end."""
-        rows: list[Fragment] = []
-        for prefix, line, *style in self._lines:
-            further = prefix if prefix == _BAR else " " * len(prefix)
-            for at, row in enumerate(wrap_lines(line, max(width - len(prefix), 8))):
-                rows.append((style[0] if style else "", (further if at else prefix) + row))
-        if len(rows) > height:
-            hidden = len(rows) - height + 1
-            rows = [
-                *rows[: height // 2],
-                ("", f"  ... {hidden} lines{self._more} ..."),
-                *rows[hidden + height // 2 :],
-            ]
-        return [[row] for row in rows]
+        if self._laid_out[0] != (width, height):
+            self._laid_out = ((width, height), self._lay_out(width, height))
+        return list(self._laid_out[1])
+
+    def _lay_out(self, width: int, height: int) -> list[list[Fragment]]:
+        laid_out = [
+            _painted(line, width) if isinstance(line, PaintedRow) else _wrapped(line, width)
+            for line in self._lines
+        ]
+        rows = [row for line in laid_out for row in line]
+        hint = _wrapped(self._hint, width) if self._hint[1] else []
+        is_cut = len(rows) > height
+        # A later drawing may have less room, for a hint where the answer is typed; the rows were seen then.
+        self.is_cut = is_cut and (self.is_cut or not self._laid_out[1])
+        if not is_cut:
+            return rows + hint if len(rows) + len(hint) <= height else rows
+        if not self._kept:
+            end = rows[len(rows) - (height - 1 - height // 2) :]
+        else:
+            end = self._choose_end(laid_out, hint, width, height - 1 - len(laid_out[0]))
+        head = max(height - 1 - len(end), 1)
+        hidden = len(rows) + len(hint) - head - len(end)
+        note = wording.cut(f"  ... {hidden} lines{self._more} ...", width)
+        return [*rows[:head], [("", note)], *end]
+
+    def _choose_end(
+        self, laid_out: list[list[list[Fragment]]], hint: list[list[Fragment]], width: int, room: int
+    ) -> list[list[Fragment]]:
+        """Return the rows below the folded ones: the answers, and the reasons and the hint if `room` has rows
+        for them and for a part of what would run."""
+        first = len(self._lines) - self._kept
+        answers = [row for line in laid_out[first:] for row in line]
+        reasons = [
+            row
+            for line, its_rows in zip(self._lines[:first], laid_out, strict=False)
+            if isinstance(line, PaintedRow) and line.gutter == REASON_PREFIX
+            for row in its_rows
+        ]
+        for end in ([*reasons, *answers, *hint], [*reasons, *answers]):
+            if len(end) + _MIN_SHOWN <= room:
+                return end
+        return answers if len(answers) <= room else [_first_row(line, width) for line in laid_out[first:]]
+
+
+def _first_row(line: list[list[Fragment]], width: int) -> list[Fragment]:
+    """Return a line that was broken into rows as one row, with … if it had more."""
+    style, text = line[0][0]
+    return [(style, text if len(line) == 1 else wording.cut(text, width - 1).removesuffix("…") + "…")]
+
+
+def _wrapped(line: tuple[str, str] | tuple[str, str, str], width: int) -> list[list[Fragment]]:
+    prefix, text, *style = line
+    further = prefix if prefix == _BAR else " " * len(prefix)
+    rows = wrap_lines(text, max(width - len(prefix), 8))
+    return [[(style[0] if style else "", (further if at else prefix) + row)] for at, row in enumerate(rows)]
+
+
+def _painted(row: PaintedRow, width: int) -> list[list[Fragment]]:
+    from prompt_toolkit.formatted_text import ANSI, to_formatted_text  # noqa: PLC0415 - the chat has it already
+
+    lines = row.to_lines(width)
+    return [[(part[0], part[1]) for part in to_formatted_text(ANSI(line))] for line in lines]
 
 
 class PickQuestion(TerminalQuestion):
@@ -155,7 +206,7 @@ class PickQuestion(TerminalQuestion):
             preview = wrap_lines(wording.printable(self._choices[matches[self._at]][1]), max(width - 4, 8))[
                 :3
             ]
-        max_rows = max(height - 2 - len(preview), 3)
+        max_rows = max(height - 3 - len(preview), 3)
         first = max(0, min(self._at - max_rows // 2, len(matches) - max_rows))
         for at in range(first, min(first + max_rows, len(matches))):
             is_selected = at == self._at
@@ -169,7 +220,7 @@ class PickQuestion(TerminalQuestion):
             rows.append([("class:dim", "  nothing fits")])
         ways = "a number or words" if self._decides else "a number, or type to narrow"
         hint = f"{len(matches)} of {len(self._choices)} · {ways} · Enter takes · Esc leaves"
-        rows.append([("class:dim", wording.clip(hint, width))])
+        rows += [[("class:dim", line)] for line in wrap_lines(hint, width)]
         return rows
 
 
@@ -194,6 +245,10 @@ class QuestionScreen(Protocol):
         """Put a question in place of the input line, and return its answer."""
         ...
 
+    async def page(self, text: str) -> None:
+        """Show a text of any length: in a pager if it is longer than the screen."""
+        ...
+
     async def lend(self, work: Callable[[], T]) -> T:
         """Release the terminal to another program while `work` runs."""
         ...
@@ -202,25 +257,33 @@ class QuestionScreen(Protocol):
 class TerminalPerson:
     """The person at a terminal: the gate's questions take a key alone or a line, the model's a line."""
 
-    def __init__(self, terminal: QuestionScreen, marks: Marks) -> None:
+    def __init__(self, terminal: QuestionScreen, marks: Marks, painter: Painter) -> None:
         self._terminal = terminal
         self._marks = marks
+        self._painter = painter
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is no option are a no."""
-        decision = TerminalDecision(request, max(self._terminal.height() - 20, 8))
-        is_drawn = False
+        decision = TerminalDecision(request, self._painter.theme, max(self._terminal.height() - 20, 8))
+        is_drawn = is_viewed = False
         while True:
             question = self._question(decision)
             question.is_drawn = question.is_repeated = is_drawn  # still the question that was seen
             text = await self._terminal.ask(question)
             is_drawn = True
             typed = read_line(text or "", decision.options())
-            if decision.choose(typed.option):
+            is_whole = decision.is_shown_whole and (is_viewed or not question.is_cut)
+            if not may_count(typed.option, is_shown_whole=is_whole):
+                await self._show_whole(decision, is_cut=question.is_cut)
+                self._say(UNSEEN)
+                is_drawn, is_viewed = False, True  # keys that came before this was written answer nothing
                 continue
+            if grant := decision.grant(typed.option):
+                return self._report_grant(decision, grant)
             match typed.option:
                 case "view":
-                    self._show_whole(decision)
+                    await self._show_whole(decision, is_cut=question.is_cut)
+                    is_viewed = True
                 case "edit":
                     if edited := await self._edit(request):
                         return edited
@@ -229,21 +292,18 @@ class TerminalPerson:
                     reason.is_repeated = True
                     words = await self._terminal.ask(reason)
                     return Reply("no", words=words or "")
-                case "once" | "session" | "always":
-                    return self._report_grant(decision, typed.option)
                 case _:
                     return await self._refuse(typed)
 
     def _question(self, decision: TerminalDecision) -> TerminalQuestion:
-        lines = [("", wording.printable(decision.question.title), "bold")]
-        for prefix, row in decision.rows():
-            style = _ROW_STYLES.get(row.kind, "") if has_colour() else ""
-            lines.append((prefix, wording.exact(row.text), style))
+        *choices, hint = [(choice[:5], choice[5:]) for choice in decision.choices()]
         return TerminalQuestion(
-            lines,
-            keys=decision.keys(self._terminal.width() - 1),
+            [("", wording.printable(decision.question.title), "bold"), *decision.rows(), *choices],
+            keys=ANSWER_PROMPT,
             options=decision.options(),
             more=" (v shows all)",
+            kept=len(choices),
+            hint=hint,
         )
 
     async def _refuse(self, typed: TypedAnswer) -> Reply | Answer:
@@ -260,13 +320,15 @@ class TerminalPerson:
         self._terminal.write(wording.clip(wording.printable(text), self._terminal.width()) + "\n")
         return decision.reply(answer).short
 
-    def _show_whole(self, decision: TerminalDecision) -> None:
-        rows = [f"{prefix}{wording.exact(row.text)}" for prefix, row in decision.rows(unfold=True)]
-        painted = [
-            paint_row(row, text, colour=has_colour())
-            for (_, row), text in zip(decision.rows(unfold=True), rows, strict=True)
-        ]
-        self._terminal.write("\n".join([wording.printable(decision.question.title), *painted]) + "\n")
+    def _say(self, text: str) -> None:
+        self._terminal.write("\n".join([*wrap_lines(text, self._terminal.width()), ""]))
+
+    async def _show_whole(self, decision: TerminalDecision, *, is_cut: bool) -> None:
+        rows = [row.to_line() for row in decision.rows(unfold=True)]
+        if is_cut:  # then what the answers cover may be cut, too
+            rows += decision.choices()
+        await self._terminal.page("\n".join([wording.printable(decision.question.title), *rows]) + "\n")
+        decision.is_shown_whole = True
 
     async def _edit(self, request: ApprovalRequest) -> Reply | None:
         from whet.terminal.rewriting import rewrite  # noqa: PLC0415 - most questions are not edited
@@ -274,10 +336,10 @@ class TerminalPerson:
         try:
             arguments = await self._terminal.lend(lambda: rewrite(request, os.environ))
         except ConfigError as error:
-            self._terminal.write(f"{wording.printable(error.message)}\n")
+            self._say(wording.printable(error.message))
             return None
         if arguments is None:
-            self._terminal.write("nothing was changed\n")
+            self._say("nothing was changed")
             return None
         return Reply("once", arguments=arguments)
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from whet.terminal.blocks import MarkdownBlock
+from whet.terminal.themes import Theme, find_theme
 from whet.terminal.wording import printable
 
 if TYPE_CHECKING:
@@ -29,18 +30,21 @@ _COLOURS = {"red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 class Painter:
     """Renders for one terminal. `environ` decides on colours (NO_COLOR, TERM, COLORTERM)."""
 
-    def __init__(self, environ: Mapping[str, str] | None = None, *, markdown: bool = True) -> None:
+    def __init__(
+        self, environ: Mapping[str, str] | None = None, *, markdown: bool = True, theme: str = "auto"
+    ) -> None:
         environ = os.environ if environ is None else environ
         self._markdown = markdown
         self._plain = environ.get("TERM", "") in ("", "dumb", "unknown")
         self.has_colour: bool = not self._plain and not environ.get("NO_COLOR")
         self._environ = environ
+        self.theme: Theme = find_theme(theme, environ)
 
     @cached_property
     def _console(self) -> Console:
         from rich.console import Console  # noqa: PLC0415 - a tenth of a chat's start
         from rich.style import Style  # noqa: PLC0415 - as above
-        from rich.theme import Theme  # noqa: PLC0415 - as above
+        from rich.theme import Theme as RichTheme  # noqa: PLC0415 - as above
 
         styles = {
             "markdown.code": Style(color="cyan"),
@@ -52,7 +56,7 @@ class Painter:
         return Console(
             file=io.StringIO(),
             force_terminal=not self._plain,
-            theme=Theme(styles),
+            theme=RichTheme(styles),
             highlight=False,
             _environ=self._environ,
             legacy_windows=False,
@@ -77,16 +81,19 @@ class Painter:
 
     def line(self, text: str, style: str = "") -> str:
         """Style one or more lines, unwrapped, without a newline at the end. `style` holds attributes (bold,
-        dim, italic) and a colour."""
+        dim, italic) and a colour, or is "said" for the person's message, shaded to the right edge."""
         if self._plain or not style:
             return text
         words = style.split()
         codes = [code for word, code in _ATTRIBUTES.items() if word in words]
         codes += [_COLOURS[word] for word in words if self.has_colour and word in _COLOURS]
+        if "said" in words and self.theme.said:
+            codes.append(self.theme.said)
         if not codes:
             return text
         start = f"\x1b[{';'.join(codes)}m"
-        return "\n".join(f"{start}{row}\x1b[0m" if row else "" for row in text.split("\n"))
+        end = "\x1b[K\x1b[0m" if "48;" in start else "\x1b[0m"
+        return "\n".join(f"{start}{row}{end}" if row else "" for row in text.split("\n"))
 
     def _render(self, markdown: RenderableType, width: int) -> str:
         with self._console.capture() as capture:

@@ -73,6 +73,10 @@ class Screen(Protocol):
         """Show the sent line above the input line, unless the terminal already did."""
         ...
 
+    async def page(self, text: str) -> None:
+        """Show a text of any length: in a pager if it is longer than the screen."""
+        ...
+
     def refresh(self) -> None:
         """Schedule a redraw of the live area."""
         ...
@@ -98,12 +102,8 @@ class Screen(Protocol):
         instead; empty words are a no."""
         ...
 
-    def put_back(self, text: str) -> None:
-        """Put text back into the input line."""
-        ...
-
-    def put_in(self, text: str) -> None:
-        """Insert text into the input line at the cursor."""
+    def put_in(self, text: str, *, is_sent: bool = False) -> None:
+        """Insert text into the input line at the cursor, or before its present text if it was sent before."""
         ...
 
     def wake(self, signal: PromptSignal) -> None:
@@ -145,6 +145,10 @@ class LineScreen:
 
     def echo(self, text: str) -> None:
         """Do nothing: the terminal itself shows typed text."""
+
+    async def page(self, text: str) -> None:
+        """Write `text`."""
+        self.write(text)
 
     def refresh(self) -> None:
         """Do nothing: there is no live area."""
@@ -196,13 +200,9 @@ class LineScreen:
             return ""
         return os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
 
-    def put_in(self, text: str) -> None:
+    def put_in(self, text: str, *, is_sent: bool = False) -> None:
         """Print the text for the person to type: this terminal's input can't be filled."""
-        self.write(f"{text}\n")
-
-    def put_back(self, text: str) -> None:
-        """Print the unsent text: this terminal's input can't be filled."""
-        self.write(f"not sent: {fold_pastes(text)}\n")
+        self.write(f"not sent: {fold_pastes(text)}\n" if is_sent else f"{text}\n")
 
     def wake(self, signal: PromptSignal) -> None:
         """Make `read` return `signal` now."""

@@ -20,7 +20,6 @@ from typing import TypeVar
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
@@ -30,24 +29,26 @@ from prompt_toolkit.layout.containers import ConditionalContainer, HSplit, Windo
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.styles import Style
+from prompt_toolkit.styles import DynamicStyle, Style
 
 from whet.contract.protocols import Person
+from whet.terminal.first_frame import FirstFrame
 from whet.terminal.keys import InputKeys
-from whet.terminal.permission_question import has_colour
-from whet.terminal.prompt import open_history, open_input
+from whet.terminal.pager import find_pager, is_long, run_pager
+from whet.terminal.prompt import KEY_PAUSE_S, InputCompleter, open_history, open_input
 from whet.terminal.questions import PickQuestion, TerminalPerson, TerminalQuestion
 from whet.terminal.redraws import Redraws
+from whet.terminal.render import Painter
 from whet.terminal.screen import LiveLines, PromptSignal, StatusLine, Typed, picked_choice
-from whet.terminal.signs import Marks
+from whet.terminal.signs import Fragment, Marks
+from whet.terminal.themes import Theme
+from whet.terminal.wrapping import wrap_lines
 
 _TICK_S = 0.12
 _ESCAPE_S = 0.3
-_STYLES = {
-    "dark": {"dim": "ansibrightblack", "ask": "ansiyellow bold", "sign": "ansicyan bold"},
-    "light": {"dim": "ansibrightblack", "ask": "ansimagenta bold", "sign": "ansiblue bold"},
-    "plain": {"dim": "", "ask": "bold", "sign": "bold"},
-}
+_ROWS_BELOW = 6  # of the screen, which the input and the status line take
+_ROWS_AROUND = 3  # the rules over and under the line where a question is answered, and the status line
+_QUESTION_ROWS = 12  # a question on a small screen may take this many before it leaves rows free
 T = TypeVar("T")
 
 
@@ -60,34 +61,69 @@ def _size() -> Size:
     return Size(rows=size.lines or 24, columns=size.columns or 80)
 
 
+def _has_input(app: Application[str]) -> bool:
+    return bool(select.select([app.input.fileno()], [], [], 0)[0])
+
+
+def _rule(marks: Marks, width: int) -> str:
+    """Return the line above and below the input."""
+    return marks.fit("─" * (width - 1))
+
+
+class _ThemeStyle:
+    """The style of a painter's theme: the same object until the theme changes, as the library parses a new
+    one."""
+
+    def __init__(self, painter: Painter) -> None:
+        self._painter = painter
+        self._parsed: tuple[Theme, Style] | None = None
+
+    def get(self) -> Style:
+        """Return the style."""
+        theme = self._painter.theme
+        if self._parsed is None or self._parsed[0] is not theme:
+            self._parsed = theme, Style.from_dict(dict(theme.prompt))
+        return self._parsed[1]
+
+
 class Terminal:
     """A screen with an input line at the bottom, a live area above it, and questions in between."""
 
     def __init__(
-        self, marks: Marks, completer: Completer, history: Path, *, theme: str = "dark", vi: bool = False
+        self,
+        marks: Marks,
+        completer: InputCompleter,
+        history: Path,
+        painter: Painter,
+        frame: FirstFrame | None = None,
+        *,
+        vi: bool = False,
     ) -> None:
-        self.person: Person = TerminalPerson(self, marks)
+        self.person: Person = TerminalPerson(self, marks, painter)
         self.stop_turn: Callable[[], object] = partial(self.wake, PromptSignal.INTERRUPT)
         self._marks = marks
+        self._painter = painter
+        self._folder = completer.folder
+        self._frame = frame
+        self._written_meanwhile: list[str] = []
         self._status: StatusLine = lambda width: ""
         self._keys = InputKeys()
         self._asking = asyncio.Lock()
         self._prompt: PromptSession[str] = PromptSession(
-            self._message,
+            lambda: self._drawn[0],
             multiline=True,
             complete_while_typing=True,
             completer=completer,
             history=open_history(history),
             key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
-            style=Style.from_dict(_STYLES[theme]),
-            color_depth=None if has_colour() else ColorDepth.DEPTH_1_BIT,
+            style=DynamicStyle(_ThemeStyle(painter).get),
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
             enable_open_in_editor=True,
             tempfile_suffix=".md",
             prompt_continuation="  ",
             erase_when_done=True,
             reserve_space_for_menu=0,
-            input=open_input(),
+            input=open_input(self._set_pause),
             output=Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False),
         )
         self._prompt.default_buffer.on_text_changed += self._keys.note_typing
@@ -95,9 +131,16 @@ class Terminal:
         self._app = self._prompt.app
         self._redraws = Redraws(self._app.invalidate)
         self._app.before_render += self._note_drawing
-        self._app.ttimeoutlen, self._app.timeoutlen = 0.1, _ESCAPE_S
+        self._app.after_render += self._redraws.note_end
+        self._app.ttimeoutlen, self._app.timeoutlen = KEY_PAUSE_S, _ESCAPE_S
         self._add_status()
         self._tasks: list[asyncio.Task[None]] = []
+        self._drawn_rows: list[list[Fragment]] = []
+        self._drawn: tuple[StyleAndTextTuples, str] = ([], "")  # what the input line and the status show
+
+    def _set_pause(self, seconds: float) -> None:
+        """Set after how long without input it is flushed."""
+        self._app.ttimeoutlen = seconds
 
     async def start(self, live: LiveLines, status: StatusLine) -> None:
         """Take over the terminal, and return after the first render.
@@ -105,6 +148,8 @@ class Terminal:
         `live` returns the lines above the input, `status` the line below it.
         """
         self._keys.live, self._status = live, status
+        if self._frame:
+            self._frame.hand_over()
         ready = asyncio.Event()
 
         def note_render(app: Application[str]) -> None:
@@ -118,7 +163,12 @@ class Terminal:
 
     def write(self, text: str) -> None:
         """Write finished text above the input line. The live area is erased in the same output."""
+        if self._keys.is_lent:
+            self._written_meanwhile.append(text)
+            return
         if not self._app.is_running:
+            if self._frame:
+                self._frame.close()
             sys.stdout.write(text)
             sys.stdout.flush()
             return
@@ -130,7 +180,7 @@ class Terminal:
     echo = write
 
     def refresh(self) -> None:
-        """Redraw the live area: at once if it was quiet, at most 20 times a second."""
+        """Redraw the live area: at once if it was quiet, otherwise soon, together with later requests."""
         self._redraws.request()
 
     def width(self) -> int:
@@ -149,15 +199,14 @@ class Terminal:
         """Wait for a sent line, Ctrl-C or the end of input."""
         return await self._keys.inputs.get()
 
-    def put_back(self, text: str) -> None:
-        """Put text back into the input line, before its present text."""
+    def put_in(self, text: str, *, is_sent: bool = False) -> None:
+        """Insert text into the input line at the cursor, or before its present text if it was sent before."""
+        if not is_sent:
+            self._prompt.default_buffer.insert_text(text)
+            return
         buffer, text = self._prompt.default_buffer, self._keys.pastes.take_back(text)
         buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
         buffer.cursor_position = len(buffer.text)
-
-    def put_in(self, text: str) -> None:
-        """Insert text into the input line at the cursor."""
-        self._prompt.default_buffer.insert_text(text)
 
     def wake(self, signal: PromptSignal) -> None:
         """Make `read` return `signal` now, as if the person had caused it."""
@@ -178,7 +227,7 @@ class Terminal:
             buffer, draft = self._prompt.default_buffer, self._prompt.default_buffer.text
             buffer.reset()
             if question.typed is not None:
-                question.typed.is_followed = self._has_input
+                question.typed.is_followed = partial(_has_input, self._app)
             self._keys.question = question
             self._keys.typing.show()
             self._redraws.draw_now()
@@ -194,23 +243,36 @@ class Terminal:
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Have the person pick one of some (line, preview); None if they leave it."""
-        buffer = self._prompt.default_buffer
-        answer = await self.ask(PickQuestion(title, choices, lambda: buffer.text))
+        answer = await self.ask(PickQuestion(title, choices, lambda: self._prompt.default_buffer.text))
         return None if answer is None else int(answer)
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
         """Have the person decide for one of some (line, preview), or return the words that they typed."""
-        buffer = self._prompt.default_buffer
-        question = PickQuestion(title, choices, lambda: buffer.text, decides=True)
+        question = PickQuestion(title, choices, lambda: self._prompt.default_buffer.text, decides=True)
         answer = await self.ask(question)
         return picked_choice(question.line, choices) if answer is None else int(answer)
 
     async def lend(self, work: Callable[[], T]) -> T:
-        """Release the terminal to another program while `work` runs on a thread."""
+        """Release the terminal to another program while `work` runs on a thread. Text that is written
+        meanwhile is shown afterwards."""
+        self._keys.is_lent = True
         try:
             return await run_in_terminal(work, in_executor=True)
         finally:
+            self._keys.is_lent = False
             self._keys.typing.end_line()
+            texts, self._written_meanwhile = self._written_meanwhile, []
+            if texts:
+                self.write("".join(texts))
+
+    async def page(self, text: str) -> None:
+        """Show a text of any length: in the person's pager if it is longer than the screen."""
+        long = is_long(text, self.width(), self.height() - _ROWS_BELOW)
+        command = find_pager(os.environ, str(self._folder())) if long else []
+        if command:
+            await self.lend(lambda: run_pager(command, text, os.environ))
+        else:
+            self.write(text)
 
     async def _run(self) -> None:
         try:
@@ -221,34 +283,40 @@ class Terminal:
             self._keys.inputs.put_nowait(PromptSignal.END)
 
     async def _tick(self) -> None:
-        """Redraw while something runs, so that durations advance. Otherwise only the timer runs."""
+        """Redraw if what runs has changed, such as a duration. Otherwise only the timer runs."""
         while True:
             await asyncio.sleep(_TICK_S)
-            if self._keys.live(1, 1):
+            if self._live_rows() != self._drawn_rows:
                 self._app.invalidate()  # past the limit, so that no token waits behind a duration
 
     def _note_drawing(self, _: object) -> None:
-        """Note that the question is about to be drawn: keys that wait now were typed before."""
+        """Build what this redraw shows, once. Keys that wait now were typed before its question."""
+        self._redraws.note_begin()
+        self._drawn = self._message(), self._status(self.width() - 1)
+        self._prompt.color_depth = ColorDepth(f"DEPTH_{self._painter.theme.colour_bits}_BIT")
         question = self._keys.question
         if question is not None and not question.is_drawn:
             question.is_drawn = True
-            self._keys.typing.show(has_input=self._has_input())
+            self._keys.typing.show(has_input=_has_input(self._app))
 
-    def _has_input(self) -> bool:
-        return bool(select.select([self._app.input.fileno()], [], [], 0)[0])
+    def _live_rows(self) -> list[list[Fragment]]:
+        size = self._app.output.get_size()
+        return self._keys.live(size.columns - 1, max(3, size.rows // 3))
 
     def _message(self) -> StyleAndTextTuples:
         size = self._app.output.get_size()
-        rows = self._keys.live(size.columns - 1, max(3, size.rows // 3))
-        if self._keys.question:
-            rows += self._keys.question.rows(size.columns - 1, max(6, size.rows - 8))
+        self._drawn_rows = self._live_rows()
+        rows = list(self._drawn_rows)
+        if question := self._keys.question:
+            rows = _question_rows(question, rows, size.columns, size.rows)
         text: StyleAndTextTuples = []
         for row in rows:
             text += [*row, ("", "\n")]
-        if rows:
+        if rows and (question is None or len(rows) < _room_above(question, size.columns, size.rows)):
             text.insert(0, ("", "\n"))
-        if self._keys.question and self._keys.question.keys:
-            return [*text, ("class:ask", self._keys.question.keys)]
+        text.append(("class:dim", _rule(self._marks, size.columns) + "\n"))
+        if question and question.keys:
+            return [*text, ("class:ask", "\n".join(wrap_lines(question.keys, size.columns)))]
         return [*text, ("class:sign", self._marks.prompt)]
 
     def _add_status(self) -> None:
@@ -256,12 +324,31 @@ class Terminal:
         layout = self._app.layout
         for window in layout.find_all_windows():
             window.dont_extend_height = to_filter(True)
-        line = FormattedTextControl(lambda: [("class:dim", self._status(self.width() - 1))])
-        has_status = Condition(lambda: bool(self._status(self.width() - 1)) and not self._app.is_done)
+        line = FormattedTextControl(lambda: [("class:dim", self._drawn[1])])
+        has_status = Condition(lambda: bool(self._drawn[1]) and not self._app.is_done)
+        rule = Window(
+            FormattedTextControl(lambda: [("class:dim", _rule(self._marks, self.width()))]), height=1
+        )
         below = ConditionalContainer(Window(line, height=1, dont_extend_height=True), has_status)
-        layout.container = HSplit([layout.container, below])
+        is_open = Condition(lambda: not self._app.is_done)
+        layout.container = HSplit([layout.container, ConditionalContainer(rule, is_open), below])
 
     def _make_room(self, buffer: Buffer) -> None:
         """Reserve lines below the input only while there are completions."""
         count = len(buffer.complete_state.completions) if buffer.complete_state else 0
         self._prompt.reserve_space_for_menu = min(count + 1, 8) if count else 0
+
+
+def _room_above(question: TerminalQuestion, width: int, height: int) -> int:
+    """Return how many rows the screen has above the rule over the answer's line."""
+    return height - _ROWS_AROUND - len(wrap_lines(question.keys, width))
+
+
+def _question_rows(
+    question: TerminalQuestion, live: list[list[Fragment]], width: int, height: int
+) -> list[list[Fragment]]:
+    """Return as many of the last live rows as the question leaves room for, and the question's rows."""
+    room = _room_above(question, width, height)
+    rows = question.rows(width - 1, max(6, height - 8, min(room, _QUESTION_ROWS)))
+    spare = max(room - len(rows) - 1, 0)
+    return [*live[len(live) - min(spare, len(live)) :], *rows]

@@ -53,12 +53,13 @@ class RunningCall:
         line = wording.call_line(self.name, self.subject, width, mark=marks.running, tail=took)
         return [[("", line)], *([("class:dim", text)] for text in self.rows(marks, width))]
 
-    def stopped_lines(self, marks: Marks, painter: Painter, width: int, now_s: float) -> list[str]:
-        """Return a call that the person stopped: its running time and last lines."""
+    def stopped_text(self, marks: Marks, painter: Painter, width: int, now_s: float) -> str:
+        """Return a call that was stopped as a paragraph: its running time and last lines."""
         tail = f"stopped  {wording.duration(now_s - self.began_s)}"
         line = wording.call_line(self.name, self.subject, width, mark=marks.failed, tail=tail)
         text = painter.line(marks.failed, "red") + line[len(marks.failed) :]
-        return [text, *(painter.line(row, "dim") for row in self.rows(marks, width))]
+        rows = (painter.line(row, "dim") for row in self.rows(marks, width))
+        return "\n".join(("", text, *rows, ""))
 
 
 @dataclass(slots=True)
@@ -94,18 +95,9 @@ class TurnProgress:
         elif isinstance(event, ToolStarted | ToolFinished) and self.approval is not None:
             self.approval = None if self.approval.call_id == event.call_id else self.approval
 
-    def not_run_line(self, marks: Marks, painter: Painter, width: int) -> str:
-        """Return a line for the call that was asked about and never begun, or an empty string if every call
-        began."""
-        if self.approval is None:
-            return ""
-        subject = self.approval.subject.removeprefix(f"{self.approval.tool} ")
-        line = wording.call_line(self.approval.tool, subject, width, mark=marks.failed, tail="not run")
-        return f"\n{painter.line(marks.failed, 'red')}{line[len(marks.failed) :]}\n"
-
     def take(self, event: ToolFinished) -> None:
-        """Count a finished call."""
-        self.calls += 1
+        """Count a finished call, unless it was stopped or never begun."""
+        self.calls += event.error_kind not in (wording.NOT_RUN, wording.STOPPED)
         for edit in event.edits:
             added, removed = self.edits.get(edit.path, (0, 0))
             self.edits[edit.path] = (added + edit.added, removed + edit.removed)

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from whet.typed_answer import AnswerOption, answers_alone, read_line
+from whet.typed_answer import EDIT, AnswerOption, answers_alone, read_line
 
 SILENCE_S = 0.7
 """How long no key may follow one that answers alone; between the keys of a typed word less time passes."""
@@ -73,8 +73,12 @@ class TypedKeys:
         self._held: asyncio.TimerHandle | None = None
 
     def press(self, key: str) -> None:
-        """Take one key. Enter answers with the line; keys that type no character are ignored."""
+        """Take one key. Enter answers with the line, Tab alone edits; other keys that type no character are
+        ignored."""
         self.close()
+        if key == "\t" and not self.text and EDIT in self._options:
+            self._answer(EDIT.name)
+            return
         if key in ("\r", "\n"):
             self._answer(self.text)
             return

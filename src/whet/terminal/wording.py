@@ -9,10 +9,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
-from typing import Any
-
-import msgspec
 
 from whet.contract.events import (
     ApprovalDecided,
@@ -28,7 +24,7 @@ from whet.contract.events import (
     TurnEnd,
 )
 from whet.contract.receipts import TurnReceipt
-from whet.contract.texts import NOT_JSON, plural, subject_of
+from whet.contract.texts import plural
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -112,18 +108,6 @@ def count(number: int) -> str:
     return f"{number:.1e}"
 
 
-def subject(arguments: str) -> str:
-    """Return a call's subject in one line, from its JSON arguments. Invalid JSON is returned unchanged."""
-    try:
-        parsed: Any = msgspec.json.decode(arguments or "{}")
-    except NOT_JSON:
-        return arguments
-    if not isinstance(parsed, Mapping):
-        return arguments
-    values: dict[str, object] = dict(parsed)  # pyright: ignore[reportUnknownArgumentType]  JSON from a model
-    return subject_of(values) or next((value for value in values.values() if isinstance(value, str)), "")
-
-
 def call_line(name: str, subject: str, width: int, *, mark: str, tail: str) -> str:
     """Lay out a call in one line of at most `width` columns: mark, name, subject, tail."""
     head = f"{mark} {printable(name)}"
@@ -132,8 +116,14 @@ def call_line(name: str, subject: str, width: int, *, mark: str, tail: str) -> s
     return "  ".join(piece for piece in (head, middle, tail) if piece)
 
 
+NOT_RUN, STOPPED = "cancelled", "interrupted"
+"""The kinds of error of calls that a turn's end came before, and that it stopped while they ran."""
+
+
 def outcome(event: ToolFinished) -> str:
     """Describe the end of a call: its error, if any, changed lines and duration."""
+    if event.error_kind == NOT_RUN:
+        return "not run"
     took = duration(event.duration_s)
     if event.edits:
         added, removed = (sum(getattr(e, name) for e in event.edits) for name in ("added", "removed"))
@@ -146,7 +136,7 @@ def outcome(event: ToolFinished) -> str:
 
 def failure(event: ToolFinished) -> str:
     """Return the most informative line of a failed call's output, or an empty string on success."""
-    if event.ok:
+    if event.ok or event.error_kind == NOT_RUN:
         return ""
     lines = [line.strip() for line in printable(event.preview).splitlines() if line.strip()]
     lines = [line for line in lines if not _STATUS.fullmatch(line)]
@@ -155,6 +145,14 @@ def failure(event: ToolFinished) -> str:
     telling = next((line for line in lines if _EXCEPTION.match(line)), "")
     telling = telling or next((line for line in lines if _ERROR_WORDS.search(line)), "")
     return telling or (lines[-1] if lines else "")
+
+
+def command_output(result: str) -> str:
+    """Return what a command printed, without the lines about its end that its result adds."""
+    lines = result.split("\n")
+    while lines and _STATUS.fullmatch(lines[-1]):
+        del lines[-1]
+    return "\n".join(lines)
 
 
 def aside(event: Event) -> str:
@@ -177,7 +175,7 @@ def aside(event: Event) -> str:
         case ApprovalDecided(verdict="allow", decided_by="service"):
             return printable(event.reason)
         case ReviewQueued():
-            return f"review queued: {', '.join(event.kinds)}"
+            return f"learning from this turn ({', '.join(event.kinds)}); /learned shows what came of it"
         case ReviewFinished():
             return review_line(event)
         case _:

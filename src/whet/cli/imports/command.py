@@ -1,4 +1,4 @@
-"""`whet import`: import from Hermes Agent, Claude Code, Codex, opencode, pi or a folder of skills. The source
+"""`whet import`: import from Hermes Agent, other coding agents or a folder of skills. The source
 is only read.
 
 A second run adds only new data. `--dry-run` reports the changes and writes nothing.
@@ -23,7 +23,7 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import plural
-from whet.moving import claude_code, codex, hermes_sessions, opencode, pi
+from whet.moving import claude_code, codex, gemini, hermes_sessions, opencode, pi
 from whet.moving.carry import Consent, ImportCounts, ImportOutcome, import_sessions, preview_sessions
 from whet.moving.copies import check_tables, open_copy
 from whet.moving.hermes_home import HermesHome
@@ -32,7 +32,7 @@ from whet.store.bulk import PastSession
 from whet.store.database import has_store
 from whet.terminal.output import ProgressLine, emit_json, home_and_json, style_text, wrap_text
 from whet.terminal.wording import printable
-from whet.visible import visible
+from whet.visible import WHOLE, visible
 
 _PARTS = (*HOME_PARTS, "memory", "skills", "sessions")
 _NOUNS = {
@@ -53,7 +53,7 @@ _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be do
 
 
 importing: click.Group = click.Group(
-    "import", help="Move in from Hermes Agent, Claude Code, Codex, opencode or pi."
+    "import", help="Move in from Hermes Agent, Claude Code, Codex, Gemini CLI, opencode or pi."
 )
 
 
@@ -96,7 +96,7 @@ def _make_consent(*, may_ask: bool, default: bool) -> Consent:
     def ask(question: str, text: str) -> bool:
         if default or not may_ask or not sys.stdin.isatty():
             return default
-        click.echo("\n".join(f"  {visible(line)}" for line in text.splitlines()), err=True)
+        click.echo("\n".join(f"  {visible(line, WHOLE)}" for line in text.splitlines()), err=True)
         return click.confirm(printable(question), default=False, err=True)
 
     return ask
@@ -217,6 +217,7 @@ def _add_transcripts(name: str, program: str, form: _Format) -> None:
 
 _add_transcripts("claude-code", "Claude Code", (claude_code.ORIGIN, claude_code.files, claude_code.read))
 _add_transcripts("codex", "Codex", (codex.ORIGIN, codex.files, codex.read))
+_add_transcripts("gemini", "Gemini CLI", (gemini.ORIGIN, gemini.files, gemini.read))
 _add_transcripts("pi", "pi", (pi.ORIGIN, pi.files, pi.read))
 
 

@@ -19,6 +19,7 @@ from whet.gateway.settings import parse_gateway
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_persona, hermes_plugins, hermes_settings
 from whet.moving.carry import Consent, ImportOutcome
 from whet.moving.hermes_home import HermesHome
+from whet.moving.hermes_memory import import_memory
 from whet.schedules import timing
 from whet.store import imported_items, paired, schedules
 from whet.store.database import StateDatabase, has_store, open_store
@@ -88,8 +89,12 @@ def take_parts(
             keys.setdefault(*own_key)
         report["keys"] = hermes_settings.import_keys(home, keys, dry=dry)
     if "plugins" in parts:
-        on = theirs.enabled_plugins()
-        report["plugins"] = hermes_plugins.import_plugins(home, theirs.plugins(), on, consent, dry=dry)
+        provider, folders = theirs.memory_provider(), theirs.plugins()
+        on = [*theirs.enabled_plugins(), *([provider] if provider else [])]
+        report["plugins"] = hermes_plugins.import_plugins(home, folders, on, consent, dry=dry)
+        if provider:
+            is_found = provider in {folder.name for folder in folders}
+            report["plugins"] += import_memory(home, theirs.root, provider, is_found=is_found, dry=dry)
     later_parts = [part for part in ("persona", "mcp", "chats", "schedules") if part in parts]
     if later_parts:
         with _Records(home, consent, dry=dry) as records:

@@ -13,6 +13,8 @@ from whet.contract.events import Event
 
 if TYPE_CHECKING:
     from whet.memory.desk import LearningService
+    from whet.terminal.render import Painter
+    from whet.terminal.signs import Marks
 
 
 class ChatControl(Protocol):
@@ -21,6 +23,8 @@ class ChatControl(Protocol):
     services: Services
     opener: SessionOpener
     session: Session
+    painter: Painter
+    marks: Marks
 
     @property
     def commands(self) -> Commands[ChatControl]:
@@ -31,10 +35,8 @@ class ChatControl(Protocol):
         """Show a text of Whet's own."""
         ...
 
-    @property
-    def recall(self) -> Callable[[str, int], None]:
-        """Show the last lines of an earlier answer, formatted as answers are. Takes the text and the number
-        of lines."""
+    async def page(self, text: str) -> None:
+        """Show a text of any length: at the terminal in a pager if it is longer than the screen."""
         ...
 
     def width(self) -> int:
@@ -85,8 +87,4 @@ class ChatControl(Protocol):
 
     def put_back(self, text: str) -> None:
         """Put text back into the input line."""
-        ...
-
-    def put_in(self, text: str) -> None:
-        """Insert text at the cursor of the input line."""
         ...

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import base64
 import os
+import textwrap
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from whet.app import modes
 from whet.app.conversations.slash import Commands, SlashCommand
 from whet.beneath import explain_failure, replace_file
-from whet.cli.interactive import mode, selection_lists
+from whet.cli.interactive import selection_lists
 from whet.cli.interactive.chat_control import ChatControl
 from whet.cli.interactive.context_report import OUTCOMES, report_lines
 from whet.cli.interactive.forks import tree_line
-from whet.cli.interactive.learning_commands import typed_text
 from whet.cli.interactive.rewind_commands import files_line
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, WhetError
@@ -28,6 +29,7 @@ from whet.log import mask
 from whet.store import compactions, forks, outcomes, sessions, turns, warm
 from whet.store.helper_rows import helper_usage
 from whet.store.live import is_cut_off
+from whet.store.parts import last_exchange, list_parts, typed_text
 from whet.terminal import wording
 from whet.terminal.pasted_text import fold_pastes
 
@@ -35,6 +37,13 @@ if TYPE_CHECKING:
     from whet.app.plugins.sessions import PluginParts
 
 _LISTED = 12
+_KEYS = (
+    "Alt-Enter or a trailing \\ starts a new line, @ finds a file, //x sends /x, !x runs x here,"
+    " # x remembers x. Esc stops a turn, Esc Esc goes back to an earlier message, Ctrl-O shows a call whole,"
+    " Ctrl-B puts a command into the background, Ctrl-G opens your editor, Ctrl-V pastes an image. Typed text"
+    " reaches a running turn before its next step."
+)
+_LABEL_COLUMNS = 26
 _WIDE = 70  # columns from which /help also shows a command's arguments
 
 
@@ -64,18 +73,18 @@ async def show_help(chat: ChatControl, argument: str) -> None:
     user_commands = [prompt.as_slash() for prompt in list_prompt_commands(root, chat.session.workspace)]
     commands = [*chat.commands, *(prompt for prompt in user_commands if prompt.name not in chat.commands)]
     rows = [(f"/{c.name} {c.argument if is_wide else ''}".rstrip(), c) for c in commands]
-    label_width = max(len(label) for label, _ in rows)
+    label_width = min(max(len(label) for label, _ in rows), _LABEL_COLUMNS)
     for label, command in rows:
         also = " ".join(f"/{alias}" for alias in command.aliases)
         text = f"{command.help} Also {also}." if also else command.help
-        chat.say(wording.cut(f"  {label:<{label_width}}  {text}", chat.width()))
-    chat.say(
-        "\nAlt-Enter or a trailing \\ starts a new line, @ finds a file, //x sends /x, !x runs x here,\n"
-        "# x remembers x. Esc stops a turn, Esc Esc goes back to an earlier message, Shift-Tab changes\n"
-        "the mode, Ctrl-O shows a call whole, Ctrl-B puts a command into the background, Ctrl-G opens\n"
-        "your editor, Ctrl-V pastes an image. Typed text reaches a running turn before its next step.",
-        "dim",
-    )
+        first, *others = textwrap.wrap(text, max(chat.width() - label_width - 5, 20)) or [""]
+        if len(label) > label_width:
+            label, first, others = f"{label}\n", "", [first, *others]
+        lines = [f"  {label:<{label_width}}  {first}".rstrip(" ")]
+        lines += [f"{'':<{label_width + 4}}{line}" for line in others]
+        chat.say(wording.printable("\n".join(line.rstrip("\n") for line in lines)))
+    listed = [f"  {name:<5} {modes.ABOUT[name]}" for name in modes.MODES]
+    chat.say("\n".join(("", "Modes, which Shift-Tab changes:", *listed, "", _KEYS)), "dim")
 
 
 async def start_session(chat: ChatControl, argument: str) -> None:
@@ -121,12 +130,26 @@ async def show_model(chat: ChatControl, argument: str) -> None:
     """Show the model; with a name, switch to it first."""
     if argument:
         await chat.switch_model("" if argument == "default" else argument)
-    info = chat.session.model
-    chat.say(f"{info.model} ({info.provider}), window {wording.count(info.window_tokens)} tokens")
+    info, account = chat.session.model, chat.services.models.settings.account
+    by_account = f", account {account}" if account else ""
+    chat.say(f"{info.model} ({info.provider}{by_account}), window {wording.count(info.window_tokens)} tokens")
     if chat.session.log.session.model_chosen:
         chat.say("chosen for this conversation; /model default goes back to the configured one", "dim")
     elif not argument:
         chat.say("/model NAME switches; `whet model list` asks the server what it has", "dim")
+
+
+async def show_accounts(chat: ChatControl, argument: str) -> None:
+    """Show the provider's accounts; with a name, switch to it first."""
+    from whet.app.model_links.accounts import account_lines, list_accounts  # noqa: PLC0415 - few have any
+
+    models = chat.services.models
+    if argument:
+        await chat.opener.switch_account(chat.session, "" if argument == "default" else argument)
+    for line in account_lines(list_accounts(models.settings)):
+        chat.say(wording.printable(line))
+    if not argument:
+        chat.say("/account NAME switches; model.accounts in config.yaml names them", "dim")
 
 
 async def list_tools(chat: ChatControl, argument: str) -> None:
@@ -250,10 +273,10 @@ async def export_session(chat: ChatControl, argument: str) -> None:
 async def set_approvals(chat: ChatControl, argument: str) -> None:
     """Set the approval mode if one is given, and show it."""
     if argument:
-        if argument not in mode.ABOUT:
+        if argument not in modes.ABOUT:
             raise ConfigError(f"there is no mode {argument!r}", hint="ask, plan, auto or deny")
-        await mode.set_mode(chat.services, chat.session, argument)
-    chat.say(f"approvals: {mode.mode_of(chat.services.gate.get(), chat.session)}")
+        await modes.set_mode(chat.services, chat.session.id, argument)
+    chat.say(f"approvals: {modes.read_mode(chat.services, chat.session.id)}")
 
 
 async def edit_plan(chat: ChatControl, argument: str) -> None:
@@ -268,7 +291,7 @@ async def edit_plan(chat: ChatControl, argument: str) -> None:
 
 async def copy_answer(chat: ChatControl, argument: str) -> None:
     """Copy the last answer to the clipboard."""
-    text = selection_lists.last_exchange(chat.session.log.messages)[1]
+    text = last_exchange(list_parts(chat.session.log.messages))[1]
     if not text:
         raise NotFound("nothing has been answered in this session yet")
     data = base64.b64encode(mask(text).encode()).decode()

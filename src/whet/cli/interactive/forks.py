@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def title_text(node: TreeRow) -> str:
     """Return a session's title; a fork's is indented below the session that it was copied from."""
-    title = ("[private] " if node.row.private else "") + (wording.printable(node.row.title) or "(no title)")
+    marks = "[archived] " * node.row.archived + "[private] " * node.row.private
+    title = marks + (wording.printable(node.row.title) or "(no title)")
     return f"└{'──' * (node.depth - 1)} {title}" if node.depth else title
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from whet.agent.session import Session
 from whet.contract.errors import NotFound
-from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON, from_json, parse_typed_number
+from whet.contract.texts import parse_typed_number
 from whet.store import facts
-from whet.store.export import iter_messages
+from whet.store.parts import CallPart, list_calls, read_parts
 from whet.terminal import wording
+from whet.terminal.past_turns import call_row, full_rows
 
 if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
@@ -21,31 +19,9 @@ if TYPE_CHECKING:
 _LISTED = 20
 
 
-class WholeCall(msgspec.Struct, frozen=True):
-    """A call and its result. The result is None while the call runs."""
-
-    call: ToolCall
-    result: Message | None
-
-    def line(self, width: int) -> str:
-        """Return the call as one line."""
-        mark = "…" if self.result is None else "✗" if self.result.is_error else "●"
-        return wording.call_line(
-            self.call.name, wording.subject(self.call.arguments), width, mark=mark, tail=""
-        )
-
-    def full_lines(self) -> list[str]:
-        """Return the call's arguments and result in full, each under its name."""
-        rows = [f"  {key}: {text}" for key, text in _arguments(self.call.arguments)]
-        rows += self.result.text.split("\n") if self.result is not None else ["(no result yet)"]
-        return [line for row in rows for line in wording.exact(row).split("\n")]
-
-
-async def session_calls(database: StateDatabase, session: Session) -> list[WholeCall]:
+async def session_calls(database: StateDatabase, session: Session) -> list[CallPart]:
     """Return every call of a session, oldest first."""
-    transcript = await database.read(lambda db: list(iter_messages(db, session.id)))
-    results = {message.tool_call_id: message for message in transcript if message.role == "tool"}
-    return [WholeCall(call, results.get(call.id)) for message in transcript for call in message.tool_calls]
+    return await database.read(lambda db: list_calls(read_parts(db, session.id)))
 
 
 async def unfold(chat: ChatControl, number: int) -> None:
@@ -54,8 +30,8 @@ async def unfold(chat: ChatControl, number: int) -> None:
     if not 1 <= number <= len(calls):
         raise NotFound(f"there is no call {number}" if calls else "no call was made in this session")
     call = calls[number - 1]
-    chat.say(f"\n{call.line(chat.width() - 12)}  ({number} of {len(calls)})", "bold")
-    chat.say("\n".join(call.full_lines()), "")
+    head = f"{call_row(call, chat.width() - 12, chat.marks)}  ({number} of {len(calls)})"
+    await chat.page("\n".join(("", head, *full_rows(call), "")))
 
 
 async def show_calls(chat: ChatControl, arguments: str) -> None:
@@ -65,7 +41,7 @@ async def show_calls(chat: ChatControl, arguments: str) -> None:
         return
     all_calls = await session_calls(chat.services.database, chat.session)
     for number, call in list(enumerate(all_calls, 1))[-_LISTED:]:
-        chat.say(f"{number:>4}  {call.line(chat.width() - 6)}", "")
+        chat.say(f"{number:>4}  {call_row(call, chat.width() - 6, chat.marks)}", "")
     chat.say("/calls N shows one whole, Ctrl-O the last one" if all_calls else "no call was made yet")
 
 
@@ -80,20 +56,5 @@ async def show_receipt(chat: ChatControl, arguments: str) -> None:
     turn_receipt = await chat.services.database.read(lambda db: facts.build_receipt(db, live.key, turn))
     if turn_receipt is None:
         raise NotFound(f"turn {turn} changed, ran and sent nothing", hint="/receipt TURN shows another one")
-    chat.say(
-        "\n".join(
-            (
-                wording.receipt(turn_receipt, chat.width()),
-                *(f"  {wording.exact(row)}" for row in turn_receipt.rows),
-            )
-        ),
-        "",
-    )
-
-
-def _arguments(text: str) -> list[tuple[str, str]]:
-    try:
-        values = from_json(text or "{}", dict[str, object])
-    except NOT_JSON:
-        return [("arguments", text)]
-    return [(key, value if isinstance(value, str) else str(value)) for key, value in values.items()]
+    rows = (f"  {wording.exact(row)}" for row in turn_receipt.rows)
+    await chat.page("\n".join((wording.receipt(turn_receipt, chat.width()), *rows, "")))

@@ -8,24 +8,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whet.cli.interactive import selection_lists
-from whet.cli.interactive.mode import mode_of
+from whet.app.modes import read_mode
 from whet.contract.texts import plural
 from whet.sandbox.engine_cache import read_status
 from whet.store import lesson_counts, turns
+from whet.store.facts import build_receipt
 from whet.store.live import is_cut_off
+from whet.store.parts import list_entry_parts
+from whet.store.replay import list_last_turn
+from whet.terminal.live import person_text
+from whet.terminal.past_turns import PastTurns
 from whet.terminal.pasted_text import fold_pastes
 from whet.terminal.wording import clip, columns, printable
 
 if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
 
-_RECALLED = 8
+_PAST_ROWS = 60
 
 
 def greet(chat: ChatControl) -> None:
     """Show the model, the approval mode and the folder, and how to begin."""
-    model, mode, width = chat.session.model, mode_of(chat.services.gate.get(), chat.session), chat.width()
+    model, mode, width = chat.session.model, read_mode(chat.services, chat.session.id), chat.width()
     head = f"whet · {model.model} · approvals {mode}"
     full_head = f"whet · {model.model} ({model.provider}) · approvals {mode}"
     chat.say(_fit(width, full_head, head), "bold")
@@ -49,29 +53,31 @@ async def show_session(chat: ChatControl) -> None:
     if log.messages:
         title = printable(log.session.title) or chat.session.id
         chat.say(f"\n{clip(title, chat.width() - 16)} · {plural(len(log.messages), 'message')}", "dim")
-        for text, style in zip(selection_lists.last_exchange(log.messages), ("bold", ""), strict=True):
-            _recall(chat, text, style)
+        await _show_last_turn(chat)
     left = await chat.services.database.read(lambda db: turns.list_left_texts(db, log.session.id))
     if left:
         unread = f"{plural(len(left), 'message')} not read yet: your next message or /resume sends"
         chat.say(f"{unread} {'it' if len(left) == 1 else 'them'} first.", "yellow")
         for text in left:
-            _recall(chat, fold_pastes(text), "bold")
+            chat.put_out(chat.marks.fit(person_text(chat.painter, chat.marks, fold_pastes(text))))
     if await is_cut_off(log.writer, log.live):
         chat.say(
             "The last turn was cut off. Enter /resume to go on with it, or say what to do next.", "yellow"
         )
 
 
-def _recall(chat: ChatControl, text: str, style: str) -> None:
-    """Show the end of an earlier message."""
-    if not style:
-        chat.recall(text, _RECALLED)
-        return
-    rows = printable(text).strip().split("\n")
-    lines = rows if len(rows) <= _RECALLED else ["…", *rows[-_RECALLED:]]
-    if text.strip():
-        chat.say("› " + "\n".join(lines), style)
+async def _show_last_turn(chat: ChatControl) -> None:
+    """Show the last turn as it was shown while it ran."""
+    log = chat.session.log
+
+    entries, turn = await chat.services.database.read(lambda db: list_last_turn(db, log.session.id))
+    number = turn.number if turn is not None else 0
+    receipt = await chat.services.database.read(lambda db: build_receipt(db, log.live.key, number))
+    past = PastTurns(chat.painter, chat.marks, chat.width())
+    past.add(list_entry_parts(entries))
+    if turn is not None:
+        past.end_turn(log.session.id, turn, receipt)
+    chat.put_out(chat.marks.fit(past.read_end(_PAST_ROWS)))
 
 
 def _fit(width: int, *variants: str) -> str:

@@ -15,15 +15,16 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry
-from whet.app import planning
+from whet.app import modes, planning
 from whet.cli.interactive import full_calls, jobs, mode, selection_lists
-from whet.cli.interactive.learning_commands import typed_text
 from whet.cli.interactive.shell_line import run_here, shell_tool
-from whet.contract.errors import NotFound, WhetError
-from whet.contract.events import Emit
+from whet.contract.errors import NotFound, StoreBusy, WhetError
+from whet.contract.events import Emit, TurnEnd
 from whet.contract.messages import ImagePart, Message
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
+from whet.store.jobs import AtEnd
+from whet.store.parts import typed_text
 from whet.terminal import attach
 from whet.terminal.output import size
 from whet.terminal.pasted_text import dropped_images, remove_pastes
@@ -43,14 +44,16 @@ _TWICE_S = 0.8
 class KeyActions:
     """The actions of keys in one chat.
 
-    `pending` holds texts and `images` holds paths that are sent with the next message.
+    `pending` holds texts and `images` holds paths that are sent with the next message. `put_in` inserts text
+    into the input line.
     """
 
-    def __init__(self, chat: ChatControl, decide: Decide) -> None:
+    def __init__(self, chat: ChatControl, decide: Decide, put_in: Callable[[str], None]) -> None:
         self.pending: list[str] = []
         self.images: list[Path] = []
         self._chat = chat
         self._decide = decide
+        self._put_in = put_in
         self._escaped_s = float("-inf")
         self._unfolded = 0
         self._pictures: TemporaryDirectory[str] | None = None
@@ -74,6 +77,16 @@ class KeyActions:
         elif signal is PromptSignal.RESTED and chat.session.inbox:
             self._start_inbox_turn(chat.session.inbox.take())
 
+    async def run_turn(self, message: Message | None, emit: Emit, receipt: AtEnd) -> TurnEnd:
+        """Run a turn, and return its end. Raises StoreBusy if another program has the session; then the
+        message is put back into the input."""
+        try:
+            return await run_turn(self._chat.session, message, emit, receipt=receipt)
+        except StoreBusy:
+            if message is not None:
+                self._chat.put_back(message.text)
+            raise
+
     def _start_inbox_turn(self, entry: InboxEntry) -> None:
         """Start a turn with a message that arrived from a helper while the person was idle."""
 
@@ -86,9 +99,9 @@ class KeyActions:
     async def _next_mode(self) -> None:
         """Switch to the next mode."""
         chat = self._chat
-        name = mode.next_mode(mode.mode_of(chat.services.gate.get(), chat.session))
-        await mode.set_mode(chat.services, chat.session, name)
-        chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
+        name = mode.next_mode(modes.read_mode(chat.services, chat.session.id))
+        await modes.set_mode(chat.services, chat.session.id, name)
+        chat.say(f"mode {name}: {modes.ABOUT[name]}", "dim")
 
     def load_images(self, text: str) -> list[ImagePart]:
         """Load the images that go with a message, and list them. Raises WhetError."""
@@ -126,7 +139,7 @@ class KeyActions:
         self._pasted += 1
         path = Path(self._pictures.name, f"clipboard-{self._pasted}.png")
         path.write_bytes(data)
-        self._chat.put_in(f"@{path} ")
+        self._put_in(f"@{path} ")
 
     def close(self) -> None:
         """Remove the files of pasted images. Those that were sent are in the store."""
@@ -166,10 +179,10 @@ class KeyActions:
                 chat.say(picked)
                 chat.send(picked)
             return
-        name = mode.MODES[0] if picked == 0 else mode.MODES[2]
+        name = modes.MODES[0] if picked == 0 else modes.MODES[2]
         message = await planning.approve_plan(chat.services, chat.session.id)
-        await mode.set_mode(chat.services, chat.session, name)
-        chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
+        await modes.set_mode(chat.services, chat.session.id, name)
+        chat.say(f"mode {name}: {modes.ABOUT[name]}", "dim")
         chat.send(message)
 
     async def run_sign(self, sign: str, text: str) -> None:

@@ -6,14 +6,17 @@ person's own words. The load leaves a receipt. Decisions in /inbox apply to the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from whet.app.peer_words import SLASH_WORDS, find_meaning
 from whet.cli.command_table import COMMANDS
-from whet.cli.interactive.shell_line import RAN
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.contract.texts import escape_closing_tag, parse_typed_number
 from whet.memory import skill_store
+from whet.memory.undo import refuse_if_decided
+from whet.memory.whole_change import digest_changes
 from whet.store import lesson_counts
 from whet.store.ledger import LedgerRow
 from whet.terminal.wording import cut, printable
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 _LISTED = 40
 _SHOWN = 20
 _TEXT_CHARS = 300
-_USAGE = "/inbox, /inbox accept NUMBER, /inbox reject NUMBER"
+_USAGE = "/inbox, /inbox NUMBER, /inbox accept NUMBER, /inbox reject NUMBER"
 
 
 async def show_memory(chat: ChatControl, arguments: str) -> None:
@@ -35,6 +38,10 @@ async def show_memory(chat: ChatControl, arguments: str) -> None:
     for file in files:
         if file.entries:
             chat.say(printable(f"{file.text.strip()}\n({file.used})"))
+        if file.held_in:
+            from whet.memory.places import describe_groups  # noqa: PLC0415 - most homes have no such notes
+
+            chat.say(printable("\n".join(describe_groups(file.held_in))), "dim")
         if file.left_out:
             chat.say(printable(file.left_out), "yellow")
         if file.trouble:
@@ -66,7 +73,7 @@ async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
         return
     learning = chat.desk
     if learning.library.find(name) is None:
-        if name in COMMANDS:
+        if name in COMMANDS and not find_meaning(name, SLASH_WORDS):
             raise NotFound(
                 f"there is no command /{name}", hint=f"`whet {name}` does that, in another terminal"
             )
@@ -79,15 +86,11 @@ async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     chat.send(f'{wish}\n\n<skill name="{name}">\n{escape_closing_tag("skill", load.text)}\n</skill>')
 
 
-def typed_text(text: str) -> str:
-    """Return the typed text of a message, without the skill, prompt file and command output sent with it."""
-    for mark in ("\n\n<skill name=", "\n\n<command name=", f"\n\n{RAN}\n"):
-        text = text.partition(mark)[0]
-    return text
-
-
 async def handle_inbox(chat: ChatControl, arguments: str) -> None:
     """Show what waits or was refused, or accept or reject it."""
+    if (number := parse_typed_number(arguments)) is not None:
+        await _show_whole(chat, await chat.desk.change(number))
+        return
     if arguments:
         await _decide(chat, *arguments.split())
         return
@@ -113,12 +116,46 @@ def _show(chat: ChatControl, title: str, row: LedgerRow) -> None:
         chat.say(printable(f"  because: {row.reason}"), "dim")
 
 
+async def _show_whole(chat: ChatControl, row: LedgerRow) -> None:
+    """Show all that accepting a change would write, and the words that accept exactly that."""
+    await chat.page(f"{await chat.desk.describe_whole(row)}\n")
+    chat.say(
+        f"/inbox accept {row.id} {_mark(row)} takes exactly this, /inbox reject {row.id} drops it", "dim"
+    )
+
+
+def _mark(row: LedgerRow) -> str:
+    return f"={digest_changes([row])[:8]}"
+
+
 async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
-    decide = {"accept": chat.desk.accept, "reject": chat.desk.reject}.get(word)
-    ids = [parse_typed_number(text) for text in numbers]
-    if decide is None or not ids or None in ids:
+    mark = numbers[1] if word == "accept" and len(numbers) == 2 and numbers[1].startswith("=") else ""
+    ids = [parse_typed_number(text) for text in numbers[: 1 if mark else None]]
+    if word not in ("accept", "reject") or not ids or None in ids:
         raise ConfigError(f"/inbox knows no {' '.join((word, *numbers))[:40]!r}", hint=_USAGE)
+    if word == "accept":
+        for row in await chat.desk.accept_all(await _list_shown(chat, [number or 0 for number in ids], mark)):
+            _say_decided(chat, row)
+        return
     for number in ids:
-        row = await decide(number or 0)
-        done = {"active": "in force", "rejected": "dropped"}.get(row.state, f"{row.state} ({row.reason})")
-        chat.say(printable(f"{row.id} {row.kind} {row.item}: {done}"))
+        _say_decided(chat, await chat.desk.reject(number or 0))
+
+
+def _say_decided(chat: ChatControl, row: LedgerRow) -> None:
+    done = {"active": "in force", "rejected": "dropped"}.get(row.state, f"{row.state} ({row.reason})")
+    chat.say(printable(f"{row.id} {row.kind} {row.item}: {done}"))
+
+
+async def _list_shown(chat: ChatControl, ids: Sequence[int], mark: str) -> list[int]:
+    """Return the changes that the person has read whole. Show the others."""
+    shown_ids: list[int] = []
+    for number in ids:
+        row = await chat.desk.change(number)
+        refuse_if_decided(row)
+        is_shown = not row.changes and len(row.after or row.before) <= _TEXT_CHARS
+        is_shown = is_shown and not (row.before and row.after)
+        if mark == _mark(row) or (is_shown and not mark):
+            shown_ids.append(number)
+        else:
+            await _show_whole(chat, row)  # `/inbox` shows only the beginning of it
+    return shown_ids

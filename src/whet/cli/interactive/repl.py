@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.conversations.sessions import SessionOpener
 from whet.app.conversations.slash import Commands, announce, argument_of, parse, unescape
@@ -29,7 +28,7 @@ from whet.cli.interactive.key_actions import KeyActions
 from whet.cli.interactive.learning_commands import run_skill
 from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.cli.interactive.status import StatusBoard
-from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
+from whet.cli.launch import ChatOptions, forget_empty, open_session, start_app, workspace_of
 from whet.cli.main import run_on_loop
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
@@ -42,7 +41,8 @@ from whet.store.jobs import AtEnd, queue_nothing
 from whet.store.sessions import make_title
 from whet.terminal import attach
 from whet.terminal.bell import TerminalBell, ring_at_end, ring_for
-from whet.terminal.live import Surface, TerminalTurnView, recall
+from whet.terminal.first_frame import FirstFrame
+from whet.terminal.live import Surface, TerminalTurnView, person_text
 from whet.terminal.pasted_text import fold_pastes
 from whet.terminal.prompt import InputCompleter
 from whet.terminal.render import Painter
@@ -57,19 +57,20 @@ if TYPE_CHECKING:
 _PREPARE_S = 0.5  # after the first prompt was drawn
 
 
-def run(options: ChatOptions) -> int:
-    """Chat until the person quits, and return the exit code."""
-    return run_on_loop(_run(options, load_settings(options, input)))
+def run(options: ChatOptions, settings: Settings, frame: FirstFrame) -> int:
+    """Chat until the person quits, and return the exit code. The input line takes the place of `frame`."""
+    return run_on_loop(_run(options, settings, frame))
 
 
-async def _run(options: ChatOptions, settings: Settings) -> int:
+async def _run(options: ChatOptions, settings: Settings, frame: FirstFrame) -> int:
     commands: Commands[ChatControl] = Commands()
     for command in SLASH_COMMANDS:
         commands.add(command)
-    state = _TerminalState()
+    state = _TerminalState(Painter(markdown=settings.ui.markdown, theme=settings.ui.theme), frame)
     screen = _open_screen(options, settings, commands, state)
     screen.stop_turn = state.stop_turn
-    async with aclosing(await start_app(options, settings, ring_for(screen.person, settings.notify))) as app:
+    person = ring_for(screen.person, settings.notify)
+    async with aclosing(await start_app(options, settings, person, screen.write)) as app:
         plugin_notes = add_plugin_commands(app.services.plugins, commands)
         session = await open_session(app, options)
         chat = TerminalChat(app.sessions, session, screen, commands, state)
@@ -91,19 +92,23 @@ def _open_screen(
     folder = workspace_of(settings)
     from whet.app.conversations.own_commands import list_prompt_commands  # noqa: PLC0415 a terminal that completes needs them
 
-    prompts = [
-        (prompt.name, prompt.description) for prompt in list_prompt_commands(options.home.root, folder)
-    ]
-    names = [*((command.name, command.help) for command in commands), *prompts]
-    completer = InputCompleter(lambda: names, lambda: folder)
+    def list_names() -> list[tuple[str, str]]:
+        prompts = list_prompt_commands(options.home.root, folder)  # also one that was written meanwhile
+        built_in = [(command.name, command.help) for command in commands]
+        return [*built_in, *((prompt.name, prompt.description) for prompt in prompts)]
+
+    completer = InputCompleter(list_names, lambda: folder)
     ui = settings.ui
-    return Terminal(state.marks, completer, options.home.history, theme=ui.theme, vi=ui.keys == "vi")
+    history, is_vi = options.home.history, ui.keys == "vi"
+    return Terminal(state.marks, completer, history, state.painter, state.frame, vi=is_vi)
 
 
 @dataclass(slots=True)
 class _TerminalState:
     """The state of the terminal besides the session."""
 
+    painter: Painter
+    frame: FirstFrame
     turn: asyncio.Task[None] | None = None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     wants_out: bool = False
@@ -177,16 +182,16 @@ class TerminalChat:
         self._screen = screen
         self._state = state
         ui = services.settings.ui
-        self.painter: Painter = Painter(markdown=ui.markdown)
+        self.painter: Painter = state.painter
+        self.marks: Marks = state.marks
         surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
-        self.recall: Callable[[str, int], None] = partial(recall, surface, self.painter)
         self._view = TerminalTurnView(surface, self.painter, state.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: services.todo_lists.get(self.session.id)
         self._board = StatusBoard(services, plain=state.marks.plain)
-        self._key_actions = KeyActions(self, screen.decide)
+        self._key_actions = KeyActions(self, screen.decide, screen.put_in)
         self._news = _ReviewNews(state, screen, self.say, services.database)
         self._waiting: list[Typed] = []
-        services.reviews.get().listeners.append(self._news.add)
+        services.reviews.get().listeners += [self._board.record_event, self._news.add]
         opener.helper_listeners.append(lambda _: screen.wake(PromptSignal.RESTED))
 
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
@@ -215,6 +220,10 @@ class TerminalChat:
         """Show text of our own."""
         self._view.say(text, style)
 
+    async def page(self, text: str) -> None:
+        """Show a text of any length: in a pager if it is longer than the screen."""
+        await self._screen.page(self._state.marks.fit(text))
+
     def width(self) -> int:
         """Return the terminal's width in columns."""
         return self._screen.width()
@@ -233,11 +242,7 @@ class TerminalChat:
 
     def put_back(self, text: str) -> None:
         """Put text back into the input line."""
-        self._screen.put_back(text)
-
-    def put_in(self, text: str) -> None:
-        """Insert text into the input line at the cursor."""
-        self._screen.put_in(text)
+        self._screen.put_in(text, is_sent=True)
 
     def put_out(self, text: str) -> None:
         """Write raw text to the terminal."""
@@ -280,7 +285,7 @@ class TerminalChat:
     def _emit(self, event: Event) -> None:
         if isinstance(event, ToolFinished):
             self._key_actions.restart_unfolding()
-        self._board.record_usage(event)
+        self._board.record_event(event)
         self._view.emit(event)
         if isinstance(event, TurnEnd):
             ring_at_end(event, self.services.settings.notify)
@@ -344,7 +349,7 @@ class TerminalChat:
     async def _turn(self, message: Message | None, receipt: AtEnd) -> None:
         if message is not None and not self.session.log.session.title:
             await self.session.log.details.set_title(make_title(message.text))
-        end = await run_turn(self.session, message, self._emit, receipt=receipt)
+        end = await self._key_actions.run_turn(message, self._emit, receipt)
         await self._board.refresh(self.session)
         if end.reason == "answered" and self.services.gate.get().plans.has(self.session.id):
             if self.services.settings.notify.questions:
@@ -386,7 +391,7 @@ class TerminalChat:
         text = "\n".join(texts)
         if texts and cancelled:
             self.services.database.submit(receipt)
-            self._screen.put_back(text)
+            self._screen.put_in(text, is_sent=True)
         elif texts and not self._state.leaving:
             self._echo(fold_pastes(text))
             self.send(text, receipt)
@@ -400,7 +405,7 @@ class TerminalChat:
 
     def _echo(self, text: str) -> None:
         """Show the sent line in the scroll-back."""
-        self._screen.echo(f"\n{self.painter.line(_prompt_lines(self._state.marks.prompt, text), 'bold')}\n")
+        self._screen.echo(person_text(self.painter, self._state.marks, text))
 
     def _terminate(self) -> None:
         self._state.code = 143
@@ -437,8 +442,3 @@ def _sign_of(line: str) -> str:
 def _error_lines(error: WhetError) -> list[tuple[str, str]]:
     lines = [(f"error: {mask(printable(error.message))}", "red")]
     return [*lines, (mask(printable(error.hint)), "dim")] if error.hint else lines
-
-
-def _prompt_lines(prompt: str, text: str) -> str:
-    lines = printable(text).split("\n")
-    return "\n".join([prompt + lines[0], *(f"  {line}" for line in lines[1:])])

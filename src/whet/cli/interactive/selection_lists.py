@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from whet.cli.interactive.learning_commands import typed_text
 from whet.cli.interactive.rewind_commands import changed_paths
-from whet.contract.messages import Message
 from whet.store import sessions
 from whet.store.export import iter_messages, iter_with_turns
+from whet.store.parts import ConversationPart, last_exchange, list_parts, typed_text
 from whet.terminal import wording
 from whet.terminal.output import age
-from whet.terminal.pasted_text import fold_pastes
+from whet.terminal.pasted_text import fold_paste, fold_pastes
 
 if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
@@ -29,7 +28,7 @@ async def pick_session(chat: ChatControl) -> str | None:
 
     def read(connection: apsw.Connection) -> list[tuple[SessionRow, str]]:
         rows = [row for row in sessions.list_sessions(connection, _SESSIONS) if row.id != chat.session.id]
-        return [(row, _preview(list(iter_messages(connection, row.id, last=6)))) for row in rows]
+        return [(row, _preview(list_parts(list(iter_messages(connection, row.id, last=6))))) for row in rows]
 
     entries = await chat.services.database.read(read)
     now = chat.services.clock.now()
@@ -66,8 +65,8 @@ async def pick_point(chat: ChatControl) -> None:
 
 def _rewind_preview(changed: dict[int, int], turn: int) -> str:
     since = sum(paths for number, paths in changed.items() if number >= turn)
-    files = "files too" if since else "no file was changed since, as far as is recorded"
-    return f"goes back to before this message, {files}"
+    files = "Files go back, too." if since else "No recorded file has changed since."
+    return f"Go back to before this message. {files}"
 
 
 def turn_texts(connection: apsw.Connection, session_id: str) -> list[tuple[int, str]]:
@@ -79,23 +78,6 @@ def turn_texts(connection: apsw.Connection, session_id: str) -> list[tuple[int, 
     return list(texts.items())
 
 
-def last_exchange(transcript: Sequence[Message]) -> tuple[str, str]:
-    """Return the person's last message and the last answer; an empty string for each that is missing."""
-    question = next(
-        (
-            fold_pastes(typed_text(message.text))
-            for message in reversed(transcript)
-            if message.role == "user" and message.text
-        ),
-        "",
-    )
-    answer = next(
-        (message.text for message in reversed(transcript) if message.role == "assistant" and message.text), ""
-    )
-    return question, answer
-
-
-def _preview(transcript: Sequence[Message]) -> str:
-    return " — ".join(
-        text for part in last_exchange(transcript) if (text := wording.clip(part, _PREVIEW_CHARS))
-    )
+def _preview(parts: Sequence[ConversationPart]) -> str:
+    exchange = last_exchange(parts, fold_paste)
+    return " — ".join(text for part in exchange if (text := wording.clip(part, _PREVIEW_CHARS)))

@@ -15,10 +15,10 @@ from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Emit, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.texts import wrap_in_tag
 from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.store.parts import RAN
 from whet.terminal.attach import cap_text
 from whet.terminal.wording import OWN_COMMAND
 
-RAN = "I ran this here myself:"
 _CALL = "here"
 _LIMIT_S = 3600.0
 _SHOWN_CHARS = 20_000

@@ -13,15 +13,16 @@ from pathlib import Path
 import msgspec
 
 from whet.agent.session import Session
+from whet.app.git_branch import read_branch
+from whet.app.modes import read_mode
 from whet.app.services import Services
-from whet.cli.interactive import jobs, mode
-from whet.contract.events import Event, StepFinished
-from whet.regular import read_regular_text
+from whet.cli.interactive import jobs
+from whet.contract.events import Event, ReviewFinished, ReviewQueued, StepFinished
 from whet.terminal.plan import count_done
 from whet.terminal.wording import clip, columns, count, printable
 
 _BAR = 5
-_PRIORITY = ("mode", "jobs", "context", "model", "plan", "cost", "branch", "sandbox", "folder")
+_PRIORITY = ("mode", "jobs", "context", "model", "plan", "learning", "cost", "branch", "sandbox", "folder")
 """The parts by importance; the last is dropped first."""
 
 
@@ -39,6 +40,7 @@ class StatusFacts(msgspec.Struct, frozen=True):
     jobs: int = 0
     plan: tuple[int, int] = (0, 0)
     is_estimate: bool = False
+    learning: str = ""
 
 
 def status_line(facts: StatusFacts, parts: Sequence[str], width: int, *, plain: bool = False) -> str:
@@ -55,6 +57,10 @@ def status_line(facts: StatusFacts, parts: Sequence[str], width: int, *, plain: 
 
 
 _PLAIN = str.maketrans("▰▱·…", "#-~~")
+
+
+def _name_model(model: str, account: str) -> str:
+    return f"{model} ({account})" if account else model
 
 
 def _context(facts: StatusFacts) -> str:
@@ -91,26 +97,8 @@ _PARTS: dict[str, Callable[[StatusFacts], str]] = {
     "sandbox": lambda facts: facts.sandbox,
     "jobs": _jobs,
     "plan": _plan,
+    "learning": lambda facts: facts.learning,
 }
-
-
-def branch_of(folder: Path) -> str:
-    """Return the branch of the git repository around `folder`, or an empty string if there is none.
-
-    It is read without running git. A detached HEAD is shown by the first 8 digits of its commit.
-    """
-    for directory in (folder, *folder.parents):
-        git = directory / ".git"
-        try:
-            if git.is_file():  # a worktree or a submodule
-                git = directory / read_regular_text(git, 4_096).removeprefix("gitdir:").strip()
-            elif not git.is_dir():
-                continue
-            head = read_regular_text(git / "HEAD", 4_096).strip()
-        except (OSError, ValueError):
-            return ""
-        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
-    return ""
 
 
 class StatusBoard:
@@ -120,22 +108,36 @@ class StatusBoard:
         self._services = services
         self._plain = plain
         self._used_tokens = 0
-        self._branch = branch_of(services.workspace)
+        self._reviews: set[str] = set()
+        self._is_learned = False
+        self._branch = read_branch(services.workspace)
         self._sandbox = "no sandbox" if services.settings.sandbox.mode == "off" else ""
         home, workspace = str(Path.home()), str(services.workspace)
         self._folder = (
             "~" + workspace[len(home) :] if home != "/" and workspace.startswith(home) else workspace
         )
 
-    def record_usage(self, event: Event) -> None:
-        """Record the tokens that a step used."""
+    def record_event(self, event: Event) -> None:
+        """Record the tokens that a step used, and the reviews that were queued and have ended."""
         if isinstance(event, StepFinished):
             usage = event.usage
             self._used_tokens = usage.prompt_tokens + usage.output_tokens
+        elif isinstance(event, ReviewQueued):
+            self._reviews.add(event.job_id)
+            self._is_learned = False
+        elif isinstance(event, ReviewFinished) and event.job_id in self._reviews:
+            self._reviews.discard(event.job_id)
+            self._is_learned = self._is_learned or event.state == "saved"
+
+    def _learning(self) -> str:
+        """Return what reviews do with the last turns, or did; empty if they do not run here."""
+        if self._reviews and self._services.settings.review.worker == "auto":
+            return "learning from this turn…"
+        return "learned: /learned" if self._is_learned else ""
 
     async def refresh(self, session: Session) -> None:
         """Read the parts that may have changed: branch, context, whether commands are sandboxed."""
-        self._branch = branch_of(self._services.workspace)
+        self._branch = read_branch(self._services.workspace)
         self._used_tokens = (await session.context.status()).used_tokens
         confinement = self._services.confinement.created  # by the first command
         if confinement is not None and not self._sandbox:
@@ -147,16 +149,17 @@ class StatusBoard:
         services = self._services
         window = session.model.window_tokens
         facts = StatusFacts(
-            model=session.model.model,
+            model=_name_model(session.model.model, services.models.settings.account),
             branch=self._branch,
             folder=self._folder,
             context_used=self._used_tokens / window if window else 0.0,
             tokens=session.usage.total_tokens,
             cost_usd=session.usage.cost_usd,
             is_estimate=bool(session.usage.estimated_tokens),
-            mode=mode.mode_of(services.gate.get(), session),
+            mode=read_mode(services, session.id),
             sandbox=self._sandbox,
             jobs=len(jobs.running_processes(services.processes)),
             plan=count_done(services.todo_lists.get(session.id)),
+            learning=self._learning(),
         )
         return status_line(facts, services.settings.ui.status_line, width, plain=self._plain)

@@ -7,11 +7,13 @@ Reads and writes go through the service, so that files edited by hand are notice
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
 import msgspec
 
 from whet.cli import stored
@@ -20,11 +22,15 @@ from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
+from whet.contract.errors import ConfigError
 from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Refused, summary
+from whet.memory.undo import refuse_if_decided
+from whet.memory.whole_change import digest_changes
 from whet.store.ledger import LedgerRow
-from whet.terminal.output import Column, age, table, wrap_text
+from whet.terminal.output import Column, age, print_long, table, wrap_text
+from whet.terminal.person import ask_yes
 from whet.terminal.wording import cut, printable
 from whet.tools.toolsets.skills import SKILL_VIEW, SKILLS_LIST
 
@@ -33,6 +39,10 @@ _GROUP = {"memory": "memory", "skill": "skills"}
 _WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
 
 
+NOT_SHOWN = "nothing was accepted: this needs a terminal, or --digest for what you have read"
+digest_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--digest", default="", help="The digest of exactly this, for scripts; then nothing is asked."
+)
 _COMMANDS_OF_TOOLS = {SKILLS_LIST: "`whet skills list`", SKILL_VIEW: "`whet skills show NAME`"}
 
 
@@ -73,6 +83,43 @@ def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -
             return run_on_loop(run())
         except Refused as error:  # it is worded for the model, whose tools a person can't call
             raise Refused(words_for_person(error.message), hint=words_for_person(error.hint)) from error
+
+
+def accept_shown(
+    home: Home,
+    select: Callable[[LearningService], Awaitable[Sequence[LedgerRow]]],
+    digest: str,
+    *,
+    asks: bool = True,
+) -> list[LedgerRow]:
+    """Show waiting changes whole and accept them if the person says yes, or if `digest` names exactly them.
+
+    All of them come into force or none. Raises ConfigError if the digest is of something else, or if no
+    person can be asked, CannotUndo if one of them can't be accepted, and Abort for a no.
+    """
+
+    async def read(learning: LearningService) -> list[tuple[LedgerRow, str]]:
+        return [(row, await learning.describe_whole(row)) for row in await select(learning)]
+
+    shown = with_learning(home, read)
+    rows = [row for row, _ in shown]
+    for row in rows:
+        refuse_if_decided(row)
+    expected = digest_changes(rows)
+    if digest and digest != expected:
+        raise ConfigError(
+            "what waits is not what this digest was made of", hint="leave --digest out to see it"
+        )
+    if not digest:
+        if not asks:
+            raise ConfigError(NOT_SHOWN, hint="without --json it is shown, with its digest")
+        print_long("\n".join(f"change {row.id}: {summary(row)}\n{text}\n" for row, text in shown))
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise ConfigError(NOT_SHOWN, hint=f"the same command with --digest {expected}")
+        if not ask_yes("Accept exactly this? yes or no"):
+            raise click.Abort()
+
+    return with_learning(home, lambda learning: learning.accept_all([row.id for row in rows]))
 
 
 def changes_table(rows: Sequence[LedgerRow]) -> str:

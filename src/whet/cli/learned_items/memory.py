@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import click
 
-from whet.cli.learned_items.changes import as_object, change_lines, changes_table, with_learning
+from whet.cli.learned_items.changes import (
+    accept_shown,
+    as_object,
+    change_lines,
+    changes_table,
+    digest_option,
+    with_learning,
+)
 from whet.cli.learned_items.stats import memory_retire, memory_stats
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.contract.texts import plural
-from whet.memory import notes
+from whet.memory import notes, places
 from whet.memory.desk import LearningService
 from whet.memory.reader import NotesState
 from whet.memory.requests import MemoryRequest, Target
@@ -33,7 +40,7 @@ for _command in (memory_stats, memory_retire):
 @memory.command("show")
 @home_and_json
 def show(home: Home, as_json: bool) -> None:
-    """Show MEMORY.md and USER.md as every new session reads them."""
+    """Show MEMORY.md and USER.md, and which notes hold in one folder only."""
     files, counts = with_learning(home, _state)
     if as_json:
         return emit_json({"files": files, "waiting": counts})
@@ -43,6 +50,8 @@ def show(home: Home, as_json: bool) -> None:
         if file.entries or file.trouble:
             click.echo(f"{file.path}  {file.used}, {plural(file.entries, 'entry', 'entries')}")
             click.echo(printable(file.text.strip()) + "\n" if file.text.strip() else "")
+        if lines := places.describe_groups(file.held_in):
+            click.echo(printable("\n".join(lines)) + "\n")
         if file.left_out:
             click.echo(wrap_text(f"{file.left_out}.") + "\n")
         if file.trouble:
@@ -131,11 +140,16 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
 
 @memory.command("accept")
 @click.argument("change", type=int)
+@digest_option
 @click.pass_obj
-def accept(home: Home, change: int) -> None:
-    """Bring a change that waits (quarantine, inbox) into force."""
-    row = with_learning(home, lambda learning: learning.accept(change))
-    click.echo(f"in force: change {row.id}; to take it back: whet undo {row.id}")
+def accept(home: Home, change: int, digest: str) -> None:
+    """Show a change that waits (quarantine, inbox) and bring it into force if you say so."""
+
+    async def select(learning: LearningService) -> list[LedgerRow]:
+        return [await learning.change(change)]
+
+    for row in accept_shown(home, select, digest):
+        click.echo(f"in force: change {row.id}; to take it back: whet undo {row.id}")
 
 
 def require_home(home: Home) -> None:

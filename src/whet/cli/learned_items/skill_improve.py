@@ -51,12 +51,13 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
         text, base_hash, cases = await _read(learning, name)
         # The clients of model servers and the search for steps: only this command needs them.
         from whet.app.model_links.models import Dialer  # noqa: PLC0415
-        from whet.app.parts import cap_review_calls  # noqa: PLC0415
+        from whet.app.parts import cap_calls  # noqa: PLC0415
         from whet.review.improving import improve, replace_steps  # noqa: PLC0415
 
         dialer = Dialer(settings, secrets)
         provider = dialer.connect_alone(settings.model)
-        provider = cap_review_calls(provider, learning.database, learning.reader.clock, settings.wallet)
+        clock = learning.reader.clock
+        provider = cap_calls(provider, learning.database, clock, settings.wallet, "review")
         loop = asyncio.get_running_loop()
 
         def ask(prompt: str) -> str:

@@ -10,7 +10,14 @@ from pathlib import Path
 import apsw
 import click
 
-from whet.cli.learned_items.changes import as_object, change_lines, changes_table, with_learning
+from whet.cli.learned_items.changes import (
+    accept_shown,
+    as_object,
+    change_lines,
+    changes_table,
+    digest_option,
+    with_learning,
+)
 from whet.cli.learned_items.skill_cases import skills_check
 from whet.cli.learned_items.skill_improve import skills_improve
 from whet.cli.learned_items.stats import skills_retire, skills_stats
@@ -21,13 +28,14 @@ from whet.memory import intake, skill_store
 from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake
 from whet.memory.library import SkillInfo
+from whet.memory.settling import select_newest
 from whet.plugins.install import clone, is_git
 from whet.store import learned, ledger
 from whet.store.learned import Mark, Use
 from whet.store.ledger import LedgerRow
 from whet.terminal.output import Column, emit, emit_json, home_and_json, print_long, table, wrap_text
 from whet.terminal.wording import printable
-from whet.visible import visible
+from whet.visible import WHOLE, visible
 
 skills: click.Group = click.Group("skills", help="List, read, install, check and pin skills.")
 
@@ -218,7 +226,9 @@ def _describe(intakes: Sequence[SkillIntake], skipped: Sequence[str]) -> None:
         click.echo(printable(f"{skill.name}: {plural(len(skill.files), 'file')}"))
         for path in skill.main_first:
             click.echo(printable(f"--- {path}"))
-            click.echo(visible(skill.files[path].decode("utf-8", "replace"), masks=False))
+            click.echo(visible(skill.files[path].decode("utf-8", "replace"), WHOLE, masks=False))
+        for path in sorted(skill.files.keys() - {*skill.main_first}):
+            click.echo(printable(f"--- {path}: {len(skill.files[path]):,} bytes, not read as text"))
         for finding in skill.findings:
             click.echo(wrap_text(printable(f"look at {finding}"), indent=2))
     for line in skipped:
@@ -227,13 +237,15 @@ def _describe(intakes: Sequence[SkillIntake], skipped: Sequence[str]) -> None:
 
 @skills.command("accept")
 @click.argument("name")
+@digest_option
 @click.pass_obj
-def accept(home: Home, name: str) -> None:
-    """Bring a waiting skill (quarantine, inbox) into force, by its NAME or a change's number."""
+def accept(home: Home, name: str, digest: str) -> None:
+    """Show a waiting skill (quarantine, inbox) whole and bring it into force if you say so, by its NAME or a
+    change's number."""
 
-    async def work(learning: LearningService) -> list[LedgerRow]:
+    async def select(learning: LearningService) -> list[LedgerRow]:
         if (number := parse_typed_number(name)) is not None:
-            return [await learning.accept(number)]
+            return [await learning.change(number)]
         rows = await learning.database.read(
             lambda db: ledger.select(
                 db, profile=learning.profile, kind="skill", item=name, states=("quarantined", "inbox")
@@ -241,9 +253,9 @@ def accept(home: Home, name: str) -> None:
         )
         if not rows:
             raise NotFound(f"nothing of {name} waits", hint="whet skills log --waiting")
-        return [await learning.accept(row.id) for row in reversed(rows)]
+        return select_newest(rows)
 
-    for row in with_learning(home, work):
+    for row in accept_shown(home, select, digest):
         click.echo(f"in force: {row.item} (change {row.id}); to take it back: whet undo {row.id}")
 
 

@@ -33,7 +33,7 @@ _all = click.option("--all", "with_gone", is_flag=True, help="Earlier versions a
 def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Compare sessions with and without each note; what hurts is proposed for retirement."""
     effects = with_learning(home, lambda learning: measure_effects(learning, ("memory", "user")))
-    _show(effects, with_gone, as_json, "whet memory retire")
+    _show(effects, with_gone, as_json)
 
 
 @click.command("stats")
@@ -42,7 +42,7 @@ def memory_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
     """Compare sessions with and without each skill; what hurts is proposed for retirement."""
     effects = with_learning(home, lambda learning: measure_effects(learning, ("skill",)))
-    _show(effects, with_gone, as_json, "whet skills retire")
+    _show(effects, with_gone, as_json)
 
 
 @click.command("retire")
@@ -65,6 +65,15 @@ def skills_retire(home: Home, name: str, as_json: bool) -> None:
 def proposals(effects: Sequence[Effect]) -> list[Effect]:
     """Return the current items that are seen to hurt."""
     return [effect for effect in effects if effect.current and effect.finding == "hurts"]
+
+
+def describe_harm(effect: Effect) -> str:
+    """Return the proposal to retire an item that hurts, with the command."""
+    kind = "skills" if effect.item.kind == "skill" else "memory"
+    return (
+        f"proposed for retirement ({effect.basis}): {printable(effect.item.label)}\n"
+        f"  whet {kind} retire {effect.item.name}"
+    )
 
 
 async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
@@ -90,7 +99,7 @@ def _print_outcome(outcome: WriteOutcome, as_json: bool) -> None:
     click.echo(f"{outcome.summary}; `whet undo {outcome.ledger_id}` brings it back")
 
 
-def _show(effects: Sequence[Effect], with_gone: bool, as_json: bool, retire: str) -> None:
+def _show(effects: Sequence[Effect], with_gone: bool, as_json: bool) -> None:
     listed = [effect for effect in effects if with_gone or effect.current]
     worst = proposals(listed)
     if as_json:
@@ -105,14 +114,14 @@ def _show(effects: Sequence[Effect], with_gone: bool, as_json: bool, retire: str
         Column("opened", _load_count, right=True, rank=4),
         Column("trouble", lambda effect: _share(effect.shown.trouble), rank=2),
         Column("failed calls", lambda effect: _rate(effect.shown), right=True, rank=5),
+        Column("steps", _steps, right=True, rank=6),
         Column("compared with", _basis, rank=3),
         Column("difference", _gap, rank=1),
         Column("finding", lambda effect: effect.finding),
     ]
     click.echo(table(listed, shape))
     for effect in worst:
-        where = f"{retire} {effect.item.name}"
-        click.echo(f"proposed for retirement ({effect.basis}): {printable(effect.item.label)}\n  {where}")
+        click.echo(describe_harm(effect))
     if not any(effect.basis == "hold-out" for effect in listed):
         text = (
             "Nothing here is causal: without a hold-out, sessions with an item and without it differ in more "
@@ -135,6 +144,15 @@ def _share(interval: Interval) -> str:
 
 def _rate(sums: Sums) -> str:
     return f"{sums.failed_calls / sums.calls:.0%}" if sums.calls else "-"
+
+
+def _steps(effect: Effect) -> str:
+    """Return the steps of a session with the item, and of one compared with it."""
+    means = [
+        f"{sums.steps / sums.sessions:.1f}" if sums.sessions else "-"
+        for sums in (effect.shown, effect.compared)
+    ]
+    return " / ".join(means)
 
 
 def _gap(effect: Effect) -> str:

@@ -17,7 +17,7 @@ from whet.cli.main import run_on_loop
 from whet.cli.mcp_servers.report import end_if_failed, reach_all, show_briefly
 from whet.config.edit import set_part
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.texts import from_values
 from whet.terminal.output import emit_json, home_and_json, wrap_text

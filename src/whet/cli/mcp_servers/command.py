@@ -24,7 +24,8 @@ from whet.clock import SystemClock, iso
 from whet.config.edit import change_list, remove_part, set_part
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings, Settings
+from whet.config.permission_settings import McpServerSettings
+from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import from_values
@@ -186,8 +187,9 @@ def add(
             f"{name!r} is no name for a server",
             hint="at most 30 letters, digits, - and single _ between them",
         )
-    folder = "" if options["cwd"] else _command_folder(command)
-    part = _part(command, {**options, "cwd": options["cwd"] or folder})
+    whole = command if options["cwd"] else _make_paths_absolute(command)
+    folder = os.getcwd() if whole != command else ""
+    part = _part(whole, {**options, "cwd": options["cwd"] or folder})
     server = from_values(part, McpServerSettings)
     _check(name, server)
     _warn_of_secrets(server)
@@ -216,13 +218,16 @@ def _check(name: str, server: McpServerSettings) -> None:
         raise ConfigError(f"{server.url[:200]!r} is no url", hint="it begins with https://")
 
 
-def _command_folder(command: Sequence[str]) -> str:
-    """Return the current folder if the command names a file in it, otherwise an empty string.
+def _make_paths_absolute(command: Sequence[str]) -> tuple[str, ...]:
+    """Return a command with the files of the current folder as absolute paths.
 
-    A server may be started from any folder.
+    A server may be started from any folder, and its sandbox shows it the files that its command names. A
+    word without a slash or a dot is a program or an option, also if a file has its name.
     """
-    is_here = any(not os.path.isabs(part) and os.path.isfile(part) for part in command)
-    return os.getcwd() if is_here else ""
+    return tuple(
+        os.path.abspath(part) if re.search(r"[/.]", part) and os.path.isfile(part) else part
+        for part in command
+    )
 
 
 def _part(command: Sequence[str], options: dict[str, Any]) -> dict[str, object]:

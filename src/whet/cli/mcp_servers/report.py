@@ -18,16 +18,16 @@ from whet.app.server_jails import own_server_jail
 from whet.clock import Clock, SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ToolError, WhetError
 from whet.contract.texts import plural
+from whet.foreign_text import clean
 from whet.log import mask
 from whet.mcp.kept import store_failure
 from whet.mcp.listing import CHARS_PER_TOKEN, Listing, read_listing, size_chars
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.stdio import ServerJail
-from whet.mcp.words import clean
 from whet.terminal.output import style_text, wrap_text
 from whet.terminal.wording import printable
 from whet.tools.guardian import Guardian

@@ -6,12 +6,18 @@ Everything works without JavaScript; with it, pages update themselves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
+from typing import Any
 
 from starlette.routing import Route
 
+from whet.app.conversations.slash import SlashCommand
 from whet.serve.auth import ApiAuth
-from whet.serve.board import shown
+from whet.serve.board.activity import ActivityPages
+from whet.serve.board.changes import ChangesPages
+from whet.serve.board.files import FilePages
+from whet.serve.board.filters import FILTERS
 from whet.serve.board.frame import Frame
 from whet.serve.board.home import HomePages
 from whet.serve.board.learning import LearningPages
@@ -20,11 +26,13 @@ from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages
 from whet.serve.board.proof import Proof
 from whet.serve.board.session_chat import MAX_UPLOAD_BYTES, SessionChat
+from whet.serve.board.session_forms import SessionForms
 from whet.serve.board.timing import TimePages
 from whet.serve.site import Site
 from whet.serve.tokens import LOGINS
 from whet.serve.wire import ApiError
 from whet.store.database import StateDatabase
+from whet.store.schedules import ScheduleAdder
 from whet.web.assets import Assets
 from whet.web.guard import SiteAddress
 from whet.web.login import LoginTexts, SiteLogin
@@ -32,21 +40,6 @@ from whet.web.pages import SiteTemplates
 from whet.web.sessions import Account, LoginSession, Sessions, TooManyAttempts
 
 _PACKAGE = "whet.serve.board"
-_FILTERS = {
-    "text": shown.text,
-    "line": shown.line,
-    "count": shown.count,
-    "cost": shown.cost,
-    "price": shown.price,
-    "spent": shown.spent,
-    "percent": shown.percent,
-    "duration": shown.duration,
-    "moment": shown.moment,
-    "clock": shown.clock_time,
-    "age": shown.age,
-    "points": shown.points,
-    "share": shown.share_of,
-}
 _WORDS = LoginTexts(
     unknown="This token is not known, or was revoked.",
     refused="This token may converse only. The dashboard needs one of role owner.",
@@ -56,20 +49,29 @@ _WORDS = LoginTexts(
 class Dashboard:
     """The dashboard of a running API."""
 
-    def __init__(self, site: Site, address: SiteAddress, port: int) -> None:
+    def __init__(
+        self,
+        site: Site,
+        address: SiteAddress,
+        port: int,
+        commands: Sequence[SlashCommand[Any]] = (),
+        add_schedule: ScheduleAdder | None = None,
+    ) -> None:
         services = site.services
         assets = Assets(files(_PACKAGE) / "static")
-        self.pages: SiteTemplates = SiteTemplates(_PACKAGE, assets, _FILTERS)
+        self.pages: SiteTemplates = SiteTemplates(_PACKAGE, assets, FILTERS)
         sessions = Sessions(
             OwnerAccounts(site.door), Logins(services.database), services.clock, address, f"whet_{port}"
         )
         self.door: SiteLogin = SiteLogin(sessions, self.pages, _WORDS)
-        frame = Frame(services, site.turns, self.pages)
+        frame = Frame(services, site.turns, self.pages, commands)
         live = LiveTurns()
         site.feeds.listeners.append(live.handle_event)
         self._home, self._past = HomePages(frame), HistoryPages(frame, live)
         self._learning, self._proof = LearningPages(frame), Proof(frame)
         self._time = TimePages(frame)
+        self._forms, self._changes = SessionForms(frame), ChangesPages(frame)
+        self._files, self._activity = FilePages(frame), ActivityPages(frame, add_schedule)
         self._desk = SessionChat(frame, self._past, live, sessions, site.feeds.beat_s)
         self._live = DashboardStream(site.turns, sessions, site.feeds.beat_s)
         self._assets = assets
@@ -85,6 +87,10 @@ class Dashboard:
             "/sessions": history.sessions,
             "/sessions/{id}": history.session,
             "/sessions/{id}/time": self._time.session,
+            "/sessions/{id}/changes": self._changes.changes,
+            "/sessions/{id}/files": self._files.files,
+            "/sessions/{id}/images/{seq:int}/{number:int}": self._files.image,
+            "/activity": self._activity.show,
             "/learning": learning.ledger,
             "/learning/timeline": learning.timeline,
             "/learning/{id}": learning.change,
@@ -101,6 +107,14 @@ class Dashboard:
             "/sessions/{id}/fork": self._desk.fork,
             "/sessions/{id}/rewind": self._desk.rewind,
             "/sessions/{id}/plan": self._desk.plan,
+            "/sessions/{id}/rename": self._forms.rename,
+            "/sessions/{id}/pin": self._forms.pin,
+            "/sessions/{id}/archive": self._forms.archive,
+            "/sessions/{id}/set": self._forms.set,
+            "/sessions/{id}/restore": self._changes.restore,
+            "/activity/goals": self._activity.begin_goal,
+            "/activity/schedules": self._activity.add_schedule,
+            "/activity/{name}": self._activity.change,
             "/learning/{id}/undo": learning.undo,
             "/learning/{id}/accept": learning.accept,
             "/learning/{id}/reject": learning.reject,
@@ -112,7 +126,7 @@ class Dashboard:
             *(
                 Route(path, posted(form, MAX_UPLOAD_BYTES), methods=["POST"])
                 for path, form in (
-                    ("/sessions", self._desk.begin),
+                    ("/sessions", home.keep_typed(self._desk.begin)),
                     ("/sessions/{id}/say", self._desk.say),
                     ("/questions/{id}", home.answer),
                 )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 from starlette.responses import HTMLResponse
 
+from whet.app.conversations.slash import SlashCommand
 from whet.app.services import Services
 from whet.contract.texts import parse_typed_number
+from whet.serve.board.page_commands import PageCommands
 from whet.serve.questions import PendingQuestion
 from whet.serve.turns import Turns
 from whet.store import ledger, lesson_counts
@@ -25,9 +30,16 @@ class Head(msgspec.Struct, frozen=True):
 class Frame:
     """Renders templates."""
 
-    def __init__(self, services: Services, turns: Turns, pages: SiteTemplates) -> None:
+    def __init__(
+        self,
+        services: Services,
+        turns: Turns,
+        pages: SiteTemplates,
+        commands: Sequence[SlashCommand[Any]] = (),
+    ) -> None:
         self.services = services
         self.turns = turns
+        self.commands: PageCommands = PageCommands(turns.hosted, commands)
         self._pages = pages
 
     def head(self) -> Head:
@@ -48,7 +60,8 @@ class Frame:
     def page(self, template: str, visit: Visit, /, status: int = 200, **values: object) -> HTMLResponse:
         """Render a page for the person who is logged in."""
         now = self.services.clock.now()
-        return self._pages.answer(template, status, visit=visit, head=self.head(), now=now, **values)
+        shown_values = {"side": None, "row": None, **values}
+        return self._pages.answer(template, status, visit=visit, head=self.head(), now=now, **shown_values)
 
 
 def number_or_zero(text: str) -> int:

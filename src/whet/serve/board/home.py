@@ -1,28 +1,33 @@
-"""The first page: running turns, waiting questions, two charts of the last two weeks; and answering
-questions."""
+"""The first page: what waits for the person, what runs, their sessions; costs; and answering questions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from urllib.parse import quote
 
 import apsw
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from whet.app.modes import ABOUT
 from whet.clock import iso
 from whet.contract.errors import WhetError
 from whet.serve.board import charts, shown
+from whet.serve.board.box import read_new_box
 from whet.serve.board.frame import Frame
+from whet.serve.board.side import read_side
 from whet.serve.questions import QuestionReply
 from whet.serve.wire import ApiError, as_api_error
-from whet.store import costs, forks, lesson_counts, reviews, sessions
+from whet.store import costs, forks, lesson_counts, reviews, session_states, sessions
 from whet.store.costs import DecisionCount, Spending
-from whet.store.forks import TreeRow
-from whet.store.reviews import DaySpending
+from whet.store.session_states import AgentRow
+from whet.web.login import Handler
 from whet.web.sessions import Visit
 
-_DAYS, _LONG_DAYS = 14, 30
+_LONG_DAYS, _STATE_DAYS = 30, 2
+_NOTHING_TYPED: Mapping[str, str] = MappingProxyType({})
 
 
 class HomePages:
@@ -34,6 +39,18 @@ class HomePages:
     async def home(self, request: Request, visit: Visit) -> Response:
         """Show the overview."""
         return await self._home(visit)
+
+    def keep_typed(self, begin: Handler) -> Handler:
+        """Return a handler of the form for a new session. If the form is refused, the overview shows it
+        again, with the typed values and the reason."""
+
+        async def handle(request: Request, visit: Visit) -> Response:
+            try:
+                return await begin(request, visit)
+            except ApiError as error:
+                return await self._home(visit, error.status, error.message, request.state.form)
+
+        return handle
 
     async def answer(self, request: Request, visit: Visit) -> Response:
         """Answer a waiting question, then return to the session's page that it came from."""
@@ -95,33 +112,48 @@ class HomePages:
             days=_LONG_DAYS,
         )
 
-    async def _home(self, visit: Visit, status: int = 200, problem: str = "") -> Response:
-        frame, since = self._frame, self.since(_DAYS)
-        today = iso(frame.services.clock.now())[:10]
+    async def _home(
+        self,
+        visit: Visit,
+        status: int = 200,
+        problem: str = "",
+        typed: Mapping[str, str] = _NOTHING_TYPED,
+    ) -> Response:
+        frame, now = self._frame, self._frame.services.clock.now()
+        today, recent = iso(now)[:10], iso(now - timedelta(days=_STATE_DAYS))
 
         running_ids = frame.turns.running  # read here, because `read` runs in another thread
 
-        def read(db: apsw.Connection) -> tuple[list[Spending], list[TreeRow], DaySpending, str]:
+        def read(db: apsw.Connection) -> dict[str, object]:
             running = [sessions.get(db, session_id) for session_id in running_ids]
             latest = [row for row in sessions.list_sessions(db, 8) if row.id not in running_ids]
-            listed = forks.order_as_trees(db, [*running, *latest][:8])
-            line = lesson_counts.count_unread(db).line_with("the inbox", "what was learned")
-            return costs.sum_spending(db, "day", since), listed, reviews.spent_since(db, today), line
+            days = costs.sum_spending(db, "day", today)
+            return {
+                "latest": forks.order_as_trees(db, [*running, *latest][:8]),
+                "told": lesson_counts.count_unread(db).line_with("the inbox", "what was learned"),
+                "today": next((day for day in days if day.label == today), None),
+                "spent": reviews.spent_since(db, today),
+                "side": read_side(db),
+                "states": session_states.list_states(db, recent, now, 200),
+            }
 
-        days, latest, spent, inbox_line = await frame.services.database.read(read)
+        values = await frame.services.database.read(read)
+        states: list[AgentRow] = values.pop("states")  # pyright: ignore[reportAssignmentType]
+        asked_ids = {question.session_id for question in frame.turns.questions.pending()}
         return frame.page(
             "home.html",
             visit,
             status,
             here="home",
             problem=problem,
-            told=inbox_line,
+            typed=typed,
             questions=frame.turns.questions.pending(),
-            latest=latest,
+            elsewhere=[row for row in states if row.state == "waiting" and row.id not in asked_ids],
+            active=[row for row in states if row.state == "running" or row.id in running_ids],
             running=set(running_ids),
-            charts=self.make_charts(days, _DAYS),
-            today=next((day for day in days if day.label == today), None),
-            spent=spent,
+            box=await read_new_box(frame.services),
+            modes=ABOUT,
+            **values,
         )
 
     def make_charts(self, rows: list[Spending], days: int) -> list[charts.Chart]:

@@ -86,8 +86,8 @@ class LearningPages:
             "inbox.html",
             visit,
             here="inbox",
-            rows=[_change_values(row) for row in rows],
-            refused=[_change_values(row) for row in refused],
+            rows=[await self._change_values(row) for row in rows],
+            refused=[await self._change_values(row) for row in refused],
             told=changes.line_with("below", "/learning"),
             who=WHO,
             problem="",
@@ -162,8 +162,26 @@ class LearningPages:
     async def _change(self, visit: Visit, row_id: int, status: int = 200, problem: str = "") -> Response:
         row = await self._desk.change(row_id)
         return self._frame.page(
-            "change.html", visit, status, here="learning", one=_change_values(row), who=WHO, problem=problem
+            "change.html",
+            visit,
+            status,
+            here="learning",
+            one=await self._change_values(row),
+            who=WHO,
+            problem=problem,
         )
+
+    async def _change_values(self, row: LedgerRow) -> dict[str, object]:
+        waits = row.state in lesson_counts.WAITING or (row.state == "refused" and row.kind == "memory")
+        return {
+            "row": row,
+            "summary": summary(row),
+            "diff": shown.diff(row.before, row.after),
+            # A diff leaves out the middle of a long text and the files beside SKILL.md.
+            "whole": await self._desk.describe_whole(row) if waits and row.changes else "",
+            "waits": waits,
+            "can_undo": row.state == "active" and not row.undone_by,
+        }
 
     async def _rows(self, limit: int, filters: LedgerFilter) -> list[LedgerRow]:
         await self._desk.reader.notes()  # record edits made by hand first
@@ -172,17 +190,6 @@ class LearningPages:
             return ledger.select(db, limit, **filters)
 
         return await self._frame.services.database.read(read)
-
-
-def _change_values(row: LedgerRow) -> dict[str, object]:
-    waits = row.state in lesson_counts.WAITING or (row.state == "refused" and row.kind == "memory")
-    return {
-        "row": row,
-        "summary": summary(row),
-        "diff": shown.diff(row.before, row.after),
-        "waits": waits,
-        "can_undo": row.state == "active" and not row.undone_by,
-    }
 
 
 def _effect_key(row: LedgerRow) -> tuple[str, str]:

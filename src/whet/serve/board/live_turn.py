@@ -11,6 +11,8 @@ import re
 import msgspec
 
 from whet.contract.events import (
+    Compaction,
+    ConfirmationAsked,
     Event,
     Notice,
     ReasoningDelta,
@@ -121,6 +123,10 @@ class LiveTurn:
                 self.calls.pop(call_id, None)
             case Retry():
                 self.note = visible(f"{event.reason}; tried again in {event.wait_s:.0f} s", 300)
+            case ConfirmationAsked():
+                self.note = visible(event.text, 300)
+            case Compaction():
+                self.note = f"compacted: {event.messages_before} messages became {event.messages_after}"
             case Notice(text, must_show):
                 self.note = visible(text, 300)
                 self.notices += [self.note] if must_show else []

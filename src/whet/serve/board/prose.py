@@ -1,7 +1,7 @@
 """Split an answer's Markdown into blocks and runs of text, which a template escapes and marks up.
 
-No text becomes markup: this module returns plain values, and the template chooses their elements. Links,
-images and HTML stay text. The cost is proportional to the text.
+No text becomes markup: this module returns plain values, and the template chooses their elements. Only web
+addresses in ASCII become links; images and HTML stay text. The cost is proportional to the text.
 """
 
 from __future__ import annotations
@@ -9,25 +9,37 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 BlockKind = Literal["text", "heading", "item", "code", "quote", "table", "rule"]
-RunKind = Literal["", "code", "strong"]
+RunKind = Literal["", "code", "strong", "link"]
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([\w+#.-]{0,20})[^`]*")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*")
 _ITEM = re.compile(r"( *)([-*+]|\d{1,4}[.)])\s+(.*)")
 _RULE = re.compile(r" {0,3}([-*_])(?: *\1){2,} *")
 _TABLE_RULE = re.compile(r" *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *")
-_RUN = re.compile(r"(?P<tick>`+)(?P<code>[^`\n]+)(?P=tick)|\*\*(?P<strong>[^*\n]+)\*\*")
+_RUN = re.compile(
+    r"(?P<tick>`+)(?P<code>[^`\n]+)(?P=tick)|\*\*(?P<strong>[^*\n]+)\*\*"
+    r"|\[(?P<label>[^\[\]\n]{1,300})\]\((?P<target>https?://[!-'*-~]{1,2000})\)"
+    r"|(?<![\w/])(?P<bare>https?://[!-~]{1,2000})"
+)
+_AFTER_URL = ".,;:!?'\")]}>*_"
 _MAX_CHARS = 60_000
 
 
 class TextRun(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a line and its style."""
+    """A piece of a line and its style. `url` is the address of a link."""
 
     text: str
     kind: RunKind = ""
+    url: str = ""
+
+    @property
+    def host(self) -> str:
+        """The host of a link whose text is not its address, or an empty string."""
+        return "" if self.text == self.url else urlsplit(self.url).hostname or ""
 
 
 class ProseBlock(msgspec.Struct, frozen=True):
@@ -53,21 +65,51 @@ def split_blocks(text: str) -> list[ProseBlock]:
 
 
 def split_runs(text: str) -> tuple[TextRun, ...]:
-    """Split a text into runs: code between backticks, strong text between double asterisks, plain text."""
-    if "`" not in text and "**" not in text:
+    """Split a text into runs: code in backticks, strong text in double asterisks, links, plain text."""
+    if "`" not in text and "**" not in text and "://" not in text:
         return (TextRun(text),) if text else ()
     pieces: list[TextRun] = []
     at = 0
     for match in _RUN.finditer(text):
+        run, end = _read_run(match)
+        if run is None:
+            continue
         if match.start() > at:
             pieces.append(TextRun(text[at : match.start()]))
-        pieces.append(
-            TextRun(match["code"].strip(), "code") if match["code"] else TextRun(match["strong"], "strong")
-        )
-        at = match.end()
+        pieces.append(run)
+        at = end
     if at < len(text):
         pieces.append(TextRun(text[at:]))
     return tuple(pieces)
+
+
+def _read_run(match: re.Match[str]) -> tuple[TextRun | None, int]:
+    """Return the run of a match and where it ends, or None if an address is not usable as a link."""
+    if match["code"]:
+        return TextRun(match["code"].strip(), "code"), match.end()
+    if match["strong"]:
+        return TextRun(match["strong"], "strong"), match.end()
+    url = match["target"] or _trim_url(match["bare"])
+    if not _is_link(url):
+        return None, match.end()
+    end = match.end() if match["target"] else match.start() + len(url)
+    return TextRun(match["label"] or url, "link", url), end
+
+
+def _trim_url(url: str) -> str:
+    """Return an address without the punctuation of the sentence around it."""
+    while url[-1] in _AFTER_URL and not (url[-1] == ")" and url.count("(") >= url.count(")")):
+        url = url[:-1]
+    return url
+
+
+def _is_link(url: str) -> bool:
+    """Return whether an address may be a link: a host in ASCII, and no name or password before it."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and "@" not in parts.netloc and "\\" not in url
+    except ValueError:
+        return False
 
 
 class _BlockReader:

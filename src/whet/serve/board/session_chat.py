@@ -24,10 +24,10 @@ from whet.contract.errors import BadInput, ConfigError, NotFound, StoreError, Wh
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
-from whet.contract.texts import plural
-from whet.rewind.rewinding import Outcome, Point, Rewinding
-from whet.rewind.states import printable_path as path_shown
+from whet.rewind.rewinding import Point, Rewinding
 from whet.serve.board import shown
+from whet.serve.board.box import parse_folder, set_mode, set_model
+from whet.serve.board.changes import format_outcome
 from whet.serve.board.frame import Frame, number_or_zero
 from whet.serve.board.live_turn import LiveTurn, LiveTurns
 from whet.serve.board.past import HistoryPages
@@ -78,16 +78,31 @@ class SessionChat:
         plans = name == "plan"
         if plans and (not planned or planned.split("\n")[0] in ("go", "off", "steps")):
             raise ApiError(400, "Nothing is planned yet: write /plan and what you want done.")
+        if name and not plans:
+            raise ApiError(400, f"/{name} works in a session: open one, or begin one with a message.")
         text = planned if plans else text
-        title = sessions.make_title(text)
-        session_id = await frame.turns.hosted.new_session(
-            title=title, private="private" in form, source="web"
-        )
+        session_id, folder = await self._create(text, form)
         if plans:
             await self._run_plan_command(session_id, text)
-        message = await self._read_message(text, request.state.files, frame.services.workspace)
+        message = await self._read_message(text, request.state.files, folder)
         await frame.turns.begin(session_id, TurnInput(message.text, message.images))
         return _redirect_to(request, session_id)
+
+    async def _create(self, text: str, form: dict[str, str]) -> tuple[str, Path]:
+        """Create a session with the model, mode and folder of a form; return its id and folder."""
+        services, hosted = self._frame.services, self._frame.turns.hosted
+        try:
+            folder = parse_folder(form.get("folder", ""), services.workspace)
+            session_id = await hosted.new_session(
+                title=sessions.make_title(text), private="private" in form, source="web", workspace=folder
+            )
+            if (model := form.get("model", "")) != form.get("model_was", ""):
+                await set_model(self._frame.turns, session_id, model)
+            if (mode := form.get("mode", "")) != form.get("mode_was", ""):  # the page may be older than it
+                await set_mode(services, session_id, mode)
+        except ConfigError as error:
+            raise ApiError(400, f"{error.message}. {error.hint}".rstrip(". ") + ".") from error
+        return session_id, folder or services.workspace
 
     async def say(self, request: Request, visit: Visit) -> Response:
         """Send a message: it starts a turn, or the running turn reads it before its next step."""
@@ -98,7 +113,10 @@ class SessionChat:
             return await self._refuse(request, visit, ApiError(400, "Nothing was written."))
         if row.kind != "chat":
             return await self._refuse(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
-        if (command := parse(text)) is not None and command[0] == "plan":
+        command = parse(text)
+        if command is not None and command[0] != "plan":
+            return await self._run_command(request, visit, command)
+        if command is not None:
             try:
                 done = await self._run_plan_command(session_id, command[1])
             except ConfigError as error:
@@ -111,6 +129,22 @@ class SessionChat:
         )
         await turns.begin(session_id, TurnInput(message.text, message.images, "steer"))
         return _redirect_to(request, session_id)
+
+    async def _run_command(self, request: Request, visit: Visit, command: tuple[str, str]) -> Response:
+        """Run a slash command, and show its output on the page."""
+        session_id, frame = request.path_params["id"], self._frame
+        if frame.turns.is_busy(session_id):
+            return await self._refuse(request, visit, ApiError(409, "A turn is running; stop it first."))
+        try:
+            outcome = await frame.commands.run(session_id, command)
+        except WhetError as error:
+            problem = f"{error.message}. {error.hint}".rstrip(". ") + "."
+            return await self._refuse(request, visit, ApiError(400, problem))
+        for text in outcome.sends:
+            await frame.turns.begin(session_id, TurnInput(text, (), "steer"))
+        if outcome.sends and not outcome.output:
+            return _redirect_to(request, session_id)
+        return await self._past.session(request, visit, output=outcome.output or "Done.")
 
     async def _run_plan_command(self, session_id: str, argument: str) -> planning.PlanReply:
         hosted = self._frame.turns.hosted
@@ -374,18 +408,6 @@ def read_form_text(text: str) -> str:
     if len(text) > _MAX_CHARS:
         raise ApiError(413, f"A message may have {_MAX_CHARS:,} characters; attach it as a file.")
     return text if text.strip() else ""
-
-
-def format_outcome(outcome: Outcome, *, is_plan: bool) -> str:
-    """Return the outcome of a rewind, or of its plan, for each file."""
-    files = outcome.files
-    done = [change.path for change in files.changes if change.path not in files.failed]
-    did = "would restore" if is_plan else "restored"
-    groups = [(f"{did} {plural(len(done), 'path')}", done)] if done else []
-    groups += [(f"left as it is ({change.why})", [change.path]) for change in files.conflicts]
-    groups += [(f"failed ({why})", [path]) for path, why in files.failed.items()]
-    lines = [f"{label}: {', '.join(map(path_shown, paths[:20]))}" for label, paths in groups]
-    return "\n".join(lines or ["no file was to be restored"])
 
 
 def _is_script(request: Request) -> bool:

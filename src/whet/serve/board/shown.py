@@ -12,7 +12,7 @@ import msgspec
 from whet.contract.messages import Usage
 from whet.stats import Interval
 from whet.store.costs import Spending
-from whet.visible import visible
+from whet.visible import WHOLE, visible
 
 MAX_CHARS = 20_000
 _MAX_DIFF_LINES = 400
@@ -21,6 +21,12 @@ _MAX_DIFF_LINES = 400
 def text(value: str, limit: int = MAX_CHARS) -> str:
     """Return a text up to a limit, with secrets masked and hidden characters spelled out."""
     return visible(value, limit)
+
+
+def whole(value: str) -> str:
+    """Return all of a text that a person decides on, with secrets masked and hidden characters spelled
+    out."""
+    return visible(value, WHOLE)
 
 
 def line(value: str, limit: int = 120) -> str:
@@ -102,6 +108,15 @@ def age(iso: str, now: datetime) -> str:
         if seconds < most:
             return f"{seconds // unit_s:.0f} {unit} ago"
     return iso[:10]
+
+
+def time_left(until: str, now: datetime) -> str:
+    """Format the time until a stored moment: 45 s, 12 min, 3 h; "no time" if it is over."""
+    seconds = (datetime.fromisoformat(until) - now).total_seconds()
+    for least, unit_s, unit in ((7200, 3600, "h"), (120, 60, "min"), (1, 1, "s")):
+        if seconds >= least:
+            return f"{seconds // unit_s:.0f} {unit}"
+    return "no time"
 
 
 def points(interval: Interval) -> str:

@@ -1,0 +1,71 @@
+"""/learned: what reviews made of the conversations of a day, and one change whole."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from whet.contract.errors import ConfigError, NotFound
+from whet.contract.texts import parse_typed_number, plural
+from whet.store import ledger, lesson_counts
+from whet.store.ledger import LedgerRow
+from whet.terminal.wording import cut, printable
+
+if TYPE_CHECKING:
+    from whet.cli.interactive.chat_control import ChatControl
+
+_USAGE = "/learned, /learned today, /learned all, or /learned NUMBER"
+_LISTED, _TEXT_CHARS = 30, 240
+_STATES = {"active": "learned", "inbox": "waits", "quarantined": "waits", "undone": "taken back"}
+
+
+async def show_learned(chat: ChatControl, argument: str) -> None:
+    """Show what was learned today (`all`: what was learned last), or one change whole by its number."""
+    from whet.review.triggers import day_start  # noqa: PLC0415 - the chat starts without it
+
+    number = parse_typed_number(argument)
+    if number is not None:
+        await _show_row(chat, number)
+        return
+    if argument not in ("", "today", "all"):
+        raise ConfigError(f"/learned knows no {argument[:40]!r}", hint=_USAGE)
+    since = "" if argument == "all" else day_start(chat.services.clock.now())
+    profile = chat.desk.profile
+    rows = await chat.desk.database.read(lambda db: ledger.select(db, _LISTED, profile=profile))
+    await chat.desk.database.append(lambda db: lesson_counts.take_unread(db, profile))
+    shown = [row for row in rows if row.at >= since]
+    for row in shown:
+        state = _STATES.get(row.state, row.state)
+        text = cut(" ".join((row.after or f"removes: {row.before}").split()), _TEXT_CHARS)
+        item = row.item if row.item == row.kind else f"{row.kind} {row.item}"
+        line = printable(f"{row.id:>4}  {state}  {item}: {text}")
+        wrapped = textwrap.wrap(line, max(chat.width() - 3, 20), subsequent_indent=" " * 6)
+        chat.say("\n".join(f"  {part}" for part in wrapped))
+    if shown:
+        chat.say("/learned NUMBER shows one whole, `whet undo NUMBER` takes it back", "dim")
+    else:
+        chat.say("nothing was learned" + (" today" if since else " yet"), "dim")
+
+
+async def _show_row(chat: ChatControl, number: int) -> None:
+    row = await chat.desk.change(number)
+    if row.profile != chat.desk.profile:
+        raise NotFound(f"there is no change {number}", hint=_USAGE)
+    await chat.page(printable("\n".join(_lines(row))))
+
+
+def _lines(row: LedgerRow) -> list[str]:
+    """Return a change in full: its text, its reason and the quotes that it rests on."""
+    lines = [f"change {row.id}, {row.at[:16]}Z: {row.action} {row.kind} {row.item} ({row.state})", ""]
+    lines += [f"- {line}" for line in row.before.splitlines()]
+    lines += [f"+ {line}" for line in row.after.splitlines()]
+    if row.reason:
+        lines += ["", f"because: {row.reason}"]
+    if row.evidence:
+        lines += ["", f"{plural(len(row.evidence), 'quote')}:"]
+    for quote in row.evidence:
+        source = (
+            f"{quote.role}, message {quote.seq} of {quote.session_id}" if quote.session_id else quote.role
+        )
+        lines.append(f'  "{quote.quote}" ({source})')
+    return lines

@@ -1,0 +1,28 @@
+"""The filters of the templates: how pages show numbers, times and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from whet.serve.board import shown
+from whet.serve.board.marked import mark_code, mark_rows
+
+FILTERS: Mapping[str, Callable[..., object]] = {
+    "text": shown.text,
+    "line": shown.line,
+    "whole": shown.whole,
+    "count": shown.count,
+    "cost": shown.cost,
+    "price": shown.price,
+    "spent": shown.spent,
+    "percent": shown.percent,
+    "duration": shown.duration,
+    "moment": shown.moment,
+    "clock": shown.clock_time,
+    "age": shown.age,
+    "points": shown.points,
+    "share": shown.share_of,
+    "left": shown.time_left,
+    "marked": mark_rows,
+    "code": mark_code,
+}

@@ -1,0 +1,80 @@
+"""What a person sets about a session from any page: its title, pin, archive, model and mode."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from whet.clock import iso
+from whet.contract.errors import WhetError
+from whet.serve.board import box
+from whet.serve.board.frame import Frame
+from whet.serve.wire import ApiError
+from whet.store import pins, sessions
+from whet.store.sessions import SessionRow
+from whet.web.sessions import Visit
+
+_MAX_TITLE = 200
+
+
+class SessionForms:
+    """Handles the forms that set something about a session."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    async def rename(self, request: Request, visit: Visit) -> Response:
+        """Set the title."""
+        title = " ".join(request.state.form.get("title", "").split())[:_MAX_TITLE]
+        if not title:
+            raise ApiError(400, "Write a title.")
+        row = await self._chat(request)
+        await self._frame.services.database.write(lambda db: sessions.rename(db, row.id, title))
+        return _go_back(request)
+
+    async def pin(self, request: Request, visit: Visit) -> Response:
+        """Pin the session, or no longer."""
+        row, at = await self._chat(request), self._time(request)
+        await self._frame.services.database.write(lambda db: pins.set_pin_time(db, row.id, at))
+        return _go_back(request)
+
+    async def archive(self, request: Request, visit: Visit) -> Response:
+        """Archive the session and leave its page, or bring it back."""
+        row, at = await self._chat(request), self._time(request)
+        await self._frame.services.database.write(lambda db: sessions.set_archive_time(db, row.id, at))
+        is_left = bool(at) and request.state.form.get("back") == row.id
+        return RedirectResponse("/", 303) if is_left else _go_back(request)
+
+    async def set(self, request: Request, visit: Visit) -> Response:
+        """Set the model that answers or the mode, from the next request on."""
+        row, form = await self._chat(request), request.state.form
+        if self._frame.turns.is_busy(row.id):
+            raise ApiError(409, "A turn is running; stop it first.")
+        try:
+            if "model" in form:
+                await box.set_model(self._frame.turns, row.id, form["model"])
+            if "mode" in form:
+                await box.set_mode(self._frame.services, row.id, form["mode"])
+        except WhetError as error:
+            raise ApiError(400, f"{error.message}. {error.hint}".rstrip(". ") + ".") from error
+        return RedirectResponse(f"/sessions/{quote(row.id)}#end", 303)
+
+    async def _chat(self, request: Request) -> SessionRow:
+        session_id = request.path_params["id"]
+        row = await self._frame.services.database.read(lambda db: sessions.get(db, session_id))
+        if row.kind != "chat":
+            raise ApiError(400, f"A {row.kind} is not changed from here.")
+        return row
+
+    def _time(self, request: Request) -> str:
+        """Return the present time, or an empty string if the form switches off."""
+        is_on = request.state.form.get("on", "1") == "1"
+        return iso(self._frame.services.clock.now()) if is_on else ""
+
+
+def _go_back(request: Request) -> Response:
+    """Return to the page of the session that the form was on, or to the first page."""
+    session_id = request.state.form.get("back", "")
+    return RedirectResponse(f"/sessions/{quote(session_id, safe='')}" if session_id else "/", 303)

@@ -1,0 +1,47 @@
+"""Show a long text in the person's pager: PAGER, or else `less`, which scrolls and searches.
+
+Without a pager the text is written to the terminal. Key-bound shell commands of `less` are off.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from whet.searchpath import find_trusted_program
+from whet.terminal import wording
+
+_PROMPT = "/ searches, Space goes on, q leaves  ?e(end):lines %lt-%lb?L of %L..%t"
+
+
+def is_long(text: str, width: int, height: int) -> bool:
+    """Return whether a text needs more rows than a terminal of this size has."""
+    room = height
+    for row in text.split("\n"):
+        room -= max(-(-wording.columns(wording.printable(row)) // max(width, 1)), 1)
+        if room < 0:
+            return True
+    return False
+
+
+def find_pager(environ: Mapping[str, str], *untrusted: str) -> list[str]:
+    """Return the command of the pager, or an empty list if the text should just be written: if there is none,
+    and for PAGER=cat."""
+    words = shlex.split(environ.get("PAGER", "")) or ["less"]
+    program = find_trusted_program(words[0], *untrusted)
+    if program is None or os.path.basename(program) == "cat":
+        return []
+    return [program, *words[1:]]
+
+
+def run_pager(command: list[str], text: str, environ: Mapping[str, str]) -> None:
+    """Run the pager on a text until the person leaves it."""
+    settings = {"LESSSECURE": "1", "LESS": f"-R -Ps{_PROMPT}$", "LESSHISTFILE": "-", "LESSCHARSET": "utf-8"}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stdout, env={**environ, **settings})
+    try:
+        process.communicate(text.encode())
+    except BrokenPipeError:
+        process.wait()

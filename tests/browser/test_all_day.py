@@ -1,0 +1,157 @@
+"""The page as people use it all day, in a real Chromium: keys, drops, copies, the list, a phone."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.chromium import Page
+from tests.browser.test_dashboard import converse, enter
+from tests.serve.conftest import Api
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined, pytest.mark.slow]
+ANSWER = "Read https://docs.example/a and:\n\n```python\nreturn 1  # one\n```\n"
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with PracticeServer() as model:
+        made = Api(tmp_path_factory.mktemp("day"), model, mode="ask", web=True)
+        yield made
+        made.close()
+
+
+def png(width: int, height: int) -> bytes:
+    """Give a picture that browsers show."""
+    rows = zlib.compress((b"\0" + b"\x40\x80\xc0" * width) * height)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", head), (b"IDAT", rows), (b"IEND", b"")]
+    pieces = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(pieces)
+
+
+def drop(page: Page, data: bytes, name: str, kind: str) -> None:
+    """Drop a file on the middle of the page, as from a file manager."""
+    given = json.dumps([base64.b64encode(data).decode(), name, kind])
+    page.eval(
+        f"(([data, name, type]) => {{ const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));"
+        " const all = new DataTransfer(); all.items.add(new File([bytes], name, { type }));"
+        " document.querySelector('#main').dispatchEvent("
+        f"new DragEvent('drop', {{ dataTransfer: all, bubbles: true, cancelable: true }})); }})({given})"
+    )
+
+
+def test_a_dropped_picture_is_shown_small_and_an_answer_is_copied(page: Page, board: Api) -> None:
+    board.say(ScriptedReply(ANSWER))
+    enter(page, board)
+    drop(page, png(60, 40), "screen.png", "image/png")
+    drop(page, b"words", "notes.txt", "text/plain")
+    page.until("document.querySelectorAll('.attached .piece').length === 2")
+    assert page.eval("document.querySelectorAll('.attached canvas').length") == 1
+    page.click(".attached .piece:last-child button")
+    assert page.eval("document.querySelector('.composer input[type=file]').files.length") == 1
+    page.eval("document.querySelector('.composer textarea').focus()")
+    page.type("look at it")
+    with page.loading():
+        page.click(".composer .send")
+    page.until("document.querySelector('.thumbs img')?.naturalWidth === 60")
+    page.until("document.querySelector('.prose .block')")
+    assert page.eval("document.querySelector('.prose a').rel") == "noopener noreferrer nofollow"
+    assert page.eval("document.querySelector('.block .c-keyword').textContent") == "return"
+    page.eval(
+        "Object.defineProperty(navigator, 'clipboard',"
+        " { value: { writeText: async (text) => { window.copied = text; } } }); 1"
+    )
+    page.click(".block .copy")
+    page.until("window.copied === 'return 1  # one'")
+    page.until("document.querySelector('.block .copy').textContent === 'Copied'")
+    assert page.problems() == []
+
+
+def test_keys_search_the_list_and_lead_through_it(page: Page, board: Api) -> None:
+    for words in ("plum pudding", "apple pie"):
+        converse(board, words, ScriptedReply("Baked."))
+    enter(page, board)
+    page.key("?")
+    page.until("document.querySelector('#keys').open")
+    assert "new session" in page.text()
+    page.key("Escape")
+    page.until("!document.querySelector('#keys').open")
+    page.key("s")
+    page.type("plum")
+    page.until("[...document.querySelectorAll('#listed li')].filter((row) => row.offsetParent).length === 1")
+    page.eval("document.activeElement.blur(); 1")
+    with page.loading():
+        page.key("]")
+    assert page.eval("document.querySelector('#title').textContent") == "plum pudding"
+    page.key("m")
+    page.until("document.activeElement.value === 'ask' && document.activeElement.closest('.chip').open")
+    page.click(".choice[value=plan]")
+    page.until("document.querySelectorAll('#bar summary')[1].textContent.includes('plan')")
+    page.key("/")
+    assert page.eval("document.activeElement.name") == "text"
+
+
+def test_what_was_written_stays_when_the_page_is_renewed(page: Page, board: Api) -> None:
+    enter(page, board)
+    page.until("!document.querySelector('#live').hidden")
+    page.click("#main textarea")
+    page.type("half a thought")
+    page.eval("document.activeElement.blur(); 1")
+    session_id = converse(board, "meanwhile", ScriptedReply("Done."))
+    page.until(f"document.querySelector('a[href*=\"{session_id}\"]')")
+    assert page.eval("document.querySelector('#main textarea').value") == "half a thought"
+
+
+def test_a_digit_goes_to_an_answer_and_a_file_is_taken_back(page: Page, board: Api) -> None:
+    write = PracticeCall("write_file", json.dumps({"path": "made.txt", "content": "a\n"}))
+    board.say(ScriptedReply(tool_calls=(write,)), ScriptedReply("Made."))
+    enter(page, board)
+    page.click("#main textarea")
+    page.type("make a file")
+    with page.loading():
+        page.key("Enter")
+    page.until("document.querySelector('#asked .question')")
+    assert page.eval("document.querySelector('#asked time.left').textContent").endswith(" s")
+    page.eval("document.activeElement.blur(); 1")
+    page.key("2")
+    assert page.eval("document.activeElement.value") == "once"
+    page.key("Enter")
+    page.until("document.querySelector('.said.tool')")
+    assert (board.workspace / "made.txt").exists()
+    page.until("!document.querySelector('#dock.busy')")
+    with page.loading():
+        page.key("c")
+    with page.loading():
+        page.click(".file-change button")
+    assert "has changed no file" in page.text() and not (board.workspace / "made.txt").exists()
+
+
+def test_on_a_phone_the_menu_is_whole_and_the_box_is_at_the_bottom(page: Page, board: Api) -> None:
+    session_id = converse(board, "a long talk", *(ScriptedReply("word " * 400),))
+    enter(page, board)
+    page.shape(390, 844, is_phone=True)
+    page.open(f"{board.url}/sessions/{session_id}")
+    page.eval("scrollTo(0, 0); 1")
+    bottom = page.eval("document.querySelector('#dock').getBoundingClientRect().bottom")
+    assert 800 < bottom <= 844
+    page.click("#menu")
+    boxes = page.eval(
+        "[...document.querySelectorAll('.pages a')].map((link) => { const box = link.getBoundingClientRect();"
+        " return [box.left >= 0, box.right <= 390, box.top >= 0, box.bottom <= 844, box.height >= 44]; })"
+    )
+    assert len(boxes) == 10 and all(all(box) for box in boxes)
+    with page.loading():
+        page.click(".pages a[href='/costs']")
+    assert page.eval("document.querySelector('#menu').textContent") == "Menu · Costs"

@@ -1,0 +1,67 @@
+"""A question that is written like a call of a command is refused if there is no such command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Tty, flags, run
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("question", "hint"),
+    [
+        ("/git:prr x", "did you mean /git:pr?"),
+        ("/hepl", "//hepl sends it as text"),
+        ("/git:push", "//git:push sends it as text"),
+        ("//git:prr x", ""),
+        ("/api returns 500, why?", ""),
+        ("/usr is full", ""),
+    ],
+)
+def test_a_mistyped_command_is_no_question(tmp_path: Path, question: str, hint: str) -> None:
+    path = tmp_path / ".whet" / "commands" / "git" / "pr.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("Open a pull request.\n")
+    with PracticeServer(script=[ScriptedReply(text="asked")]) as server:
+        code, out, err = run(["chat", "-q", question, *flags(server)], tmp_path)
+        assert (code, out, len(server.requests)) == ((1, "", 0) if hint else (0, "asked\n", 1)), err
+        assert hint in err
+
+
+def test_a_peer_s_word_means_the_same_in_the_chat_if_it_is_a_command_of_the_shell(tmp_path: Path) -> None:
+    with (
+        PracticeServer() as server,
+        Tty(["chat", *flags(server)], tmp_path, environ={"TERM": "dumb"}) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        for typed, hint in (
+            ("/review", "ask for it: review the changes"),
+            ("/run make test", "!command runs a command here"),
+            ("/cron", "`whet cron` does that"),
+        ):
+            tty.type(f"{typed}\r")
+            tty.wait_for(hint)
+        tty.type("/quit\r")
+        assert tty.wait_for_end() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["run", "fix the tests"], '`whet "..."` does one task'),
+        (["undo"], "`whet rewind` takes files and turns back"),
+        (["sandbox", "docker"], "whet sandbox has: "),
+        (["mcp", "install"], "whet mcp has: "),
+    ],
+)
+def test_a_call_that_lacks_a_part_names_what_was_meant(
+    tmp_path: Path, arguments: list[str], hint: str
+) -> None:
+    code, _, err = run(arguments, tmp_path)
+    assert code == 2 and hint in err, err
