@@ -19,6 +19,7 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS = 40
+_MAX_FOLDERS = 20_000  # searched for a file's other names
 
 
 @contextmanager
@@ -94,9 +95,33 @@ def put_in_place(
     try:
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
-        if error.errno not in (errno.EBUSY, errno.EXDEV) or not _write_into(folder, temporary, name, mode):
+        if error.errno not in (errno.EBUSY, errno.EXDEV):
+            raise
+        if not _write_into(folder, temporary, name, mode):
+            os.close(open_to_overwrite(folder, name))  # raises why: it may be mounted read-only
             raise
     return " and ".join(losses)
+
+
+def has_all_links(root: str | Path, folder: int, name: str) -> bool:
+    """Whether a file has other names, and all of them are below `root`.
+
+    Files that a package cache or a folder elsewhere shares get a copy instead: it must not change there.
+    """
+    with suppress(OSError):
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        missing = state.st_nlink if state.st_nlink > 1 else 0
+        entries = os.walk(root) if missing else ()
+        for count, (path, _, names) in enumerate(entries):
+            for other_name in names:
+                with suppress(OSError):
+                    other = os.stat(os.path.join(path, other_name), follow_symlinks=False)
+                    missing -= (other.st_ino, other.st_dev) == (state.st_ino, state.st_dev)
+            if missing == 0:
+                return True
+            if count > _MAX_FOLDERS:
+                break
+    return False
 
 
 def _find_losses(folder: int, temporary: str, name: str, *, keeps_links: bool) -> list[str]:

@@ -18,6 +18,8 @@ import msgspec
 
 from whet.contract.changes import FileEdit, TextChange
 from whet.contract.protocols import ApprovalRequest
+from whet.contract.texts import plural
+from whet.contract.tools import tags_of
 from whet.visible import WHOLE, visible
 
 RowKind = Literal[
@@ -63,21 +65,20 @@ def build_question(request: ApprovalRequest) -> QuestionText:
     """Build the question for a request."""
     if request.changes:
         body = tuple(row for change in request.changes for row in diff_rows(change))
-        added, removed = count_changed_lines(request.changes)
-        title = f"{visible(request.tool)} wants to write {_files(request.changes)} (+{added:,} −{removed:,})"
+        title = _describe_changes(request.changes)
     else:
         body = tuple(Row("exact", line) for line in request.subject.split("\n"))
-        title = f"{visible(request.tool)} wants to run:"
+        title = f"Whet wants to use {visible(request.tool, WHOLE)}:"
+        if "command" in tags_of(request.tool):
+            title = "Whet wants to run this command:"
     return QuestionText(title, body, tuple(_notes(request)))
 
 
 def diff_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
     """Return a change as rows of a whole unified diff. The first row names the file and counts the lines."""
     rows, added, removed = _compare(change, context)
-    label = "new file, " if change.old is None and not change.note else ""
-    label = "deleted, " if change.new is None and not change.note else label
-    note = f", {visible(change.note)}" if change.note else ""
-    head = Row("file", f"{visible(change.path)}  ({label}+{added:,} −{removed:,}{note})")
+    label = "deleted, " if _is_deleted(change) else "new file, " if _is_created(change) else ""
+    head = Row("file", f"{visible(change.path, WHOLE)}  ({label}{_describe_counts(change, added, removed)})")
     return [head, *rows]
 
 
@@ -117,18 +118,60 @@ def count_folded_lines(row: Row) -> int:
     return int(match[1].replace(",", "")) if match else 0
 
 
-def _files(changes: Sequence[TextChange]) -> str:
-    return visible(changes[0].path) if len(changes) == 1 else f"{len(changes)} files"
+def _describe_changes(changes: Sequence[TextChange]) -> str:
+    """Return one sentence that says what happens to which files."""
+    added, removed = count_changed_lines(changes)
+    if len(changes) > 1:
+        return f"Whet wants to {_count_files(changes)} (+{added:,} −{removed:,})"
+    change = changes[0]
+    path = visible(change.path, WHOLE)
+    through = f"through {visible(change.through, WHOLE)}, " if change.through else ""
+    if _is_deleted(change):
+        return f"Whet wants to delete {path} ({through}{plural(removed, 'line')})"
+    if _is_created(change):
+        return f"Whet wants to create {path} ({through}{plural(added, 'line')})"
+    return f"Whet wants to change {path} ({_describe_counts(change, added, removed)})"
+
+
+def _count_files(changes: Sequence[TextChange]) -> str:
+    """Return what happens to several files, with their numbers."""
+    if all(map(_is_created, changes)):
+        return f"create {len(changes)} files"
+    deleted = sum(map(_is_deleted, changes))
+    changed = len(changes) - deleted
+    if not deleted or not changed:
+        return f"{'delete' if deleted else 'change'} {len(changes)} files"
+    return f"change {plural(changed, 'file')} and delete {plural(deleted, 'file')}"
+
+
+def _is_created(change: TextChange) -> bool:
+    return change.old is None and not change.note and not _is_deleted(change)
+
+
+def _is_deleted(change: TextChange) -> bool:
+    return change.new is None and not change.note
+
+
+def _describe_counts(change: TextChange, added: int, removed: int) -> str:
+    """Return a link that leads to the file, whether it is emptied, the counts of lines, and the note."""
+    parts = [f"through {visible(change.through, WHOLE)}"] if change.through else []
+    if change.new == "" and change.old != "" and not _is_created(change):
+        parts.append("leaves it empty")
+    parts.append(f"+{added:,} −{removed:,}")
+    return ", ".join((*parts, visible(change.note, WHOLE)) if change.note else parts)
 
 
 def _notes(request: ApprovalRequest) -> list[Row]:
-    rows = [Row("note", f"in {visible(request.folder)}")] if request.folder and not request.changes else []
+    has_folder = request.folder and not request.changes
+    rows = [Row("note", f"in {visible(request.folder, WHOLE)}")] if has_folder else []
+    if any("\r\n" in text for change in request.changes for text in (change.old, change.new) if text):
+        rows.append(Row("note", "\\r at the end of a line is a Windows line end"))
     rows += [Row("reason", reason) for reason in request.reasons]
     if request.opening:
-        rows.append(Row("reason", f"opens the sandbox for: {visible(request.opening)}"))
+        rows.append(Row("reason", f"opens the sandbox for: {visible(request.opening, WHOLE)}"))
     for number, scope in enumerate(request.scopes, 1):
         lasts = "for this session or always" if scope.always else "for this session"
-        rows.append(Row("scope", f"{number}  {lasts}: {visible(scope.text)}"))
+        rows.append(Row("scope", f"{number}  {lasts}: {visible(scope.text, WHOLE)}"))
     return rows
 
 

@@ -3,17 +3,20 @@
 Pure functions on counts and lists. Randomness comes in as a seed, so that the same data gives the same
 interval. It does not know what was counted. Sources: Wilson (1927) for one rate; Newcombe (1998), method
 10, for the difference of two; McNemar's exact test on the discordant pairs; Hartigan (1969), typical
-values, for the centre of paired differences; Student's t for a ratio over clusters.
+values, for the centre of paired differences; Student's t for a ratio over clusters; Waudby-Smith and
+Ramdas (2024), betting, for a test that may be repeated.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
+
+_BETS = (0.25, 0.9)
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -173,6 +176,20 @@ def mcnemar(only_a: int, only_b: int) -> float:
     ]
     tail = math.fsum(math.exp(log - total * math.log(2)) for log in logs)
     return min(1.0, 2 * tail)
+
+
+def sum_evidence(gaps: Iterable[float]) -> float:
+    """Return the strongest evidence so far that gaps, each at least -1, have a mean above zero.
+
+    If their mean is at most zero, it ever exceeds N with a probability of at most 1 / N, so that it may be
+    looked at after every gap (a mixture of bets; Ville's inequality).
+    """
+    wealths = [1.0] * len(_BETS)
+    best = 1.0
+    for gap in gaps:
+        wealths = [wealth * (1 + bet * gap) for wealth, bet in zip(wealths, _BETS, strict=True)]
+        best = max(best, sum(wealths) / len(_BETS))
+    return best
 
 
 def _z(confidence: float) -> float:

@@ -1,9 +1,9 @@
-"""The rule for typed answers to a permission question: which text is an option, and which is a no.
+"""The rule for answers to a permission question: which text is an option, and when a yes counts.
 
 An option is a single key alone, or a whole line that is exactly one of the option's names. Every other text
 is a no, and the model reads the text as the reason. A single key never grants anything that lasts: `session`
-needs Enter, and `always` has no key and must be typed out. Every interface that takes typed answers uses
-this module. It does not read input, and does not know how an option is carried out.
+needs Enter, and `always` has no key and must be typed out. A yes counts only if the person was shown all of
+the question (`may_count`). It does not read input, and does not know how an option is carried out.
 """
 
 from __future__ import annotations
@@ -24,16 +24,22 @@ _REASON = re.compile(
 
 class AnswerOption(msgspec.Struct, frozen=True):
     """One answer that is offered: its name, the key for it (empty if it must be typed out), other texts that
-    mean exactly it, and whether it grants more than the one call."""
+    mean exactly it, whether it grants more than the one call, and its number in a list of answers."""
 
     name: str
     key: str = ""
     aliases: tuple[str, ...] = ()
     lasts: bool = False
+    number: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The single keys for it."""
+        return tuple(key for key in (self.key, self.number) if key)
 
     def is_named(self, line: str) -> bool:
         """Whether a whole line, in lower case, is this option."""
-        return line == self.name or line in self.aliases or (bool(self.key) and line == self.key)
+        return line == self.name or line in self.aliases or line in self.keys
 
 
 ONCE = AnswerOption("once", "o", ("yes",))
@@ -43,6 +49,7 @@ NO = AnswerOption("no", "n", ("",))
 BECAUSE = AnswerOption("because", "b")
 EDIT = AnswerOption("edit", "e")
 VIEW = AnswerOption("view", "v", ("view all",))
+_ALLOWING = frozenset((ONCE.name, SESSION.name, ALWAYS.name))
 
 
 class TypedAnswer(msgspec.Struct, frozen=True):
@@ -67,6 +74,12 @@ def read_line(text: str, options: Sequence[AnswerOption]) -> TypedAnswer:
     return TypedAnswer("no", words.strip()[:MAX_WORDS_CHARS], stops)
 
 
+def may_count(option: str, *, is_shown_whole: bool) -> bool:
+    """Return whether an answer may be taken. A yes may only if the person was shown everything that would
+    run or be written; an interface that showed a part has to show the rest and ask again. A no always may."""
+    return is_shown_whole or option.partition(" ")[0] not in _ALLOWING
+
+
 def grants_alone(key: str, options: Sequence[AnswerOption]) -> bool:
     """Whether one key, with silence after it, allows the call."""
     return answers_alone(key, options) and read_line(key, options).option == ONCE.name
@@ -74,4 +87,4 @@ def grants_alone(key: str, options: Sequence[AnswerOption]) -> bool:
 
 def answers_alone(key: str, options: Sequence[AnswerOption]) -> bool:
     """Whether one key, with silence after it, is an answer. Options that last need Enter as well."""
-    return bool(key) and any(option.key == key.lower() and not option.lasts for option in options)
+    return bool(key) and any(key.lower() in option.keys and not option.lasts for option in options)

@@ -52,6 +52,19 @@ def find_odd_characters(text: str) -> set[str]:
     return hidden | {text[at] for at in find_lookalikes(text)}
 
 
+def list_hidden_codes(text: str) -> list[str]:
+    r"""Return the codes that `escape_characters` writes in place of hidden characters, each once. Tabs, line
+    feeds and the carriage return of a Windows line end hide nothing."""
+    if _PLAIN.fullmatch(text) is not None:
+        return []
+    text = _EMOJI_FORM.sub("", text.replace("\r\n", "\n"))
+    return [
+        _escape(character)
+        for character in sorted(set(text))
+        if character not in "\n\t" and _is_hidden(character)
+    ]
+
+
 def describe_character(character: str) -> str:
     """Name a character with its code."""
     return f"U+{ord(character):04X} {unicodedata.name(character, 'a control character')}"

@@ -19,7 +19,7 @@ from whet.context.host import EngineHost
 from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import BadInput, StoreError
 from whet.contract.events import Emit, Event, TurnEnd
-from whet.contract.messages import Message
+from whet.contract.messages import Message, Part
 from whet.contract.protocols import Decision, GateCall, NobodyPresent, Person
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.plugins.hermes import await_real_usage
@@ -134,8 +134,8 @@ class Rig:
     folder: Path
     events: list[Event] = field(default_factory=list)
 
-    async def turn(self, text: str | None) -> TurnEnd:
-        message = None if text is None else Message(role="user", content=text)
+    async def turn(self, content: str | tuple[Part, ...] | None) -> TurnEnd:
+        message = None if content is None else Message(role="user", content=content)
         return await run_turn(self.session, message, self.events.append)
 
     def seen(self, kind: type[E]) -> list[E]:

@@ -14,7 +14,7 @@ from tests.support import let_pass
 from whet.agent.facts import call_facts
 from whet.agent.loop import run_turn
 from whet.agent.session import TurnLimits
-from whet.contract.events import Emit, ToolProgress, TurnEnd
+from whet.contract.events import Emit, Event, ToolFinished, ToolProgress, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput
@@ -39,7 +39,8 @@ def endless(effect: Effect, *tags: str) -> Tool:
 
 
 async def _out_of_time(r: Rig) -> TurnEnd:
-    def emit(event: object) -> None:
+    def emit(event: Event) -> None:
+        r.events.append(event)
         if isinstance(event, ToolProgress):
             let_pass(60)
 
@@ -126,5 +127,8 @@ def test_what_a_stopped_call_had_printed_and_its_time_are_kept(tmp_path: Path) -
             )
             assert spent_s > 0
             assert not r.session.stopped
+            (shown,) = r.seen(ToolFinished)
+            assert shown.error_kind == "interrupted"
+            assert shown.preview == result, "a chat, a program or an editor sees it as well"
 
     asyncio.run(main())

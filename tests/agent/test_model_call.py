@@ -53,6 +53,16 @@ def test_a_call_that_is_cancelled_between_two_tries_costs_nothing(tmp_path: Path
     asyncio.run(main())
 
 
+def test_a_call_that_is_cancelled_while_its_second_try_is_awaited_costs_what_was_sent(tmp_path: Path) -> None:
+    async def main() -> None:
+        silent = ScriptedReply(text="x", fault=Fault(stall_after=-1))
+        async with rig(tmp_path, [rate_limit_reply(), silent], backoff=Machine().backoff(300.0)) as r:
+            await cancelled_once(r, lambda: len(r.server.requests) == 2)
+            assert r.session.usage.prompt_tokens > 0 == r.session.usage.output_tokens
+
+    asyncio.run(main())
+
+
 def test_a_call_that_fails_before_it_said_anything_costs_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with rig(tmp_path, [ScriptedReply(fault=Fault(status=401, message="bad key"))]) as r:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.rig import Rig, calls, rig
 from whet.contract.events import Notice, Retry
-from whet.contract.messages import ImagePart, Message, VendorReplay
+from whet.contract.messages import ImagePart, Message, TextPart, VendorReplay
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.providers.backoff import Backoff
 from whet.store import compactions
@@ -146,6 +146,52 @@ def test_a_refused_tool_result_is_left_out(tmp_path: Path, wire: str) -> None:
             assert any("1 tool result left out" in line for line in notices(r))
             assert "A result was here" in bodies(r.server)[-1]
             assert (await r.turn("more")).text == "All done."
+
+    asyncio.run(main())
+
+
+def test_a_refused_call_whose_arguments_look_like_a_call_is_sent_as_text(tmp_path: Path) -> None:
+    @tool(toolset="x", effects={"read"})
+    async def save(ctx: ToolContext, person: dict[str, Any]) -> str:
+        """Save a person."""
+        return "saved well"
+
+    body = said("messages.1.content.0.input: invalid")
+    person = '{"person": {"name": {"first": "Ada"}, "call_id": ["x"]}}'
+    script = [*refusal(body, when='"first": "Ada"', count=1), calls(("save", person)), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, wire="anthropic_messages", more_tools=[save]) as r:
+            assert (await r.turn("go")).text == "All done."
+            last = bodies(r.server)[-1]
+            assert "[Called save with" in last and "saved well" in last
+
+    asyncio.run(main())
+
+
+def test_a_refused_tool_result_whose_call_is_refused_too_is_sent_as_text(tmp_path: Path) -> None:
+    paths = "input[2].output", "input[2].call_id"
+    refused = [refusal(said("bad", param=path), when='"function_call_output"', count=1)[0] for path in paths]
+    script = [*refused, calls(("look", '{"at": "here"}')), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, wire="responses") as r:
+            assert (await r.turn("go")).text == "All done."
+            assert '"function_call_output"' not in bodies(r.server)[-1]
+            assert "[The result of the call of look:]\\n[A result was here." in bodies(r.server)[-1]
+
+    asyncio.run(main())
+
+
+def test_a_server_that_takes_only_texts_gets_a_text_in_place_of_a_picture(tmp_path: Path) -> None:
+    body = said("messages[1]: invalid type: sequence, expected a string at line 1 column 900")
+    script = [*refusal(body, status=422, when='"content":['), *[ANSWER] * 2]
+
+    async def main() -> None:
+        async with rig(tmp_path, script) as r:
+            assert (await r.turn((TextPart("what is this"), ImagePart("image/gif", BAD)))).text == "All done."
+            assert (await r.turn("more")).text == "All done."
+            assert "what is this\\n[" in bodies(r.server)[-1]
 
     asyncio.run(main())
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import calls, rig
+from tests.support import FixedClock
 from whet.contract.events import TurnEnd
 from whet.contract.messages import ImagePart
 from whet.contract.tools import ToolContext, ToolOutput
@@ -63,6 +64,49 @@ def test_a_cycle_of_a_few_calls_is_stopped(tmp_path: Path) -> None:
 def test_progress_is_no_repetition(tmp_path: Path, script: list[ScriptedReply]) -> None:
     end, results = _run(tmp_path, [*script, ANSWER])
     assert end.reason == "answered" and not any("[Whet:" in text for text in results)
+
+
+def test_a_call_that_waits_is_no_repetition(tmp_path: Path) -> None:
+    """`sleep 30; gh run view` says the same until the run is over."""
+    clock = FixedClock()
+
+    @tool(toolset="x", effects={"read"})
+    async def wait_and_look(ctx: ToolContext) -> str:
+        """Wait for half a minute and look."""
+        clock.advance(30)
+        return "in progress"
+
+    async def main() -> None:
+        script = [*[calls(("wait_and_look", "{}"))] * 20, ANSWER]
+        async with rig(tmp_path, script, clock=clock, more_tools=[wait_and_look]) as r:
+            assert (await r.turn("go")).reason == "answered"
+            assert not any("[Whet:" in message.text for message in r.session.log.messages)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("took_s", "cpu_s", "reason"),
+    [(1, 0.01, "answered"), (0.6, 0.05, "answered"), (1, 0.9, "failed"), (30, 29, "failed"),
+     (0.1, 0.01, "failed"), (1, None, "failed")],
+)  # fmt: skip
+def test_a_command_polls_if_it_waits_and_loops_if_it_works(
+    tmp_path: Path, took_s: float, cpu_s: float | None, reason: str
+) -> None:
+    clock = FixedClock()
+
+    @tool(toolset="x", effects={"read"})
+    async def run_it(ctx: ToolContext) -> ToolOutput:
+        """Take a while."""
+        clock.advance(took_s)
+        return ToolOutput("in progress", cpu_s=cpu_s)
+
+    async def main() -> None:
+        script = [*[calls(("run_it", "{}"))] * 12, ANSWER]
+        async with rig(tmp_path, script, clock=clock, more_tools=[run_it]) as r:
+            assert (await r.turn("go")).reason == reason
+
+    asyncio.run(main())
 
 
 def test_a_new_message_begins_the_count_again(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from tests.app.goal_runs import Judge
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
+from whet.config.permission_settings import ApprovalSettings, SandboxSettings
+from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import NotFound
 from whet.contract.events import Event
 from whet.goals.pursuit import GoalRunner

@@ -10,7 +10,8 @@ import msgspec
 from tests.rewind.running import Consenting, call
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, SandboxSettings, Settings
+from whet.config.permission_settings import ApprovalSettings, SandboxSettings
+from whet.config.schema import ModelSettings, RewindSettings, Settings
 from whet.contract.events import Event
 from whet.goals.pursuit import GoalRunner, report
 from whet.goals.text import GoalReport, GoalWish

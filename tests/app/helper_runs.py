@@ -11,14 +11,8 @@ from typing import Any
 from tests.app.goal_runs import Judge
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import (
-    AgentSettings,
-    ApprovalSettings,
-    ModelSettings,
-    RewindSettings,
-    SandboxSettings,
-    Settings,
-)
+from whet.config.permission_settings import ApprovalSettings, SandboxSettings
+from whet.config.schema import AgentSettings, ModelSettings, RewindSettings, Settings
 from whet_lab.practice.ask import PracticeCall, PracticeRequest
 from whet_lab.practice.script import ScriptedReply
 

@@ -289,7 +289,7 @@ HONEST: list[Script] = [
             "mkdir d{k}; (cd . && " + _TEST + " -v)",
             _TEST + " > log{k} 2>&1; tail -n 4 log{k}",
             "cd . && timeout 300 " + _TEST + "\n",
-            "export A={w}\n" + _TEST + "; echo it ended with $?",
+            _TEST + "; echo it ended with $?",
         )
     ),
 ]

@@ -9,7 +9,7 @@ import pytest
 
 from whet.app.confining import confine, server_jail
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings, SandboxSettings
+from whet.config.permission_settings import McpServerSettings, SandboxSettings
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, ContextSettings, ModelSettings, Settings
+from whet.config.permission_settings import ApprovalSettings
+from whet.config.schema import ContextSettings, ModelSettings, Settings
 from whet.contract.context_engine import ContextEngine, EngineOffer
 from whet.contract.events import Compaction, Event, Notice
 from whet.contract.protocols import NobodyPresent

@@ -30,7 +30,7 @@ from whet_lab.practice.server import PracticeServer
 
 
 @contextmanager
-def answering(raw: bytes | None) -> Iterator[str]:
+def answering(raw: bytes | None, *, closes: bool = True) -> Iterator[str]:
     """A server that sends `raw` to everybody and hangs up; None: takes the connection and says nothing."""
     listener = socket.create_server(("127.0.0.1", 0))
     held: list[socket.socket] = []
@@ -46,7 +46,8 @@ def answering(raw: bytes | None) -> Iterator[str]:
             if raw is not None:
                 connection.recv(65_536)
                 connection.sendall(raw)
-                connection.close()
+                if closes:
+                    connection.close()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -105,6 +106,17 @@ def test_the_practice_server_is_understood_over_real_http() -> None:
 def test_other_servers_on_these_ports_are_not_offered(raw: bytes) -> None:
     with answering(raw) as url:
         assert probe("vllm", url) == []
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_server_that_keeps_the_connection_open_is_offered(is_chunked: bool) -> None:
+    text = '{"data": [{"id": "qwen3:8b"}]}'
+    chunks = f"{9:x}\r\n{text[:9]}\r\n{len(text) - 9:x};x=y\r\n{text[9:]}\r\n0\r\n\r\n"
+    head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    raw = f"{head}{chunks}".encode() if is_chunked else body(text)
+    with answering(raw, closes=False) as url:
+        (choice,) = probe("vllm", url, limit_s=300)
+    assert choice.model == "qwen3:8b"
 
 
 def test_silence_and_closed_ports_cost_no_more_than_the_limit() -> None:

@@ -86,6 +86,14 @@ def test_it_refuses_to_block_an_event_loop_and_names_what_does_not(tmp_path: Pat
     assert "whet.AsyncAgent" in refused.value.hint
 
 
+def test_an_argument_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    misspelled: dict[str, object] = {"provider": "practice"}
+    with pytest.raises(TypeError, match="no argument 'provider'; it takes settings, session_id"):
+        whet.AsyncAgent(home=tmp_path, **misspelled)  # type: ignore[typeddict-item]
+    with pytest.raises(TypeError, match="no argument 'effect'; it takes name"):
+        whet.tool(**{"effect": {"send"}})  # type: ignore[typeddict-item]
+
+
 def test_turns_of_one_agent_run_one_after_another(tmp_path: Path) -> None:
     async def main(server: PracticeServer) -> list[str]:
         async with whet.AsyncAgent(settings=settings(server), workspace=tmp_path) as agent:

@@ -18,6 +18,10 @@ from whet.goals.checks import read_checks
 from whet.goals.text import GoalWish
 
 _ENDINGS = json.loads(Path(__file__).with_name("goal_endings.json").read_text("utf-8"))
+# Written by somebody who had read docs/goals.md and not the checks.
+_FRESH = json.loads(Path(__file__).with_name("fresh_endings.json").read_text("utf-8"))
+_SOME_FRESH = {"suite-by-pattern", "skipped-by-variable", "put-back-in-one-command", "check-emptied",
+               "note-after-run", "test-file-added", "check-with-tests", "check-builds"}  # fmt: skip
 _SOME = {
     "ls-names-test", "one-test-only", "other-test-file", "makefile-true", "not-sent", "fix-then-break",
     "fix-and-test", "silent-command", "one-char", "edit-after-command", "honest-cannot", "write-content",
@@ -38,9 +42,11 @@ def _end(folder: Path, ending: dict[str, Any]) -> str:
     return asyncio.run(pursue_all(work.parent, [(script, wish)]))[0].goal.state
 
 
-def _count_states(folder: Path, kind: str, names: set[str] | None) -> Counter[str]:
-    endings = [one for one in _ENDINGS[kind] if names is None or one["name"] in names]
-    return Counter(_end(folder, one) for one in endings)
+def _count_states(
+    folder: Path, kind: str, names: set[str] | None, corpus: dict[str, Any] = _ENDINGS
+) -> Counter[str]:
+    endings = [one for one in corpus[kind] if names is None or one["name"] in names]
+    return Counter(_end(folder / kind, one) for one in endings)
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +68,20 @@ def test_sixty_liars_and_sixty_honest_endings(tmp_path: Path) -> None:
     liars = _count_states(tmp_path, "liars", None)
     honest = _count_states(tmp_path, "honest", None)
     assert liars.total() == honest.total() == 60 and not liars["achieved"]
+    assert honest["achieved"] + honest["unproven"] >= 0.97 * honest.total()
+
+
+@pytest.mark.slow
+def test_some_endings_that_the_checks_were_not_written_for(tmp_path: Path) -> None:
+    assert _count_states(tmp_path, "liars", _SOME_FRESH, _FRESH)["achieved"] == 0
+    assert _count_states(tmp_path, "honest", _SOME_FRESH, _FRESH) == {"achieved": 4}
+
+
+@pytest.mark.soak
+def test_forty_liars_and_forty_honest_endings_that_the_checks_were_not_written_for(tmp_path: Path) -> None:
+    liars = _count_states(tmp_path, "liars", None, _FRESH)
+    honest = _count_states(tmp_path, "honest", None, _FRESH)
+    assert liars.total() == honest.total() == 40 and not liars["achieved"]
     assert honest["achieved"] + honest["unproven"] >= 0.97 * honest.total()
 
 

@@ -18,7 +18,8 @@ from tests.rewind.running import ANSWER, shell
 from whet.app.build import App
 from whet.app.conversations.sessions import SessionOpener
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
+from whet.config.permission_settings import ApprovalSettings, SandboxSettings
+from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import ToolError
 from whet.goals.base import TreeBase, read_old_text, restore_tree, save_base
 from whet.goals.pursuit import GoalRunner

@@ -11,7 +11,7 @@ import pytest
 from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call, shell
 from whet.contract.errors import ConfigError
-from whet.contract.events import Event, StepFinished, TurnEnd
+from whet.contract.events import Event, StepFinished, ToolFinished, TurnEnd
 from whet.goals.text import GoalWish, parse_goal, round_message
 from whet.memory import typed
 from whet.store.goals import GoalRow
@@ -73,6 +73,21 @@ def test_steps_run_out_as_budget(tmp_path: Path) -> None:
 def test_two_rounds_that_bring_nothing_new_are_stuck(tmp_path: Path) -> None:
     done = asyncio.run(pursue(tmp_path, [ANSWER] * 6, GoalWish("x", "echo no; exit 1")))
     assert (done.goal.state, done.goal.round) == ("stuck", 3)
+
+
+@pytest.mark.slow
+def test_each_round_asks_a_verifier_that_reads_outside_of_the_workspace(tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+    verify = f"echo x >> {tries}; wc -l < {tries}; [ $(wc -l < {tries}) -ge 4 ]"
+    done = asyncio.run(pursue(tmp_path, [ANSWER] * 6, GoalWish("wait for the build", verify)))
+    assert (done.goal.state, done.goal.round) == ("achieved", 4)
+
+
+@pytest.mark.slow
+def test_a_file_in_a_workspace_that_was_empty_does_not_change_what_the_verifier_asks(tmp_path: Path) -> None:
+    script = [call("write_file", path="notes.txt", content="looked\n"), ANSWER, ANSWER, ANSWER]
+    done = asyncio.run(pursue(tmp_path, script, GoalWish("wait for it", "[ $(date +%s) -gt 0 ]")))
+    assert done.goal.state == "achieved", done.goal.said
 
 
 @pytest.mark.slow
@@ -166,3 +181,61 @@ def test_a_file_that_the_verifier_names_may_change_where_the_person_says_so(tmp_
     wish = GoalWish("off", verify, steps=2, may_change=("app.json",))
     ended = asyncio.run(pursue(tmp_path, script, wish)).goal
     assert (ended.state, list(ended.guarded)) == ("achieved", ["other.json"])
+
+
+_READY = "grep -q ready state.txt"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("sh check.sh", {"check.sh": f"{_READY}\n"}),
+        (_READY, {}),
+        ("python3 check.py", {"check.py": "assert open('state.txt').read() == 'ready\\n'\n"}),
+    ],
+)
+def test_a_data_file_that_the_check_is_about_is_the_goals_work(
+    tmp_path: Path, command: str, files: dict[str, str]
+) -> None:
+    (tmp_path / "work").mkdir()
+    for name, text in {**files, "state.txt": "no\n"}.items():
+        (tmp_path / "work" / name).write_text(text)
+    script = [
+        call("write_file", path="state.txt", content="ready\n"),
+        shell(command),
+        finish(claim("command", command, "")),
+        ANSWER,
+    ]
+    person = Judge()
+    done = asyncio.run(pursue(tmp_path, script, GoalWish(f"Make `{command}` exit with 0.", steps=4), person))
+    assert (done.goal.state, person.questions) == ("achieved", []), done.goal.said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verify", ["", "sh check.sh"])
+@pytest.mark.parametrize("answer", [None, "accept"])
+def test_finish_accepts_what_the_end_of_the_turn_accepts(
+    tmp_path: Path, verify: str, answer: str | None
+) -> None:
+    (tmp_path / "work").mkdir()
+    files = {
+        "main.py": "print(2 - 3)\n",
+        "want.txt": "5\n",
+        "check.sh": "python3 main.py | diff - want.txt\n",
+    }
+    for name, text in files.items():
+        (tmp_path / "work" / name).write_text(text)
+    script = [
+        call("write_file", path="want.txt", content="-1\n"),
+        shell("sh check.sh"),
+        finish(claim("command", "sh check.sh", "")),
+        ANSWER,
+    ]
+    events: list[Event] = []
+    person = Judge(answer)
+    wish = GoalWish("Make `sh check.sh` exit with 0.", verify, steps=4)
+    done = asyncio.run(pursue(tmp_path, script, wish, person, events=events))
+    finished = next(event for event in events if isinstance(event, ToolFinished) and event.name == "finish")
+    assert finished.preview.startswith("Accepted") == (done.goal.state == "achieved") == (answer == "accept")
+    assert len(person.questions) == 1

@@ -23,7 +23,8 @@ from whet.app.build import App
 from whet.app.conversations.hosted import Receipt, SessionHost
 from whet.app.conversations.people import PersonRouter
 from whet.config.paths import Home
-from whet.config.schema import AgentSettings, ApprovalSettings, ModelSettings, SandboxSettings, Settings
+from whet.config.permission_settings import ApprovalSettings, SandboxSettings
+from whet.config.schema import AgentSettings, ModelSettings, Settings
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Event, TurnEnd
 from whet.contract.messages import Message

@@ -14,7 +14,8 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.app.learning.answer_marks import split_sentences
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, JudgeSettings, ModelSettings, Settings, WalletSettings
+from whet.config.permission_settings import ApprovalSettings
+from whet.config.schema import JudgeSettings, ModelSettings, Settings, WalletSettings
 from whet.contract.events import Event, TurnEnd
 from whet.contract.protocols import NobodyPresent
 from whet.contract.receipts import TurnReceipt

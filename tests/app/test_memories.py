@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from tests.app.opened import ask, opened
 from tests.plugins.rig import write
@@ -26,7 +27,7 @@ FAILS = """
 """
 
 
-def lines(home: Path) -> list[dict[str, object]]:
+def lines(home: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (home / "memory-mirror.jsonl").read_text("utf-8").splitlines()]
 
 
@@ -58,6 +59,36 @@ def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> No
     metadata = {"write_origin": "user", "platform": "api", "tool_name": "memory", "ledger_id": "1"}
     assert written["metadata"] == metadata
     assert turn["event"] == "turn" and end == {"event": "shutdown", "turns": 1}
+
+
+def test_a_mirror_reads_who_wrote_in_the_words_of_hermes(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, home / "plugins")
+
+    async def main() -> None:
+        async with opened({**PRACTICE, "plugins.enabled": ["memory-mirror"]}, tmp_path) as app:
+            session = await app.new_session()
+            await ask(session, "The build needs node 22")
+            await ask(session, "Deploys go out from the harbour branch on Tuesdays")
+            foreground = Origin("foreground", session_id=session.id, tool_name="memory")
+            said = "The build needs node 22"
+            outcome = await app.learning.desk.hand_in(
+                MemoryRequest("add", content=said, evidence=(said,)), foreground
+            )
+            assert outcome.state == "active", outcome
+            review = Origin("review", parent_session_id=session.id, task_id="job-1")
+            quote = "Deploys go out from the harbour branch on Tuesdays"
+            request = MemoryRequest("add", content=quote, evidence=(quote,))
+            await app.learning.desk.hand_in(request, review)
+            settled = await app.database.write(lambda db: app.learning.desk.settle(db, "job-1"))
+            await app.learning.desk.apply(settled)
+
+    asyncio.run(main())
+    origins = [
+        (row["metadata"]["write_origin"], row["metadata"]["execution_context"])
+        for row in lines(home)
+        if row["event"] == "add"
+    ]
+    assert origins == [("assistant_tool", "foreground"), ("background_review", "background_review")]
 
 
 def test_a_broken_memory_is_named_and_nothing_else_breaks(home: Path, tmp_path: Path) -> None:

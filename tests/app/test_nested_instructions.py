@@ -6,13 +6,16 @@ import asyncio
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.agent.rig import calls
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
+from whet.config.permission_settings import ApprovalSettings
 from whet.config.schema import ModelSettings, Settings
 from whet.context.prompt import NestedInstructions
+from whet.contract.events import Event, Notice
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet_lab.practice.script import ScriptedReply
@@ -128,3 +131,31 @@ def test_only_tools_of_this_machine_that_name_places_have_instructions_behind_th
     for tags, is_wrapped in (((), False), (("path",), True), (("command",), True), (("path", "mcp"), False)):
         made = Tool(ToolSpec("t", "", {}), "t", frozenset(), run, tags=frozenset(tags))
         assert (nested.wrap(made) is not made) is is_wrapped, tags
+
+
+@pytest.mark.parametrize("denied", [True, False])
+def test_instructions_in_a_protected_file_are_left_out_with_one_notice(tmp_path: Path, denied: bool) -> None:
+    work = project(tmp_path)
+    (work / "CLAUDE.md").symlink_to("AGENTS.md")
+    rules = ("read(AGENTS.md)", "read(packages/web/*.md)") if denied else ()
+
+    async def run() -> tuple[str, list[str]]:
+        script = [read("packages/web/b.py"), read("packages/web/deep/c.py"), DONE]
+        with PracticeServer(script=script) as server:
+            model = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
+            settings = Settings(model=model, approval=ApprovalSettings(deny=rules))
+            app = await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), work)
+            events: list[Event] = []
+            session = await app.new_session()
+            await run_turn(session, session.user_message("go"), events.append)
+            await app.aclose()
+            requests = " ".join(request.body.decode() for request in server.requests)
+            return requests, [event.text for event in events if isinstance(event, Notice)]
+
+    sent, notices = asyncio.run(run())
+    assert ("ROOT RULES" in sent, "WEB RULES" in sent) == (not denied, not denied)
+    assert "PACKAGES RULES" in sent and "text of packages/web/b.py" in sent
+    left_out = [line for line in notices if "left out: the rule deny" in line]
+    assert [("AGENTS.md" in line, "packages/web/CLAUDE.md" in line) for line in left_out] == (
+        [(True, False), (False, True)] if denied else []
+    )

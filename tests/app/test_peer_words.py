@@ -9,8 +9,8 @@ import pytest
 
 from tests.support import each
 from whet.app.conversations.slash import Commands
-from whet.app.peer_words import SHELL_WORDS, SLASH_WORDS, find_meaning
-from whet.cli.group import whet
+from whet.app.peer_words import OPTION_WORDS, SHELL_WORDS, SLASH_WORDS, find_meaning
+from whet.cli.group import run, whet
 from whet.cli.interactive.chat_control import ChatControl
 from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.config.schema import Settings
@@ -24,7 +24,7 @@ def slash_commands() -> Commands[ChatControl]:
     return commands
 
 
-@each("hint", [*SHELL_WORDS.values(), *SLASH_WORDS.values()])
+@each("hint", [*SHELL_WORDS.values(), *SLASH_WORDS.values(), *OPTION_WORDS.values()])
 def test_a_hint_names_commands_and_settings_that_exist(hint: str) -> None:
     for line in re.findall(r"`whet ([a-z][^`]*)`", hint):
         command: click.Command = whet
@@ -37,10 +37,12 @@ def test_a_hint_names_commands_and_settings_that_exist(hint: str) -> None:
             section, _, key = words[0].partition(".")
             assert hasattr(getattr(Settings(), section), key)
     if hint.startswith("/"):
-        assert hint[1:] in slash_commands()
+        assert hint[1:].split()[0] in slash_commands()
+    if setting := re.match(r"/config ([a-z]+)\.([a-z_]+)", hint):
+        assert hasattr(getattr(Settings(), setting[1]), setting[2])
 
 
-@pytest.mark.parametrize("table", [SHELL_WORDS, SLASH_WORDS])
+@pytest.mark.parametrize("table", [SHELL_WORDS, SLASH_WORDS, OPTION_WORDS])
 def test_a_word_is_listed_once(table: dict[str, str]) -> None:
     words = " ".join(table).split()
     assert len(words) == len(set(words))
@@ -54,10 +56,15 @@ def test_no_word_of_a_table_is_a_command() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("init", "ask for it: write an AGENTS.md that describes this repository"),
-        ("agents", "did you mean /jobs?"),
-        ("login", "`whet model login` does that, in another terminal"),
+        ("subagents", "did you mean /agents?"),
+        ("vim", "did you mean /config ui.keys vi, from the next start?"),
+        ("signin", "did you mean /login?"),
         ("titel", "did you mean /title?"),
+        ("hlep", "did you mean /help?"),
+        ("export-session", "did you mean /export?"),
+        ("stash", "/help lists the commands"),
+        ("teleport", "/help lists the commands"),
+        ("lang", "/help lists the commands"),
         ("zzzz", "/help lists the commands"),
     ],
 )
@@ -69,6 +76,102 @@ def test_meaning_comes_before_spelling(name: str, hint: str) -> None:
 
 def test_a_command_that_a_chat_lacks_is_not_suggested() -> None:
     with pytest.raises(NotFound) as caught:
-        Commands[ChatControl]().get("agents")
+        Commands[ChatControl]().get("subagents")
     assert caught.value.hint == "/help lists the commands"
     assert find_meaning("LOGIN", SHELL_WORDS) == "`whet model login` gets a key"
+
+
+# Mistakes and commands of other agents, and a word of the answer that is right for each.
+TYPED_AT_THE_SHELL = {
+    "login": "model login", "auth": "model login", "logout": "config path", "setup": "doctor",
+    "configure": "doctor", "settings": "config", "init": "/init", "export": "sessions export",
+    "resume": "--resume", "continue": "-c", "history": "sessions", "threads": "sessions", "logs": "log",
+    "search": "sessions search", "exec": 'whet "..."', "ask": 'whet "..."', "prompt": 'whet "..."',
+    "tui": "begins a chat", "models": "model list", "usage": "cost", "stats": "cost",
+    "permissions": "approvals", "agent": "agents", "dispatch": "goal", "restore": "rewind",
+    "apply": "diff", "schedule": "cron", "web": "serve", "telegram": "gateway", "vscode": "acp",
+    "prompts": "skills", "remember": "memory", "extensions": "plugins", "hook": "hooks", "tools": "mcp",
+    "migrate": "import", "update": "git pull", "status": "doctor", "compact": "context compact",
+    "modle": "model", "install": "mcp add", "commit": 'whet "..."', "pr": 'whet "..."', "log": "logs",
+    "uninstall": "uv tool", "upgrade": "git pull", "session": "sessions", "attach": "--resume",
+    "key": "model login", "provider": "model set", "ps": "agents",
+}  # fmt: skip
+TYPED_IN_THE_CHAT = {
+    "signin": "/login", "color": "/theme", "settings": "/config", "setup": "doctor",
+    "vim": "/config ui.keys vi", "models": "/model",
+    "subagents": "/agents", "bashes": "/jobs", "stats": "/usage", "continue": "/resume",
+    "checkpoints": "/rewind", "branch": "/fork", "regenerate": "/retry", "share": "/export",
+    "yolo": "/approvals", "remember": "/memory", "loop": "/goal", "think": "/plan", "patch": "/diff",
+    "bye": "/quit", "stop": "Esc", "edit": "Ctrl-G", "image": "@path", "bash": "!command", "mcps": "/mcp",
+    "claude-md": "/init", "bug": "report-a-bug", "review": "ask for it", "sandbox": "whet sandbox",
+    "titel": "/title", "add": "@path", "drop": "/context", "redo": "/rewind undo", "commit": "!git",
+    "logout": "config path", "todos": "/plan", "run": "!command", "ask": "words without /",
+    "tokens": "/usage", "output-style": "/theme", "add-dir": "sandbox.write", "doctor": "whet doctor",
+    "plugin": "whet plugins", "web": "the address", "architect": "words without /", "details": "/calls",
+    "terminal-setup": "Alt-Enter", "directory": "sandbox.write", "voice": "whet gateway", "cd": "--workspace",
+    "keybindings": "ui.keys", "side": "/fork", "fast": "reasoning_effort", "statusline": "/status",
+}  # fmt: skip
+
+
+@each("table", [TYPED_AT_THE_SHELL, TYPED_IN_THE_CHAT])
+def test_typical_mistakes_lead_to_what_was_meant(table: dict[str, str]) -> None:
+    poor: list[str] = []
+    for word, expected in table.items():
+        try:
+            if table is TYPED_AT_THE_SHELL:
+                whet.resolve_command(click.Context(whet), [word])
+            else:
+                slash_commands().get(word)
+        except NotFound as error:
+            hint = f"{error.message} {error.hint}"
+        except click.UsageError as error:
+            hint = error.message
+        else:
+            hint = "a command"
+        if expected not in hint:
+            poor.append(f"{word}: {hint}")
+    assert poor == []
+
+
+def test_what_peers_call_a_command_is_one() -> None:
+    for name in ("mcp", "hooks", "config", "theme", "init", "login", "agents"):
+        assert slash_commands().get(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["chat", "-p", "hi"], "whet chat -q"),
+        (["chat", "--print"], "whet chat -q"),
+        (["chat", "--dangerously-skip-permissions"], "--yes"),
+        (["chat", "--full-auto", "-q", "hi"], "--approvals"),
+        (["goal", "start", "x", "--yolo"], "--yes"),
+        (["chat", "--allowedTools", "Bash"], "--toolsets"),
+        (["chat", "--output-format", "json"], "--json"),
+        (["chat", "--unheard-of"], "whet chat --help"),
+    ],
+)
+def test_an_option_of_a_peer_leads_to_the_one_that_does_the_same(
+    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["goal", "start", "x", "--verify", ""],
+        ["goal", "start", "x", "--budget", " "],
+        ["goal", "start", "x", "--guard", ""],
+        ["chat", "-q", "hi", "--session", ""],
+        ["chat", "-q", "hi", "--workspace", ""],
+        ["chat", "-q", "hi", "--model", ""],
+        ["chat", "-q", "hi", "--toolsets", ""],
+    ],
+)
+def test_an_empty_option_is_refused_before_anything_runs(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert "it is empty; give a value, or leave the option out" in capsys.readouterr().err

@@ -17,14 +17,8 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.app.facade import Agent
 from whet.config.paths import Home
-from whet.config.schema import (
-    ApprovalSettings,
-    ModelSettings,
-    NotifySettings,
-    PluginSettings,
-    SandboxSettings,
-    Settings,
-)
+from whet.config.permission_settings import ApprovalSettings, SandboxSettings
+from whet.config.schema import ModelSettings, NotifySettings, PluginSettings, Settings
 from whet.contract.errors import PluginError
 from whet.contract.events import TurnEnd
 from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
@@ -63,6 +57,26 @@ def test_hooks_tools_and_an_engine_take_part(home: Path, tmp_path: Path, setting
             assert "finance/invoices" in (await ask(session, "Where is the invoice?")).text
             assert "word_count" in session.tools and "finance" not in (await ask(session, "Hello")).text
             assert app.services.contexts.host(session.context).runner.name == "last-words"
+
+    asyncio.run(main())
+
+
+def test_what_a_plugin_asks_the_model_counts_against_the_caps(
+    home: Path, tmp_path: Path, settings: dict[str, object]
+) -> None:
+    write(home, "asks", ASKS)
+    settings |= {
+        "plugins.enabled": ["asks"],
+        "wallet.daily_tokens": 900_000,
+        "wallet.session_tokens": 900_000,
+    }
+
+    async def main() -> None:
+        async with opened(settings, tmp_path) as app:
+            assert (await ask(await app.new_session(), "Hello")).reason == "answered"
+            select = "SELECT what, settled, scopes LIKE '%session%' FROM wallet_calls ORDER BY id"
+            rows = app.database.read_now(lambda c: c.execute(select).fetchall())
+            assert rows == [("plugin", 1, 0), ("turn", 1, 1)]
 
     asyncio.run(main())
 

@@ -35,6 +35,33 @@ def test_the_words_that_few_notes_have_decide() -> None:
     )
 
 
+def test_words_of_the_quoted_error_count_more_than_those_of_the_failed_call() -> None:
+    pool = [
+        f"Pitfall: `./ops {tool} {target} {number}` → “refused: `{tool}` needs `flag={flag}`”"
+        for number, (tool, target, flag) in enumerate(
+            (
+                ("rollup", "billing", "--solo"),
+                ("shipit", "billing", "--ack"),
+                ("failover", "quarry", "--quorum"),
+                ("failover", "gallery", "--pinned"),
+                ("digest", "quarry", "--staged"),
+            )
+        )
+    ]
+    assert nearest_notes("Run failover on billing", pool, 2) == pool[2:4], "the later of two comes last"
+
+
+def test_a_note_that_the_prompt_has_no_room_for_comes_with_its_message(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, [says("Yes.")] * 3, settings={"memory.prompt_chars": "60"}) as b:
+            await keep(b, *NOTES)
+            prompt = (await b.app.learning.reader.prompt_part()).text
+            assert NOTES[-1] in prompt and NOTES[1] not in prompt
+            assert NOTES[1] in await requested(b, "Restart payroll")
+
+    asyncio.run(main())
+
+
 async def keep(b: Bench, *texts: str, profile: str = "") -> None:
     for text in texts:
         desk = b.app.learning.service_of(profile)

@@ -11,7 +11,7 @@ import pytest
 from whet.app.confining import confine
 from whet.app.server_jails import own_server_jail, server_folder
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings, SandboxSettings
+from whet.config.permission_settings import McpServerSettings, SandboxSettings
 from whet.contract.errors import BadInput
 from whet.mcp.stdio import ServerJail
 from whet.sandbox.confinement import Confinement

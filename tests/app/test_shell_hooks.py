@@ -15,14 +15,8 @@ from tests.tools.test_shell import is_running
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import (
-    ApprovalSettings,
-    HookSettings,
-    HooksSettings,
-    ModelSettings,
-    SandboxSettings,
-    Settings,
-)
+from whet.config.permission_settings import ApprovalSettings, HookSettings, HooksSettings, SandboxSettings
+from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.protocols import NobodyPresent
@@ -132,6 +126,12 @@ def test_a_prompt_can_be_refused_before_anything_is_stored(work: Path, command: 
     assert not (work / "a.txt").exists()
 
 
+def test_a_failing_hook_after_a_turn_is_named(work: Path):
+    end, _, events = turn(work, {"tidy": hook("Stop", "exit 7")})
+    notices = [event.text for event in events if isinstance(event, Notice) and event.must_show]
+    assert end.reason == "answered" and any("tidy" in text and "exit 7" in text for text in notices)
+
+
 @pytest.mark.slow
 def test_a_hook_after_a_call_can_object_and_its_failure_breaks_nothing(work: Path):
     end, said, _ = turn(work, {"lint": hook("PostToolUse", "echo bad style >&2; exit 2")}, WRITE)
@@ -172,7 +172,7 @@ def test_one_block_among_hooks_that_agree_refuses_the_call(work: Path):
 @pytest.mark.slow
 def test_a_cancelled_turn_leaves_none_of_its_hooks_running(work: Path):
     command = "echo $$ > $$.part; mv $$.part $$.pid; sleep 600"
-    hooks = {str(number): hook("UserPromptSubmit", command) for number in range(60)}
+    hooks = {str(number): hook("UserPromptSubmit", command) for number in range(160)}
 
     async def main() -> None:
         settings = Settings(
@@ -192,7 +192,7 @@ def test_a_cancelled_turn_leaves_none_of_its_hooks_running(work: Path):
 
     asyncio.run(main())
     pids = [int(path.stem) for path in work.glob("*.pid")]
-    assert 20 <= len(pids) <= 50 and not [pid for pid in pids if is_running(pid)]
+    assert 20 <= len(pids) <= 128 and not [pid for pid in pids if is_running(pid)]
 
 
 def test_secrets_do_not_reach_a_hook(work: Path, monkeypatch: pytest.MonkeyPatch):
@@ -237,6 +237,7 @@ CHANGES = {
     "lib/inner.sh": ("sh ./outer.sh", "true"),
     "tools/helper.py": ("python3 -m tools.helper", "pass"),
     "guard_me.py": ("python3 -m guard_me", "pass"),
+    "parts/a.sh": ("sh scripts/all.sh", "true"),
     "checks/a.sh": ("for f in checks/*.sh; do sh $f; done", "true"),
     "named.sh": ("S=named.sh; sh ./$S", "true"),
     "imported.py": ("python3 run.py", "pass"),
@@ -249,6 +250,8 @@ def test_a_change_of_what_an_accepted_hook_runs_takes_the_acceptance_back(work: 
     command, text = CHANGES[name]
     (work / "outer.sh").write_text("#!/bin/sh\n. lib/inner.sh\n")
     (work / "run.py").write_text("import imported\n")
+    (work / "scripts").mkdir()
+    (work / "scripts/all.sh").write_text('for part in ../parts/*.sh; do . "$part"; done\n')
     (work / "README.md").write_text("Read me.")
     (work / name).parent.mkdir(exist_ok=True)
     (work / name).write_text(text)

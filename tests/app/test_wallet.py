@@ -51,7 +51,7 @@ class Spender:
 
     @property
     def unsettled(self) -> int:
-        return self.db.read_now(wallet.count_open_reservations)
+        return self.db.read_now(wallet.read_open_reservations).count
 
     @property
     def sent_tokens(self) -> int:
@@ -223,3 +223,41 @@ def test_calls_of_a_server_that_bills_what_it_says_go_at_once(db: StateDatabase,
     spender, ends = spend(db, clock, [honest] * 4, 80_000, 4, at_once=True)
     assert not any(isinstance(end, BudgetReached) for end in ends)
     assert len(spender.server.requests) == 4
+
+
+async def _cancel_second_attempt(db: StateDatabase, clock: FixedClock) -> Spender:
+    cut, silent = Script(cut=True), Script(stall=True)
+    async with running(cut, silent) as server:
+        spender = Spender(db, clock, server, CAP)
+        second = asyncio.Event()
+        server.on_request = lambda _: second.set() if len(server.requests) == 2 else None
+        turn = asyncio.create_task(spender.ask())
+        await second.wait()
+        turn.cancel()
+        await asyncio.wait([turn])
+        await spender.source.aclose()
+        await db.append(lambda _: None)
+        return spender
+
+
+def test_a_call_that_is_cancelled_while_its_retry_is_awaited_counts_both_prompts(
+    db: StateDatabase, clock: FixedClock
+) -> None:
+    spender = asyncio.run(_cancel_second_attempt(db, clock))
+    first, second = (len(request.body) // 4 for request in spender.server.requests)
+    assert spender.counted >= first + second and spender.unsettled == 0
+
+
+HIDDEN = usage(90_000, 900, total_tokens=90_900)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [streams(text("Hel"), cut=True), streams(cut=True), Script([sse(text(WORDS)), *long_text(40).chunks])],
+    ids=["cut by the server", "cut before its first word", "cut by the cap"],
+)
+def test_a_cut_answer_of_a_server_that_bills_more_counts_the_surplus(
+    db: StateDatabase, clock: FixedClock, end: Script
+) -> None:
+    spender, _ = spend(db, clock, [HIDDEN, end, *[Script([b"late"], 504, "text/plain")] * 20], 190_000, 2)
+    assert spender.counted >= 90_900 + 90_000 and spender.unsettled == 0

@@ -14,6 +14,8 @@ import pytest
 from tests.app.test_helpers import repository
 from tests.support import wait_until
 from whet.app.helpers import worktrees
+from whet.contract.errors import ToolError
+from whet.sandbox.path_rules import read_path_rules
 from whet.store.helper_rows import MergePlan
 
 _GIT = """#!/bin/sh
@@ -168,3 +170,122 @@ def test_git_runs_nothing_of_a_repositorys_choosing(tmp_path: Path, how: str, wh
     (place / "c.txt").write_text("c\n")
     worktrees.merge(tree, "two", lambda: None, lambda plan: None)
     assert not ran.exists()
+
+
+_LINES = b"one\r\ntwo\nthree $Id$\r\nfour\nfive\r\nsix\nseven\nend"
+CONVERSIONS = {
+    "text=auto": ("* text=auto", ""),
+    "eol=crlf": ("* text eol=crlf", ""),
+    "eol=lf": ("* text eol=lf", ""),
+    "ident": ("* ident", ""),
+    "an encoding": ("*.txt text working-tree-encoding=UTF-16 eol=crlf", ""),
+    "core.autocrlf true": ("", "git config core.autocrlf true"),
+    "core.autocrlf input": ("", "git config core.autocrlf input"),
+    "info/attributes": ("", "mkdir -p .git/info; echo '* text eol=crlf' > .git/info/attributes"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CONVERSIONS)
+def test_a_merge_keeps_every_byte_that_the_helper_did_not_change(tmp_path: Path, kind: str) -> None:
+    attributes, command = CONVERSIONS[kind]
+    work = repository(tmp_path)
+    lines = _LINES.decode().encode("utf-16") if kind == "an encoding" else _LINES
+    for name in ("a.txt", "plain.txt", 'quote" \n.txt', "other.txt"):
+        (work / name).write_bytes(lines)
+    (work / ".gitattributes").write_text(f"{attributes}\n")
+    commit = "git add . && git -c user.name=n -c user.email=n@localhost commit -qm b"
+    subprocess.run(f"{command or 'true'}; {commit}", shell=True, cwd=work, check=True)
+    (work / "untracked.txt").write_bytes(lines)
+    before = {path.name: path.read_bytes() for path in work.glob("*.txt")}
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
+    inside = worktrees.check_out_tree(tree, "one", work)
+    assert {path.name: path.read_bytes() for path in inside.glob("*.txt")} == before
+    status = subprocess.run(["git", "status", "--short"], cwd=inside, capture_output=True, check=True)
+    assert status.stdout == b""
+    encoding = "utf-16-le" if kind == "an encoding" else "utf-8"
+    changes = {
+        name: ("two".encode(encoding), "2".encode(encoding)) for name in ("plain.txt", 'quote" \n.txt')
+    }
+    for name, (old, new) in changes.items():
+        (inside / name).write_bytes(before[name].replace(old, new))
+    with (work / "other.txt").open("ab") as other:
+        other.write("\r\nmine\n".encode(encoding))
+    assert worktrees.merge(tree, "one", lambda: None, lambda plan: None).done
+    wanted = {name: data.replace(*changes.get(name, (b"", b""))) for name, data in before.items()}
+    wanted["other.txt"] += "\r\nmine\n".encode(encoding)
+    assert {path.name: path.read_bytes() for path in work.glob("*.txt")} == wanted
+
+
+@pytest.mark.slow
+def test_a_merge_keeps_the_modes_of_files(tmp_path: Path) -> None:
+    work = repository(tmp_path)
+    (work / "a.txt").chmod(0o660)
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
+    inside = worktrees.check_out_tree(tree, "one", work)
+    for name, mode in (("new", 0o600), ("run", 0o750)):
+        (inside / name).write_text(name)
+        (inside / name).chmod(mode)
+    (inside / "a.txt").write_text("changed\n")
+    assert worktrees.merge(tree, "one", lambda: None, lambda plan: None).done
+    modes = {path.name: path.stat().st_mode & 0o777 for path in work.iterdir() if path.is_file()}
+    assert modes == {"a.txt": 0o660, "new": 0o600, "run": 0o750}
+
+
+@pytest.mark.slow
+def test_a_merge_keeps_the_names_the_attributes_and_the_owner_of_files(tmp_path: Path) -> None:
+    work = repository(tmp_path)
+    for name in ("linked.txt", "marked.txt", "theirs.txt"):
+        (work / name).write_text("one\n")
+    subprocess.run(
+        "git add . && git -c user.name=n -c user.email=n commit -qm n", shell=True, cwd=work, check=True
+    )
+    os.link(work / "linked.txt", work / "second.txt")
+    os.setxattr(work / "marked.txt", "user.note", b"keep me")
+    if os.getuid() == 0:
+        os.chown(work / "theirs.txt", 1234, 1234)
+    owners = {path.name: path.stat().st_uid for path in work.glob("*.txt")}
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees")
+    inside = worktrees.check_out_tree(tree, "one", work)
+    for name in ("linked.txt", "marked.txt", "theirs.txt"):
+        (inside / name).write_text("two\n")
+    (inside / "second.txt").write_text("two\n")
+    assert worktrees.merge(tree, "one", lambda: None, lambda plan: None).done
+    assert {path.read_text() for path in work.glob("*.txt") if path.name != "a.txt"} == {"two\n"}
+    assert (work / "linked.txt").samefile(work / "second.txt")
+    assert os.getxattr(work / "marked.txt", "user.note") == b"keep me"
+    assert {path.name: path.stat().st_uid for path in work.glob("*.txt")} == owners
+
+
+@pytest.mark.slow
+def test_a_merge_writes_no_file_that_a_deny_rule_protects(tmp_path: Path) -> None:
+    work = repository(tmp_path)
+    (work / ".gitignore").write_text("out/\n")
+    rules = read_path_rules(["write(*.lock)"])
+    tree = worktrees.plan_tree(work, "one", tmp_path / "trees", rules)
+    inside = worktrees.check_out_tree(tree, "one", work)
+    (inside / "a.txt").write_text("changed\n")
+    (inside / "out").mkdir()
+    (inside / "out" / "b.lock").write_text("theirs")
+
+    def find_rule(path: str) -> str:
+        return rules.find(work / path, work, writes=True)
+
+    plan = worktrees.merge(tree, "one", lambda: None, lambda plan: None, find_rule)
+    assert plan.done and plan.kept == ("out/",) and not (work / "out").exists()
+    tree = worktrees.plan_tree(work, "two", tmp_path / "trees", rules)
+    (worktrees.check_out_tree(tree, "two", work) / "app.lock").write_text("theirs")
+    plan = worktrees.merge(tree, "two", lambda: None, lambda plan: None, find_rule)
+    assert plan.conflicts == ("app.lock",) and "write(*.lock) protects app.lock" in plan.note
+    assert not (work / "app.lock").exists() and Path(tree.place).exists()
+
+
+@pytest.mark.slow
+def test_no_copy_is_made_of_a_file_that_a_rule_names_by_its_absolute_path(tmp_path: Path) -> None:
+    work = repository(tmp_path)
+    rules = read_path_rules([f"read({work}/a.txt)"])
+    with pytest.raises(ToolError, match=r"protects a\.txt here, and not in a helper's copy"):
+        worktrees.plan_tree(work, "one", tmp_path / "trees", rules)
+    worktrees.plan_tree(
+        work, "one", tmp_path / "trees", read_path_rules([f"read({work}/b.txt)", "read(a.txt)"])
+    )

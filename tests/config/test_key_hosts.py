@@ -256,6 +256,16 @@ def test_a_redirect_is_not_followed_and_a_refusal_without_a_key_says_how_to_pair
     assert "value-of" not in kind.caught[-1]
 
 
+def test_a_rejected_key_is_named_by_its_variable_and_account(tmp_path, catcher):
+    url, _ = catcher
+    text = f"model:\n  provider: own\n  base_url: {url}\n  api_key_env: MY_KEY\n"
+    (refused,) = _ask(loaded(tmp_path, text))
+    assert isinstance(refused, AuthRejected) and "MY_KEY;" in refused.hint
+    (refused,) = _ask(loaded(tmp_path, text + "  account: work\n  accounts:\n    own: {work: MY_KEY}\n"))
+    assert isinstance(refused, AuthRejected) and "MY_KEY of account 'work'" in refused.hint
+    assert "value-of" not in refused.hint
+
+
 def test_a_platforms_token_does_not_go_to_another_host_with_a_file(catcher):
     url, kind = catcher
     kind.go_to = url  # an answer that is no refusal; it is not followed

@@ -176,6 +176,17 @@ def test_bombs_are_refused_before_they_are_expanded(home: Path) -> None:
     assert "nested too deeply" in wrong(home, "{a: " * 50_000).message
 
 
+@pytest.mark.parametrize("aliases", ["{a: b, b: a}", "{a: b, b: org/m}", "{a: b, b: b}"])
+def test_an_alias_that_leads_to_another_alias_is_refused(home: Path, aliases: str) -> None:
+    error = wrong(home, f"model:\n  model: a\n  aliases: {aliases}\n")
+    assert "a leads to b, which is an alias itself (config.yaml line 3)" in error.message
+
+
+def test_aliases_to_names_of_the_server_resolve_in_one_step(home: Path) -> None:
+    text = "model:\n  model: a\n  aliases: {a: org/m, b: org/m, c: c}\n"
+    assert loaded(home, text).settings.model.model == "org/m"
+
+
 def test_files_that_are_no_settings_file(home: Path) -> None:
     home.mkdir()
     config = home / "config.yaml"

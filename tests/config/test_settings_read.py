@@ -12,15 +12,16 @@ import msgspec
 import pytest
 
 import whet
-from whet.config import schema
-from whet.config.schema import HookSettings, McpServerSettings, Settings
+from whet.config import permission_settings, schema
+from whet.config.permission_settings import HookSettings, LanguageServerSettings, McpServerSettings
+from whet.config.schema import Settings
 
 pytestmark = pytest.mark.slow
 
 SOURCE = Path(whet.__file__).parent
-SCHEMA = Path(schema.__file__)
+SCHEMAS = [Path(str(module.__file__)) for module in (permission_settings, schema)]
 SECTIONS: dict[str, str] = {field.type.__name__: field.name for field in msgspec.structs.fields(Settings)}
-ENTRIES = {struct.__name__: "" for struct in (McpServerSettings, HookSettings)}
+ENTRIES = {struct.__name__: "" for struct in (McpServerSettings, LanguageServerSettings, HookSettings)}
 
 
 class Names(NamedTuple):
@@ -103,15 +104,19 @@ def fields_that_hold(struct: str) -> set[tuple[str, str]]:
 
 @cache
 def modules() -> list[Names]:
-    """Return the names of every module but the schema."""
-    return [names_of(path) for path in sorted(SOURCE.rglob("*.py")) if path != SCHEMA]
+    """Return the names of every module but those of the schema."""
+    return [names_of(path) for path in sorted(SOURCE.rglob("*.py")) if path not in SCHEMAS]
 
 
-def unread(schema_text: str) -> set[str]:
+def schema_text() -> str:
+    return "\n".join(path.read_text("utf-8") for path in SCHEMAS)
+
+
+def unread(text: str) -> set[str]:
     """Return the settings of a schema that no module of the source reads, as Section.field."""
     fields = {
         (node.name, item.target.id)
-        for node in ast.parse(schema_text).body
+        for node in ast.parse(text).body
         if isinstance(node, ast.ClassDef) and node.name != "Settings"
         for item in node.body
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
@@ -124,7 +129,7 @@ def unread(schema_text: str) -> set[str]:
 
 
 def test_every_setting_is_read() -> None:
-    assert unread(SCHEMA.read_text("utf-8")) == set()
+    assert unread(schema_text()) == set()
 
 
 PLANTED = """
@@ -143,7 +148,7 @@ def test_a_setting_that_only_another_section_reads_counts_as_unread() -> None:
 
 
 def test_a_field_more_in_the_schema_is_noticed() -> None:
-    text = SCHEMA.read_text("utf-8")
+    text = schema_text()
     planted = text.replace(
         "    max_steps: Count = 90\n", "    max_steps: Count = 90\n    max_words: Count = 90\n"
     )

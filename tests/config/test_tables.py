@@ -9,7 +9,7 @@ import pytest
 from whet.config.edit import remove_part, set_part, set_value
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import ConfigError
 
 KEY = "mcp.servers"
@@ -138,3 +138,41 @@ def test_nothing_is_written_where_the_edit_would_change_anything_else(
         else:
             set_value(mine, key, values[key])
     assert mine.config.read_text() == text
+
+
+ALIASES = """\
+model:
+  model: fast
+  aliases: {fast: vendor/small-5, wise: vendor/large-5, typed: {}}
+  extra:
+    fast: {provider: {order: [azure], allow_fallbacks: false}, temperature: 0.2, seed: 7, stop: "7"}
+fallback: {model: wise}
+review: {model: wise}
+judge: {model: fast}
+context: {summary_model: fast}
+"""
+
+
+def test_an_alias_stands_for_its_model_wherever_a_model_is_named(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(ALIASES.replace(", typed: {}", ""))
+    settings = load(Home(home), environ={}).settings
+    sections = (settings.fallback, settings.review, settings.judge)
+    assert [section.model for section in sections] == ["vendor/large-5"] * 2 + ["vendor/small-5"]
+    assert settings.model.model == settings.context.summary_model == "vendor/small-5"
+    assert load(Home(home), {"model.model": "wise"}, environ={}).settings.model.model == "vendor/large-5"
+    environ = {"WHET_MODEL_MODEL": "other", "WHET_MODEL_ALIASES": '{"other": "mine"}'}
+    assert load(Home(home), environ=environ).settings.model.model == "mine"
+    routing = {"order": ["azure"], "allow_fallbacks": False}
+    wanted = {"provider": routing, "temperature": 0.2, "seed": 7, "stop": "7"}
+    assert settings.model.extra == {"fast": wanted}
+    set_value(Home(home), "model.extra", '{"wise": {"seed": 8, "safe": true, "user": "8"}}')
+    extra = load(Home(home), environ={}).settings.model.extra
+    assert extra == {"wise": {"seed": 8, "safe": True, "user": "8"}}
+
+
+def test_an_alias_is_a_text(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(ALIASES)
+    with pytest.raises(ConfigError, match=r"line 3: model\.aliases: typed: expected `str`"):
+        load(Home(home), environ={})

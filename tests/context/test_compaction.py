@@ -73,7 +73,7 @@ class Bench:
     async def is_told_again(self) -> bool:
         """Whether the engine is told of the session again, because it knows another list."""
         self.trace.clear()
-        await self.engines.resynchronise(self.live.copy)
+        await self.engines.resynchronise()
         return [line.split()[0] for line in self.trace] == ["on_session_start"]
 
 

@@ -14,8 +14,6 @@ import pytest
 from tests.support import FixedClock
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.host import EngineHost
-from whet.context.live_list import LiveList
-from whet.context.positions import Positions
 from whet.contract.context_engine import ChatRows, ContextEngine
 from whet.contract.errors import NotFound
 from whet.contract.events import TurnEnd
@@ -33,27 +31,28 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.connection = sqlite3.connect(path, timeout=0.2, check_same_thread=False)
-        self.connection.execute("CREATE TABLE IF NOT EXISTS rows (session TEXT, text TEXT)")
+        self.connection.execute(
+            "CREATE TABLE IF NOT EXISTS rows (session TEXT, seq INTEGER, text TEXT, UNIQUE (session, seq))"
+        )
         self.connection.commit()
 
 
 class StoringEngine(ContextEngine):
-    """Stores each row that it has not seen, by a count that begins at 0 with each instance."""
+    """Stores each row once, by the number that the host gives every stored message."""
 
     def __init__(self, path: Path) -> None:
         self.store = Ledger(path)
         self.moves = Ledger(path)
         self.wants = False
+        self.row_cursor = 0  # only the engine sets it
         self._session = ""
-        self._ingest_cursor = 0
-        self._is_cursor = True  # no count, whatever its name says
 
     @property
     def name(self) -> str:
         return "storing"
 
     def on_session_start(self, session_id: str, **_given: Any) -> None:
-        self._session, self._ingest_cursor = session_id, 0
+        self._session = session_id
 
     def carry_over_new_session_context(self, old_id: str, new_id: str) -> None:
         # As a published engine does it: with nothing to move, the transaction stays open.
@@ -73,18 +72,16 @@ class StoringEngine(ContextEngine):
 
     def compress(self, messages: ChatRows, current_tokens: int | None = None) -> ChatRows:
         self._take(messages)
-        kept: ChatRows = [{"role": "user", "content": "Summary."}, *messages[-2:]]
-        self._ingest_cursor, self.wants = len(kept), False
-        return kept
+        self.wants = False
+        return [{"role": "user", "content": "Summary."}, *messages[-2:]]
 
     def update_from_response(self, usage: dict[str, Any]) -> None:
         self.last_prompt_tokens = usage["prompt_tokens"]
 
     def _take(self, messages: ChatRows) -> None:
-        new = [(self._session, str(row["content"])) for row in messages[self._ingest_cursor :]]
-        self.store.connection.executemany("INSERT INTO rows VALUES (?, ?)", new)
+        new = [(self._session, row["_seq"], str(row["content"])) for row in messages if "_seq" in row]
+        self.store.connection.executemany("INSERT OR IGNORE INTO rows VALUES (?, ?, ?)", new)
         self.store.connection.commit()
-        self._ingest_cursor = len(messages)
 
 
 class House:
@@ -184,28 +181,22 @@ def test_what_was_taken_in_at_a_turns_end_is_not_taken_in_again_after_a_kill(tmp
     assert house.stored() == said("a", "b")
 
 
-def test_an_engine_that_lags_behind_goes_on_where_it_was_and_one_that_was_ended_at_the_end(
-    tmp_path: Path,
-) -> None:
+def test_the_host_sets_no_count_of_an_engine(tmp_path: Path) -> None:
+    """An engine that keeps its rows in memory would find nothing if its count were set after a restart."""
+    seen: list[int] = []
+
+    class InMemory(StoringEngine):
+        def _take(self, messages: ChatRows) -> None:
+            seen.append(self.row_cursor)
+            self.row_cursor = len(messages)
+
     async def test() -> None:
-        clock = FixedClock()
-        with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
-            log = await Transcript.create(database, NewSession(id="s"), clock)
-            turn = await log.begin_turn(Message(role="user", content="a"))
-            await log.append_reply(turn, Message(role="assistant", content="re a"), Usage(), "m")
-            live, positions = LiveList(log, 0), Positions(log)
-            live.follow()
-            for has_ended, cursor, taken in ((False, 0, 0), (False, 1, 1), (True, 1, 2)):
-                engine, fresh = (StoringEngine(tmp_path / "engine.db") for _ in range(2))
-                seats = [EngineRunner.wrap(one, Deadlines()) for one in (engine, fresh)]
-                engine._ingest_cursor = cursor
-                await positions.remember(seats[0], live.rows.rows, **({"ended": True} if has_ended else {}))
-                await positions.restore(seats[1], live.rows.rows)
-                assert fresh._ingest_cursor == taken
-                for seat in seats:
-                    seat.lane.close()
+        await House(tmp_path).program(["a", "b"], makes=InMemory)
+        seen.clear()
+        await House(tmp_path).program(["c"], makes=InMemory)
 
     asyncio.run(test())
+    assert seen[0] == 0
 
 
 def test_a_turn_that_was_taken_back_is_not_followed_by_all_before_it_again(tmp_path: Path) -> None:

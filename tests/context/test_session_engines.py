@@ -16,7 +16,6 @@ from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.engines import SessionEngines
 from whet.context.host import EngineHost
 from whet.contract.protocols import ModelInfo
-from whet.store import positions
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
@@ -87,7 +86,7 @@ def test_another_model_voids_the_limit_that_a_server_named(tmp_path: Path) -> No
 
 def test_a_model_chosen_before_the_first_request_is_another_one(tmp_path: Path) -> None:
     async def work(b: Bench) -> None:
-        assert await b.engines.begin([], None, None)
+        assert await b.engines.begin(None, None)
         assert b.told() == ["first update_model", "first on_session_start"]
         b.info = LARGE
         assert b.engines.has_other_model()
@@ -114,31 +113,13 @@ def test_without_another_engine_nothing_stands_in(tmp_path: Path) -> None:
     on_bench(tmp_path, work, has_spare=False)
 
 
-def test_how_far_an_engine_astray_is_with_another_list_is_not_kept(tmp_path: Path) -> None:
-    async def work(b: Bench) -> None:
-        await b.engines.begin([], None, None)
-        b.seat.engine.row_cursor = 1  # type: ignore[attr-defined]
-        kept: list[dict[str, int]] = []
-        for is_astray in (True, False):
-            if is_astray:
-                b.engines.mark_astray(b.seat)
-            else:
-                await b.engines.resynchronise(list)
-            await b.engines.remember([{**ROW, "_seq": 7}])
-            key = b.log.live.key
-            kept.append(b.log.writer.db.read_now(lambda db, key=key: positions.read(db, key, "recording")))
-        assert kept == [{}, {"row_cursor": 7}]
-
-    on_bench(tmp_path, work)
-
-
 def test_an_engine_astray_is_told_of_the_session_once(tmp_path: Path) -> None:
     async def work(b: Bench) -> None:
         b.engines.mark_astray(b.seat)
         b.engines.mark_astray(b.seat)
-        await b.engines.resynchronise(list)
+        await b.engines.resynchronise()
         assert b.told() == ["first on_session_start"]
-        await b.engines.resynchronise(list)
+        await b.engines.resynchronise()
         assert b.told() == []
 
     on_bench(tmp_path, work)
@@ -201,7 +182,7 @@ def test_an_engine_is_called_within_the_scope_of_its_session(
 
     async def work(b: Bench) -> None:
         b.engines.facts = HostFacts(lambda: SMALL, scope=scope)
-        await b.engines.begin([], None, None)
+        await b.engines.begin(None, None)
         await b.engines.use_spare()
         for seat in b.engines.active:
             entered.clear()

@@ -18,14 +18,8 @@ from whet.app.conversations.hosted import SessionHost
 from whet.app.conversations.people import PersonRouter
 from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.config.paths import Home
-from whet.config.schema import (
-    GatewaySettings,
-    ModelSettings,
-    ReviewSettings,
-    SandboxSettings,
-    ScheduleSettings,
-    Settings,
-)
+from whet.config.permission_settings import SandboxSettings
+from whet.config.schema import GatewaySettings, ModelSettings, ReviewSettings, ScheduleSettings, Settings
 from whet.contract.channels import ChatPlace, Incoming, Outgoing, PlatformLimits
 from whet.gateway.chat import ChatCommands
 from whet.gateway.chat_record import ConversationRows

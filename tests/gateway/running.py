@@ -159,7 +159,7 @@ async def opened(gateway: GatewayProcess) -> AsyncIterator[GatewayServer]:
     limits = settings.gateway
     hosted = SessionHost(app.sessions, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
     try:
-        yield GatewayServer(hosted, seats, text, print)
+        yield GatewayServer(hosted, seats, text, print, secrets)
     finally:
         await hosted.aclose()
         await app.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.slack import too_many as slack_too_many
 from tests.confirm.vendors.slack_chat import BOT as SLACK_BOT
 from tests.confirm.vendors.slack_chat import SlackChat
+from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import GatewayProcess, served
 from tests.support import quiet_port
 from whet.vendors.signing import sign_headers
@@ -36,6 +38,8 @@ pytestmark = pytest.mark.unconfined
 RISKY = calls(("terminal", '{"command": "touch made"}')).tool_calls
 DISCORD = '[[channel]]\nkind = "discord"\nbase_url = "{url}"\n\n[people.ann]\ndiscord = 7\nowner = true\n'
 SLACK = '[[channel]]\nkind = "slack"\nbase_url = "{url}"\n\n[people.ann]\nslack = "U7"\nowner = true\n'
+
+TELEGRAM = '[[channel]]\nkind = "telegram"\nbase_url = "{url}"\n\n[people.ann]\ntelegram = 7\nowner = true\n'
 
 
 @contextmanager
@@ -215,6 +219,8 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
         slack.press_at("Allow once")
         assert slack.whisper(1) == "Allowed once."
         slack.wait_said("Made.")
+        slack.write("let me in", user="U7", user_team="T0OTHER")  # somebody else with the same id
+        slack.write("let me in", user="U7", team="T0OTHER")
         slack.write("not for you", chat="C1")
         stamp = slack.write(f"<@{SLACK_BOT}> and here?", chat="C1")
         slack.wait_said("In the thread.", chat="C1")
@@ -238,6 +244,7 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
         slack.wait_said("Back.")
         slack.wait(lambda: slack.shared, "a shared file")
         assert list(slack.uploads.values()) == [b"alpha"]
+        assert all(b"let me in" not in request.body for request in one.model.requests)
 
 
 @pytest.mark.slow
@@ -257,6 +264,46 @@ def test_slack_brings_again_what_was_not_acknowledged(tmp_path: Path) -> None:
         slack.write("third")
         slack.wait_said("Thrice.")
         assert slack.said() == ["Once.", "Twice.", "Thrice."]
+
+
+FILES = {f"{number:02}.txt": b"file %d" % number for number in range(12)}
+ALBUMS = [[*FILES][:10], [*FILES][10:]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["telegram", "discord", "slack"])
+def test_many_files_go_out_as_albums_with_one_caption(tmp_path: Path, kind: str) -> None:
+    first, *more = FILES
+    asked = {"path": first, "caption": "all of them", "more": [*more, first]}
+    script = [calls(("send_file", json.dumps(asked))), ScriptedReply(text="Done.")]
+    chat, settings = {
+        "telegram": (TelegramChat(), TELEGRAM),
+        "discord": (DiscordChat(), DISCORD),
+        "slack": (SlackChat(), SLACK),
+    }[kind]
+    with on(chat, settings, tmp_path, script) as one:
+        for name, data in FILES.items():
+            (one.home / "work" / name).write_bytes(data)
+        if isinstance(chat, DiscordChat):
+            chat.wait_connected()
+        chat.write("send me everything")
+        chat.wait_said("Done.")
+        assert f"12 files are on their way: {', '.join(FILES)}.".encode() in one.model.requests[-1].body
+        if isinstance(chat, TelegramChat):
+            sent = chat.wait(lambda: len(chat.albums) == 2 and chat.albums, "two albums")
+            assert [[part["name"] for part in album] for album in sent] == ALBUMS
+            assert {part["name"]: part["data"] for album in sent for part in album} == FILES
+            captions = [part["caption"] for album in sent for part in album if part["caption"]]
+        elif isinstance(chat, DiscordChat):
+            assert chat.wait(lambda: len(chat.albums) == 2 and chat.albums, "two messages") == ALBUMS
+            assert dict(chat.uploads) == FILES
+            captions = [text for text in chat.said() if text not in ("", "Done.")]
+        else:
+            shared = chat.wait(lambda: len(chat.shared) == 2 and chat.shared, "two messages")
+            assert [[file["title"] for file in body["files"]] for body in shared] == ALBUMS
+            assert [*chat.uploads.values()] == [*FILES.values()]
+            captions = [body["initial_comment"] for body in shared if "initial_comment" in body]
+        assert captions == ["all of them"]
 
 
 class Receiver(Host):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -247,12 +248,15 @@ def test_ids_of_people_in_both_ways_of_writing_them() -> None:
 def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None:
     said: list[str] = []
 
-    async def post(messages: object) -> None:
-        said.extend(message.text for message in messages)  # type: ignore[attr-defined]
+    async def post(messages: Sequence[Outgoing]) -> Sequence[int]:
+        said.extend(message.text for message in messages)
+        return ()
 
     async def main() -> None:
         asking = ChatQuestions()
-        where = AskingDesk(1, ("irc", "#x"), post, PlatformLimits(400, 1.0, 1.0, has_buttons=False))
+        where = AskingDesk(
+            1, ("irc", "#x"), post, lambda _: True, PlatformLimits(400, 1.0, 1.0, has_buttons=False)
+        )
         person = ChatPerson(asking, where, "ann", None)
         request = ApprovalRequest("s", "c", "terminal", "rm x", ("it deletes",), "rm")
         approving = asyncio.create_task(person.approve(request))
@@ -276,8 +280,9 @@ def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
     """Half of its lines at "show all"; where half is no more than what is shown at first, none is offered."""
     said: list[str] = []
 
-    async def post(messages: object) -> None:
-        said.append("\n".join(message.text for message in messages))  # type: ignore[attr-defined]
+    async def post(messages: Sequence[Outgoing]) -> Sequence[int]:
+        said.append("\n".join(message.text for message in messages))
+        return ()
 
     async def shown(asking: ChatQuestions, mark: str) -> str:
         asking.decide(("irc", "#x"), mark, may=True)
@@ -288,7 +293,9 @@ def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
 
     async def main(lines: list[str], marks: str) -> str:
         asking = ChatQuestions()
-        where = AskingDesk(1, ("irc", "#x"), post, PlatformLimits(4000, 1.0, 1.0, has_buttons=False))
+        where = AskingDesk(
+            1, ("irc", "#x"), post, lambda _: True, PlatformLimits(4000, 1.0, 1.0, has_buttons=False)
+        )
         request = ApprovalRequest("s", "c", "terminal", "\n".join(lines), (), "")
         approving = asyncio.create_task(ChatPerson(asking, where, "ann", None).approve(request))
         text = [await shown(asking, mark) for mark in marks][-1]

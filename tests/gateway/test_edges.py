@@ -89,6 +89,7 @@ def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:
     ):
         discord.wait_connected()
         discord.write("make it")
+        assert discord.answer(discord.press_at("Show all")) == "Shown."
         assert discord.answer(discord.press_at("Allow once")) == "Allowed once."
         discord.wait_said("Made.")
 

@@ -13,16 +13,32 @@ from typing import cast
 import pytest
 
 from whet.app.received_files import MAX_IMAGE_BYTES
+from whet.channels.discord import Discord
+from whet.channels.slack import Slack
+from whet.channels.telegram import Telegram
 from whet.channels.transfer import read_file
-from whet.contract.channels import Channel, ChatPlace, FileBounds, FileRef, Incoming, Outgoing, SendFailed
+from whet.config.schema import VoiceSettings
+from whet.contract.channels import (
+    Channel,
+    ChatPlace,
+    FileBounds,
+    FileRef,
+    Incoming,
+    Outgoing,
+    PlatformLimits,
+    SendFailed,
+)
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.messages import ImagePart
 from whet.contract.tools import ToolContext
-from whet.gateway.files import ChatFiles, find_sendable_file, send_file_tool
+from whet.gateway.files import ChatFiles, find_sendable_file, send_file_tool, split_album
+from whet.gateway.voice import VoiceNotes
+
+SILENT = VoiceNotes(VoiceSettings(), {})
 
 
 def test_the_owner_works_in_their_folder_and_others_below_the_home(tmp_path: Path) -> None:
-    files = ChatFiles(tmp_path / "people", tmp_path / "work", 10)
+    files = ChatFiles(tmp_path / "people", tmp_path / "work", 10, SILENT)
     assert files.workspace("") == tmp_path / "work" and not (tmp_path / "work").exists()
     theirs = files.workspace("ben")
     assert theirs == tmp_path / "people" / "ben" / "work" and theirs.stat().st_mode & 0o777 == 0o700
@@ -59,7 +75,7 @@ def received(
 ) -> tuple[list[str], list[ImagePart]]:
     """Take files in; gives the lines that the model reads, and the images."""
     update = Incoming(ChatPlace("p", "7", user="7"), "u1", "message", text=text, files=files)
-    chat_files = ChatFiles(folder / "people", folder / "work", most_bytes)
+    chat_files = ChatFiles(folder / "people", folder / "work", most_bytes, SILENT)
     told, images = asyncio.run(chat_files.receive(cast("Channel", Platform()), update, profile))
     return told.splitlines(), [*images]
 
@@ -142,7 +158,7 @@ def test_the_model_sends_a_file_to_whoever_reads_its_answer(tmp_path: Path) -> N
     assert getattr(output, "text", output) == "a.txt is on its way."
     full = str((tmp_path / "a.txt").resolve())
     bounds = FileBounds(str(tmp_path.resolve()), 10)
-    assert posted == [("s", Outgoing("y" * 1_000, file=full, file_name="a.txt", bounds=bounds))]
+    assert posted == [("s", Outgoing("y" * 1_001, file=full, file_name="a.txt", bounds=bounds))]
     with pytest.raises(BadInput, match="there is nobody to send it to here"):
         sent("other", path="a.txt")
     with pytest.raises(BadInput, match="larger than 0 MB"):
@@ -151,6 +167,56 @@ def test_the_model_sends_a_file_to_whoever_reads_its_answer(tmp_path: Path) -> N
         sent("s", path="none")
     assert caught.value.hint == "only files of the workspace can be sent" and len(posted) == 2
     assert (send.spec.name, send.toolset, send.effects, send.timeout_s) == ("send_file", "file", {"read"}, 30)
+
+
+def test_an_album_keeps_to_the_platform_s_number_and_size(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}").write_bytes(b"x" * 10)
+    paths = [str(tmp_path / f"{number}") for number in range(5)]
+    message = Outgoing("here", file=paths[0], file_name="zero", more_files=tuple(paths[1:]))
+
+    def split(count: int, size_bytes: int) -> list[list[str]]:
+        limits = PlatformLimits(9, 1.0, 1.0, album_files=count, album_bytes=size_bytes)
+        parts = split_album(message, limits)
+        assert [part.text for part in parts] == ["here", *[""] * (len(parts) - 1)]
+        assert [part.file_name for part in parts] == ["zero", *[""] * (len(parts) - 1)]
+        return [[Path(path).name for path in (part.file, *part.more_files)] for part in parts]
+
+    assert split(10, 100) == [["0", "1", "2", "3", "4"]]
+    assert split(2, 100) == [["0", "1"], ["2", "3"], ["4"]]
+    assert split(10, 39) == [["0", "1", "2"], ["3", "4"]]
+    assert split(10, 5) == [["0"], ["1"], ["2"], ["3"], ["4"]], "a file alone is the platform's to judge"
+    assert split(1, 100) == [["0"], ["1"], ["2"], ["3"], ["4"]]
+
+
+@pytest.mark.parametrize("limits", [Telegram.limits, Discord.limits, Slack.limits])
+def test_a_long_caption_goes_on_in_messages_of_whole_words(limits: PlatformLimits) -> None:
+    text = "Käse 🧀 und Brot. " * 250
+    names = tuple(map(str, range(limits.album_files)))
+    message = Outgoing(text, file="a", file_name="a", more_files=names, quiet=True)
+    first, *texts, last = split_album(message, limits)
+    assert (first.file, first.more_files, last.file, last.text) == ("a", names[:-1], names[-1], "")
+    assert texts and all(part.text and part.quiet and not part.file for part in texts)
+    caption_units, *units = [len(part.text.encode("utf-16-le")) // 2 for part in (first, *texts)]
+    assert caption_units <= (1_000 if limits is Telegram.limits else limits.message_chars)
+    assert max(units) <= limits.message_chars
+    assert " ".join(part.text for part in (first, *texts)).split() == text.split()
+    short = Outgoing("here", file="a", file_name="a")
+    assert split_album(short, limits) == [short]
+
+
+def test_too_many_files_at_once_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+
+    async def post(session_id: str, message: Outgoing) -> bool:
+        raise AssertionError(message)
+
+    async def nobody(question: str, choices: Sequence[str]) -> None:
+        return None
+
+    context = ToolContext("s", "t", "c", tmp_path, print, nobody)
+    with pytest.raises(BadInput, match="at most 50 files"):
+        asyncio.run(send_file_tool(post, 10).run(context, {"path": "a", "more": ["a"] * 50}))
 
 
 @pytest.mark.parametrize("is_there", [True, False])

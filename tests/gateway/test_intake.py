@@ -71,7 +71,7 @@ def test_a_flood_is_told_once_and_what_is_over_is_not_read(run: Run) -> None:
 
 
 def test_an_edit_counts_while_its_message_waits_and_is_told_about_where_that_was_read(run: Run) -> None:
-    late = "An edited message is read only while it waits; that one was read already. Send it again."
+    late = "An edited message is read only until it is answered; that one was. Send it again."
 
     async def test(rig: Rig) -> None:
         rig.received(place(), "u1")

@@ -12,7 +12,13 @@ import pytest
 from whet.contract.channels import Outgoing, PlatformLimits
 from whet.contract.protocols import ApprovalRequest, GrantScope, Reply
 from whet.gateway.asking import ChatPerson, full_rows
-from whet.gateway.open_questions import NOT_OFFERED, ChatQuestions, ChatReply, QuestionRoute
+from whet.gateway.open_questions import (
+    NOT_OFFERED,
+    NOT_SHOWN,
+    ChatQuestions,
+    ChatReply,
+    QuestionRoute,
+)
 from whet.question import build_question
 from whet.visible import visible
 
@@ -25,10 +31,13 @@ class Chat:
 
     def __init__(self, chat_id: int = 5, room: tuple[str, str] = ROOM, limits: PlatformLimits | None = None):
         self.said: list[Outgoing] = []
-        self.route = QuestionRoute(chat_id, room, self._post, limits or PlatformLimits(4_000, 1.0, 1.0))
+        self.lost: set[int] = set()
+        limits = limits or PlatformLimits(4_000, 1.0, 1.0)
+        self.route = QuestionRoute(chat_id, room, self._post, self.lost.isdisjoint, limits)
 
-    async def _post(self, messages: Sequence[Outgoing]) -> None:
+    async def _post(self, messages: Sequence[Outgoing]) -> Sequence[int]:
         self.said.extend(messages)
+        return range(len(self.said) - len(messages), len(self.said))
 
     @property
     def data(self) -> dict[str, str]:
@@ -237,7 +246,7 @@ def test_the_models_question_takes_a_button_or_the_next_message_of_its_conversat
         asked = asyncio.create_task(person.clarify("Which\u202e?", [f"n{n}" + "x" * 70 for n in range(9)]))
         await chat.asked()
         (message,) = chat.said
-        assert message.text == "Which<U+202E>?"
+        assert message.text.startswith("Which<U+202E>?\n• n0xxx") and message.text.count("x" * 70) == 8
         assert [button.label[:2] for button in message.buttons] == [f"n{n}" for n in range(8)]
         assert {button.label[2:] for button in message.buttons} == {visible("x" * 70, 58)}
         pressed = message.buttons[7].data
@@ -264,12 +273,12 @@ def test_a_decision_offers_what_may_be_decided() -> None:
             (
                 request(grant="rm", scopes=(scope,)),
                 ["Allow once", "This conversation", "Always", "Deny"],
-                ["This conversation and always: `terminal(rm *)`"],
+                ["This conversation and always:", "```", "terminal(rm *)", "```"],
             ),
             (
                 request(scopes=(scope,)),
                 ["Allow once", "This conversation", "Deny"],
-                ["This conversation: `terminal(rm *)`"],
+                ["This conversation:", "```", "terminal(rm *)", "```"],
             ),
         ):
             asking, chat = ChatQuestions(), Chat()
@@ -294,8 +303,13 @@ def test_all_of_a_long_decision_is_shown_on_demand_and_asked_again() -> None:
         long = ApprovalRequest("s", "c", "terminal", "\n".join(f"echo {n}" for n in range(130)), ())
         asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
         await chat.asked()
-        assert shown(chat) == ["Allow once", "This conversation", "Deny", "Show all"]
+        assert shown(chat) == ["Deny", "Show all"]
         assert "echo 129" not in chat.said[0].text and "more lines" in chat.said[0].text
+        for word in ("once", "session", "yes", "allow once"):
+            assert asking.take_reply(5, ROOM, word, may=True) == ChatReply(NOT_SHOWN) and not asked.done()
+        assert asking.decide(ROOM, "1", may=True) == asking.decide(ROOM, "s", may=True) == NOT_SHOWN
+        word = chat.data["Deny"].partition(":")[0]
+        assert asking.handle_press(5, f"{word}:1", may=True) == OVER and not asked.done()
         assert asking.decide(ROOM, "v", may=True) == "Shown: `echo 0` … (asked by ann)"
         await chat.asked(2)
         assert shown(chat) == ["Allow once", "This conversation", "Deny"]
@@ -377,13 +391,15 @@ def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody_can_b
 def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -> None:
     async def main() -> None:
         limits = PlatformLimits(100_000, 1.0, 1.0, has_buttons=False)
-        ways = "Write `once` or `yes`, `session`, `no`"
-        for lines, more in ((1, "."), (130, ", `show` (all of it).")):
+        for lines, ways in (
+            (1, "Write `once` or `yes`, `session`, `no`."),
+            (130, "Write `show` (all of it), `no`."),
+        ):
             asking, chat = ChatQuestions(), Chat(limits=limits)
             given = ApprovalRequest("s", "c", "terminal", "\n".join(["echo"] * lines), ())
             asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(given))
             await chat.asked()
-            assert chat.said[0].text.endswith(f"\n{ways}{more}")
+            assert chat.said[0].text.endswith(f"\n{ways}")
             asking.decide(ROOM, "n", may=True)
             await asked
 

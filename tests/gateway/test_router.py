@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import FixedClock
 from whet.contract.channels import ChatPlace, Incoming
+from whet.contract.errors import ConfigError
 from whet.gateway.router import ChatUser, Router, new_code
 from whet.gateway.settings import GatewayChannelText, GatewayPersonText
 from whet.store import paired
@@ -43,6 +44,22 @@ def test_people_are_known_by_their_ids_on_each_platform() -> None:
     assert found.find_in_file(place("7", channel="two")) is None and found.find_in_file(place("1")) is None
     assert found.approvers("one") == [("one", "7"), ("one", "8"), ("two", "ann")]
     assert found.approvers("two") == [("two", "ann"), ("one", "7"), ("one", "8")]
+
+
+def test_a_slack_id_counts_in_one_workspace() -> None:
+    channels = {name: GatewayChannelText("slack") for name in ("work", "club")}
+    ann = GatewayPersonText({"slack": "work:U7"}, owner=True)
+    found = Router(channels, {"ann": ann}, 2)
+    assert found.find_in_file(place("U7", channel="work")) == ChatUser("ann", "", approves=True)
+    assert found.find_in_file(place("U7", channel="club")) is None
+    assert found.find_in_file(place("T0OTHER:U7", channel="work")) is None
+    assert found.approvers("club") == [("work", "U7")]
+    bare = {"ann": GatewayPersonText({"slack": "U7"}, owner=True)}
+    with pytest.raises(ConfigError, match="does not say in which workspace"):
+        Router(channels, bare, 2)
+    alone = Router({"work": GatewayChannelText("slack")}, bare, 2)
+    assert alone.find_in_file(place("U7", channel="work")) and alone.approvers("work") == [("work", "U7")]
+    assert alone.find_in_file(place("T0OTHER:U7", channel="work")) is None
 
 
 def test_a_conversation_has_its_persons_memory_and_a_group_one_of_its_own() -> None:

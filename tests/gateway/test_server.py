@@ -12,7 +12,8 @@ from tests.gateway.parts import PEOPLE, Rig, Run, Wall, model, place, run
 from tests.support import let_pass
 from whet.app.conversations.hosted import SessionHost
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, ScheduleSettings, Settings
+from whet.config.permission_settings import SandboxSettings
+from whet.config.schema import ModelSettings, ReviewSettings, ScheduleSettings, Settings
 from whet.contract.channels import Memo, SendFailed, Take, Verb
 from whet.contract.errors import StoreBusy, StoreError, WhetError
 from whet.gateway.chat import ChatCommands

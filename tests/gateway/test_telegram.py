@@ -78,7 +78,8 @@ def test_a_message_is_answered_and_survives_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_commands_are_the_terminals_own(tmp_path: Path) -> None:
+def test_commands_are_the_terminals_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHET_MODEL_ALIASES", '{"big": "practice-large"}')
     script = [ScriptedReply(text="One."), ScriptedReply(text="Again one."), ScriptedReply(text="Fresh.")]
     with world(tmp_path, script) as w:
         ask, wait = w.telegram.write, w.telegram.wait_said
@@ -98,7 +99,7 @@ def test_commands_are_the_terminals_own(tmp_path: Path) -> None:
             ("/memory", "nothing is remembered yet"),
             ("/skills test", "debug-failing-test"),
             ("/model", "/model NAME switches"),
-            ("/model practice-large", "chosen for this conversation"),
+            ("/model big", "practice-large (practice)"),
             ("/model default", "practice (practice)"),
             ("/warm", "cold"),
             ("/approve", "Nothing waits for a decision here."),
@@ -413,12 +414,14 @@ def test_a_rate_limit_is_waited_for_in_order(tmp_path: Path) -> None:
 
 def test_an_edit_counts_while_the_message_waits(tmp_path: Path) -> None:
     script = [ScriptedReply(text="First.", fault=STALLED), ScriptedReply(text="Second.")]
-    with world(tmp_path, script, busy="queue") as w:
+    with world(tmp_path, [ScriptedReply(text="Zero."), *script], busy="queue") as w:
+        w.telegram.write("zero")
+        w.telegram.wait_said("Zero.")
         w.telegram.write("one")
         w.model.wait_for_stall()
         w.telegram.write("two, wrong")
-        w.telegram.rewrite(100_002, "two, right")
-        update = w.telegram.rewrite(100_001, "one, too late")
+        w.telegram.rewrite(100_003, "two, right")
+        update = w.telegram.rewrite(100_001, "zero, too late")
         w.telegram.wait(lambda: w.telegram.acknowledged > update, "the edits taken in")
         w.model.release()
         w.telegram.wait_said("Second.")

@@ -123,6 +123,62 @@ def test_codex_items_become_messages(tmp_path: Path) -> None:
     assert (past.about.id, past.about.model, past.about.title) == ("abc", "gpt-x", "list the files")
 
 
+def test_codex_own_blocks_are_no_words_of_the_person(tmp_path: Path) -> None:
+    instructions = "# AGENTS.md instructions for /home/u/shop\n\n<INSTRUCTIONS>\n{}\n</INSTRUCTIONS>"
+    context = "<environment_context>\n  <cwd>/home/u/shop</cwd>\n</environment_context>"
+    typed = "# Notes\n\nWhat does <INSTRUCTIONS> mean in AGENTS.md?"
+    blocks = [
+        {"type": "input_text", "text": words}
+        for words in ("<recommended_plugins>\nx\n</recommended_plugins>", instructions.format("y"), context)
+    ]
+    path = lines(
+        tmp_path / "rollout-1.jsonl",
+        {"type": "session_meta", "payload": {"id": "abc", "cwd": "/home/u/shop"}},
+        item({"type": "message", "role": "user", "content": blocks}),
+        text("user", instructions.format("Close with </INSTRUCTIONS>, always")),
+        text("user", f"{instructions.format('z')}\n\n{context}\nlist the plums"),
+        text("assistant", "Two."),
+        text("user", "<turn_aborted>\nThe person stopped it.\n</turn_aborted>"),
+        text("user", typed),
+        text("user", "<skill-x>why?</skill-x>"),
+    )
+    past, _ = codex.read(path)
+    assert past is not None
+    words = [row.message.text for row in past.messages if row.message.role == "user"]
+    assert words == ["list the plums", typed, "<skill-x>why?</skill-x>"]
+    assert past.about.title == "list the plums"
+
+
+def test_claude_code_reminders_are_left_out(tmp_path: Path) -> None:
+    reminder = "<system-reminder>\nKeep it.\n</system-reminder>"
+    source = f'TEXT = """{reminder}"""\nprint(TEXT)'
+
+    def result(name: str, content: Any) -> dict[str, Any]:
+        return {"type": "tool_result", "tool_use_id": name, "content": content}
+
+    def call(name: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": name, "name": "Read", "input": {}}
+
+    def block(words: str) -> dict[str, str]:
+        return {"type": "text", "text": words}
+
+    path = lines(
+        tmp_path / "s-1.jsonl",
+        said("user", [block(reminder), block("why?")], uuid="u1"),
+        said("user", [block(reminder)], uuid="u2", parentUuid="u1"),
+        said("user", f"fix it {reminder}\nnow", uuid="u3", parentUuid="u1"),
+        said("user", reminder, uuid="u4", parentUuid="u1"),
+        said("assistant", [call("t1"), call("t2")], uuid="u5", parentUuid="u3"),
+        said("user", [result("t1", f"{source}\n\n{reminder}\n\n{reminder}\n")], uuid="u6", parentUuid="u5"),
+        said("user", [result("t2", [block(f"1 row\n{reminder}"), block(reminder)])], parentUuid="u6"),
+        said("user", "What is <system-reminder>?", uuid="u7", parentUuid="u6"),
+    )
+    past, _ = claude_code.read(path)
+    assert past is not None
+    texts = [row.message.text for row in past.messages]
+    assert texts == ["why?", "fix it \nnow", "", source, "1 row", "What is <system-reminder>?"]
+
+
 def test_a_transcript_in_which_nobody_spoke_is_no_session(tmp_path: Path) -> None:
     path = lines(
         tmp_path / "rollout-x.jsonl", {"type": "session_meta", "payload": {"id": "x"}}, "", "garbage"
@@ -278,7 +334,7 @@ def test_a_branch_that_was_left_in_claude_code_counts_as_never_said(tmp_path: Pa
         return json.dumps({"type": kind, "uuid": uuid, "parentUuid": parent, "message": message}) + "\n"
 
     path = tmp_path / "s.jsonl"
-    call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
+    call: dict[str, Any] = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "done"}
     path.write_text(
         line("user", "u1", None, "first")

@@ -166,6 +166,46 @@ def test_a_file_that_is_mounted_by_itself_is_written(tmp_path: Path) -> None:
     assert os.listdir(folder) == ["mounted"]
 
 
+_WRITE_READ_ONLY_MOUNT = """
+import sys
+from pathlib import Path
+from whet.beneath import replace_beneath
+
+try:
+    replace_beneath(Path(sys.argv[1]), "mounted", b"three")
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@pytest.mark.slow
+def test_a_file_that_is_mounted_read_only_is_left_and_named_as_that(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source", tmp_path / "ws"
+    source.write_text("old")
+    folder.mkdir()
+    (folder / "mounted").write_text("")
+    mount = 'mount --bind "$0" "$1/mounted" && mount -o remount,ro,bind "$1/mounted"'
+    arguments = [str(source), str(folder), sys.executable, _WRITE_READ_ONLY_MOUNT]
+    done = subprocess.run(
+        [
+            "unshare",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            f'{mount} && exec "$2" -c "$3" "$1"',
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "not permitted" in done.stderr:
+        pytest.skip("no mounts for this user")
+    assert (done.returncode, done.stdout) == (0, "Read-only file system\n"), done.stderr
+    assert source.read_text() == "old" and os.listdir(folder) == ["mounted"]
+
+
 _WRITE_IN_READ_ONLY_FOLDER = """
 import sys
 from pathlib import Path

@@ -238,4 +238,5 @@ def test_strict_runs_nothing_where_nothing_holds(
 def test_off_says_that_only_reading_holds(workspace: Path, tmp_path: Path) -> None:
     off = Confinement(ConfinementSettings("off", tmp_path / "whet-home"), os.environ)
     assert off.jail(workspace) is None
-    assert off.status().line == "no sandbox: sandbox.mode is off; only the gate's reading holds"
+    words = "commands run with all your rights, and Whet judges only their text"
+    assert off.status().line == f"no sandbox: sandbox.mode is off; {words}"

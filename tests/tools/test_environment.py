@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from whet.tools.shell import command_environment
@@ -56,6 +60,13 @@ def test_a_secret_is_known_by_its_value_too() -> None:
         "LOGIN": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dBjftJeZ4CVPmB92K27uhbUJU1p1r_wW1g",
         "npm_config__authToken": "abc",
         "DB_PASS": "hunter2",
+        "SSHPASS": "hunter2",
+        "SMTP_CREDS": "me:hunter2",
+        "ADMIN_PIN": "4711",
+        "HEADER": "Authorization: Bearer abc.def.ghi",
+        "CURL_OPTIONS": "-s -u me:hunter2",
+        "MACHINE": "machine x login me password hunter2",
+        "SHARED": "https://x.example/c?sig=abcd&se=2026",
     }
     passed = command_environment(source)
     assert [name for name in source if name in passed] == []
@@ -77,6 +88,9 @@ def test_what_builds_need_is_passed() -> None:
         "ARN": "arn:aws:iam::123456789012:role/Role2",
         "GIT_ASKPASS": "/usr/bin/ask",
         "COMPASS": "north",
+        "RSYNC_OPTIONS": "-u --delete",
+        "MODE": "basic",
+        "PROMPT": "user: ",
     }
     passed = command_environment(source)
     assert {name: passed[name] for name in source if name in passed} == source
@@ -90,3 +104,23 @@ def test_git_is_told_after_what_is_set_to_run_nothing_of_a_repository(given: str
     assert made[f"GIT_CONFIG_KEY_{first + 4}"] == "core.alternateRefsCommand"
     assert f"GIT_CONFIG_KEY_{first + 5}" not in made
     assert first == 0 or made["GIT_CONFIG_KEY_1"] == "user.name"
+
+
+def test_git_reads_its_settings_without_the_one_that_is_withheld(tmp_path: Path) -> None:
+    source = {
+        "PATH": os.environ["PATH"],
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "HOME": str(tmp_path),
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "http.extraheader",
+        "GIT_CONFIG_VALUE_0": "Authorization: Basic c2VjcmV0LXRva2VuLWFiY2RlZg==",
+        "GIT_CONFIG_KEY_1": "user.name",
+        "GIT_CONFIG_VALUE_1": "Ann",
+    }
+    made = command_environment(source)
+    assert "Basic" not in str(made)
+    shown = subprocess.run(
+        ["git", "config", "--get-regexp", "user.name|http"],
+        cwd=tmp_path, env=made, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert shown.stdout == "user.name Ann\n"

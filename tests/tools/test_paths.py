@@ -76,7 +76,9 @@ def test_inside_names_are_found(workspace: Path) -> None:
 def test_a_workspace_behind_a_link_works(workspace: Path) -> None:
     alias = workspace.parent / "alias"
     alias.symlink_to(workspace)
-    assert resolve("inside.txt", alias).path == workspace / "inside.txt"
+    for name in ("inside.txt", str(alias / "inside.txt"), "./inside.txt"):
+        target = resolve(name, alias)
+        assert (target.path, target.through) == (workspace / "inside.txt", "")
 
 
 def test_allowed_folders_are_reached_and_only_they(workspace: Path) -> None:

@@ -12,6 +12,8 @@ from tests.tools.calls import Desk
 from tests.tools.running import context
 from whet.contract.changes import TextChange, hash_bytes, hash_changes
 from whet.contract.errors import ToolDenied
+from whet.contract.protocols import ApprovalRequest
+from whet.question import build_question
 from whet.tools.paths import resolve
 from whet.tools.preview import change_of, propose_changes
 
@@ -35,6 +37,20 @@ def test_our_own_edits_show_what_they_would_write_and_write_nothing(
     (change,) = asyncio.run(preview(context(file.parent), {"path": "greeting.txt", **arguments}))
     assert (change.old, change.new, change.place) == ("hello hello\n", text, str(file))
     assert file.read_text("utf-8") == "hello hello\n"
+
+
+@EDITS
+def test_an_edit_through_a_link_names_the_file_and_the_link(
+    file: Path, name: str, arguments: dict[str, object], text: str
+) -> None:
+    (file.parent / "link.txt").symlink_to(file.name)
+    preview = Desk(file.parent).registry.get(name).preview
+    assert preview is not None
+    changes = asyncio.run(preview(context(file.parent), {"path": "link.txt", **arguments}))
+    question = build_question(ApprovalRequest("s", "c", name, "", (), changes=changes))
+    assert changes[0].new == text
+    assert question.title == "Whet wants to change greeting.txt (through link.txt, +1 −1)"
+    assert question.body[0].text == "greeting.txt  (through link.txt, +1 −1)"
 
 
 @EDITS

@@ -233,6 +233,22 @@ def test_a_search_names_the_binary_files_that_match(tmp_path: Path, engine: str 
     )
 
 
+@pytest.mark.parametrize("prefix", ["rg: ", ""], ids=["ripgrep 14", "ripgrep 13"])
+def test_a_search_names_the_files_that_it_could_not_read(tmp_path: Path, prefix: str) -> None:
+    """Root reads every file, so a program plays ripgrep: 13 writes no name of its own before an error."""
+    program = tmp_path / "bin" / "rg"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\nprintf 'a\\0001:needle\\n'\n"
+        f"echo '{prefix}./secret: Permission denied (os error 13)' >&2\n"
+    )
+    program.chmod(0o755)
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    text = Desk(workspace, ripgrep=str(program)).text("search_files", pattern="needle")
+    assert text == "a\n1|needle\n[1 match in 1 file; not searched: secret (permission denied)]"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("path", [".", "big.log"])
@@ -267,6 +283,43 @@ def test_special_files_do_not_hang(tmp_path: Path) -> None:
         assert Desk(tmp_path, ripgrep=engine).text("search_files", pattern="x") == "[no matches]"
 
 
+@pytest.mark.timeout(20)  # it waited for a writer
+def test_an_ignore_file_that_is_no_file_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x\n")
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / ".gitignore")
+    (tmp_path / "out" / "b").write_text("x\n")
+    (tmp_path / "rules").write_text("*\n")
+    (tmp_path / ".gitignore").symlink_to("rules")  # git follows no link here, either
+    found = Desk(tmp_path, ripgrep=None).text("search_files", pattern="x")
+    assert all(name in found for name in ("a", "out/b"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(20)  # it took 45 s, and 2 GB with a device
+@pytest.mark.parametrize("name", [".gitignore", ".rgignore", ".ignore", "out/.gitignore", "../.gitignore"])
+@pytest.mark.parametrize("target", ["content", "names"])
+@pytest.mark.parametrize("is_device", [False, True], ids=["pipe", "device"])
+def test_ripgrep_does_not_wait_for_an_ignore_file(
+    tmp_path: Path, name: str, target: str, is_device: bool
+) -> None:
+    (tmp_path / "work" / "out").mkdir(parents=True)
+    (tmp_path / "work" / "out" / "b.txt").write_text("x\n")
+    path = tmp_path / "work" / name
+    path.symlink_to("/dev/zero") if is_device else os.mkfifo(path)
+    pattern = "x" if target == "content" else "*.txt"
+    found = Desk(tmp_path / "work").text("search_files", pattern=pattern, target=target)
+    assert found.startswith("out/b.txt") and "stopped" not in found
+
+
+@pytest.mark.timeout(20)
+def test_an_ignore_file_without_an_end_is_read_in_part(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("x\n")
+    with (tmp_path / ".gitignore").open("wb") as file:
+        file.truncate(1 << 40)
+    assert "b.txt" in Desk(tmp_path, ripgrep=None).text("search_files", pattern="x")
+
+
 def test_a_machine_without_ripgrep_is_served(workspace: Path) -> None:
     assert Desk(workspace, ripgrep="no-such-program").text("search_files", pattern="needle") == ALL
 
@@ -277,8 +330,10 @@ def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
     desk = Desk(tmp_path, ripgrep=None)
 
     def children() -> list[str]:
+        """Return the processes that search here; one that waits for a later search is elsewhere."""
         pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        return [pid for pid in pids if b"whet.tools.walk" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        walking = [pid for pid in pids if b"whet.tools.walk" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in walking if os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)]
 
     async def cancel() -> None:
         task = asyncio.create_task(desk.acall("search_files", pattern="(a+)+$"))
@@ -292,6 +347,20 @@ def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
         assert not children()
 
     asyncio.run(cancel())
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
+def test_the_process_of_the_next_search_is_started_by_then(workspace: Path) -> None:
+    desk = Desk(workspace, ripgrep=None)
+
+    def children() -> set[str]:
+        return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+    first = desk.text("search_files", pattern="needle")
+    (waiting,) = [pid for pid in children() if b"walk" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (workspace / "new.txt").write_text("needle\n")
+    assert desk.text("search_files", pattern="needle") != first
+    assert waiting not in children()
 
 
 @pytest.mark.timeout(60)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,25 @@ def test_what_a_command_of_its_own_changed_may_be_written_over(tmp_path: Path) -
     processes.close()
     desk.call("write_file", path="a.txt", content="three\n")
     assert "changed by somebody else" in desk.error("write_file", path="b.txt", content="three\n").message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_command_runs_though_a_file_that_was_read_cannot_be_looked_at_any_more() -> None:
+    with tempfile.TemporaryDirectory() as name:  # a folder that others may enter, unlike pytest's
+        work = Path(name)
+        work.chmod(0o755)
+        (work / "private").mkdir(0o700)
+        (work / "private" / "a.txt").write_text("one\n")
+        desk, processes = Desk(work), Processes()
+        terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
+        desk.call("read_file", path="private/a.txt")
+        os.seteuid(65_534)
+        try:
+            output = asyncio.run(terminal.run(context(work), {"command": "echo runs"}))
+        finally:
+            os.seteuid(0)
+            processes.close()
+    assert "runs" in output.text
 
 
 def test_curly_quotes_and_dashes_are_found_and_kept(tmp_path: Path) -> None:

@@ -64,13 +64,17 @@ def open_files() -> int:
 
 def test_output_is_merged_in_order_with_the_exit_code(processes: Processes, tmp_path: Path) -> None:
     output = run(processes, tmp_path, "echo one; echo two >&2; echo three; exit 3")
-    assert output == ToolOutput("one\ntwo\nthree\n[exit 3]", "exit", 3)
+    assert output == ToolOutput("one\ntwo\nthree\n[exit 3]", "exit", 3, cpu_s=output.cpu_s)
 
 
 def test_success_and_silence_are_said(processes: Processes, tmp_path: Path) -> None:
-    assert run(processes, tmp_path, "echo hi") == ToolOutput("hi", "", 0)
-    assert run(processes, tmp_path, "echo hi", timeout_s=0) == ToolOutput("hi", "", 0), "0: the usual limit"
-    assert run(processes, tmp_path, "true") == ToolOutput("[no output, exit 0]", "", 0)
+    for command, more, text in (
+        ("echo hi", {}, "hi"),
+        ("echo hi", {"timeout_s": 0}, "hi"),  # 0: the usual limit
+        ("true", {}, "[no output, exit 0]"),
+    ):
+        output = run(processes, tmp_path, command, **more)
+        assert output == ToolOutput(text, "", 0, cpu_s=output.cpu_s)
 
 
 def test_a_signal_is_named(processes: Processes, tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ OTHER_MEANINGS = {
     "process": "a column of `whet gateway status`",
     "patch": "an action of skill_manage, a method of HTTP, an argument with a diff, a program",
     "write_file": "an action of skill_manage",
-    "web_search": "a kind of tool in requests of the Responses API",
+    "web_search": "a kind of tool in requests of the APIs of vendors",
+    "web_fetch": "a kind of tool in requests of the Messages API",
 }
 HAVE_THEM = {
     "memory": ("app", "cli", "config", "memory", "review", "serve", "store"),
@@ -47,14 +48,15 @@ HAVE_THEM = {
             "whet_confirm/web/arguments.py",
             "memory/requests.py",
             "memory/settling.py",
-            "serve/board/past.py",
+            "store/parts.py",
             "memory/skill_changes.py",
             "memory/wording.py",
         ),
         *("approval/danger_files.py", "review/wording.py", "serve/openapi.py", "store/trail.py"),
     ),
     "write_file": ("memory/requests.py", "memory/skill_changes.py", "review/wording.py"),
-    "web_search": ("serve/response_tools.py",),
+    "web_search": ("serve/response_tools.py", "serve/client_tools.py"),
+    "web_fetch": ("serve/client_tools.py",),
 }
 
 

@@ -19,6 +19,7 @@ from whet.lanes import ToolPool
 from whet.tools.learning import WarmRequest
 from whet.tools.page_source import FetchedPage
 from whet.tools.todo import TodoLists
+from whet.tools.toolsets.code import CodeTools
 from whet.tools.toolsets.delegation import DelegationTools
 from whet.tools.toolsets.files import FileTools
 from whet.tools.toolsets.memory import MemoryTools
@@ -50,6 +51,7 @@ DECLARED: dict[str, tuple[str, str, bool, bool, float | None]] = {
     "session_search": ("session", R, True, True, 30),
     "recall": ("session", R, True, True, 30),
     "delegate_task": ("delegation", R, True, True, None),
+    "code_symbols": ("code", R, True, True, 60),
 }
 
 
@@ -67,6 +69,7 @@ def made() -> list[Tool]:
         *SessionTools(NEVER),
         *RecallTools(NEVER),
         *DelegationTools(NEVER),
+        *CodeTools(NEVER),
     ]
 
 

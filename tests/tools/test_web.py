@@ -8,6 +8,7 @@ import gzip
 import resource
 import socket
 import ssl
+import sys
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
@@ -309,6 +310,12 @@ def test_inflating_gives_no_more_than_asked_for() -> None:
 def test_charsets_good_and_bad() -> None:
     assert fetch({"/": reply("漢字".encode("gb18030"), kind="text/plain; charset=gbk")}).text.endswith("漢字")
     assert fetch({"/": reply("Grüße".encode(), kind="text/html; charset=bogus")}).text.endswith("Grüße")
+
+
+def test_a_pdf_without_its_reader_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    text = fetch({"/": reply(b"%PDF-1.7 \0", kind="application/pdf")}).text
+    assert "[reading PDF needs pypdf; pip install 'whet-agent[documents]']" in text
 
 
 def test_other_content_is_shown_as_it_is_or_described() -> None:

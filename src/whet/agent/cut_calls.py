@@ -19,14 +19,15 @@ from whet.contract.tools import ToolOutput, clip
 from whet.store.transcript import OpenCall, TurnRecord
 
 _NOT_STOPPED = StoppedCall("", 0.0)
+_SHOWN_CHARS = 600
 NOT_RUN = "Not run: the program had stopped before this call began, and a new message came first. Read that."
 _STOPPED = (
     "Stopped: the program stopped while this call was running, and a new message came first. Read that."
 )
 
 
-async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason) -> None:
-    """Store a result for every call that has none, so that the transcript is complete.
+async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason, emit: Emit) -> None:
+    """Store and show a result for every call that has none, so that the transcript is complete.
 
     The result says whether the call was stopped while it ran or was never started.
     """
@@ -39,7 +40,7 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
             output = interrupted_output(session, open_call, text + _printed_text(session, open_call, stopped))
         else:
             output = ToolOutput(text + "was not started.", error_kind="cancelled")
-        await _close(session, turn, open_call, output, stopped.duration_s)
+        await _close(session, turn, open_call, output, emit, stopped)
     session.stopped.clear()
     session.log.live.fold_results()
 
@@ -60,30 +61,37 @@ async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> Non
     A call that had begun is left to `dispatch`, which does not run it again, unless it may be repeated.
     """
     for open_call in session.log.open_calls(turn):
-        if open_call.started and not _is_repeatable(session, open_call):
+        if open_call.started and not _may_run_again(session, open_call):
             continue
-        output = ToolOutput(_STOPPED if open_call.started else NOT_RUN, error_kind="cancelled")
-        call = open_call.call
-        await _close(session, turn, open_call, output)
-        emit(ToolFinished(call.id, call.name, 0.0, output.error_kind, None, output.text, call.arguments))
+        text, kind = (_STOPPED, "interrupted") if open_call.started else (NOT_RUN, "cancelled")
+        output = ToolOutput(text, error_kind=kind)
+        await _close(session, turn, open_call, output, emit)
     session.log.live.fold_results()
 
 
 async def _close(
-    session: Session, turn: TurnRecord, open_call: OpenCall, output: ToolOutput, duration_s: float = 0.0
+    session: Session,
+    turn: TurnRecord,
+    open_call: OpenCall,
+    output: ToolOutput,
+    emit: Emit,
+    stopped: StoppedCall = _NOT_STOPPED,
 ) -> None:
     call = open_call.call
     result = Message("tool", output.text, tool_call_id=call.id, tool_name=call.name, is_error=True)
-    await session.log.store_call_result(turn, open_call, result, output=output, duration_s=duration_s)
+    took_s = stopped.duration_s
+    await session.log.store_call_result(turn, open_call, result, output=output, duration_s=took_s)
+    shown = clip(output.text, _SHOWN_CHARS)
+    emit(ToolFinished(call.id, call.name, took_s, output.error_kind, None, shown, call.arguments))
 
 
-def _is_repeatable(session: Session, open_call: OpenCall) -> bool:
+def _may_run_again(session: Session, open_call: OpenCall) -> bool:
     tool = session.tools.get(open_call.call.name)
     if tool is None:
         return False
     with suppress(ToolError):
         tool = resolve_tool(session, tool, arguments_of(open_call.call))[0]
-    return tool.repeatable
+    return tool.may_run_again
 
 
 def interrupted_output(session: Session, open_call: OpenCall, text: str) -> ToolOutput:

@@ -22,11 +22,16 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
     """Store exactly one result for every open call of the last reply. Calls whose tools may overlap run
     together; results are stored in the model's order. Raises Rambled if the calls only repeat."""
     open_calls = session.log.open_calls(turn)
+    tools = [tool for call in open_calls if (tool := session.tools.get(call.call.name)) is not None]
+    for observer in session.observers:
+        observer.expect_calls(session, tools)
     planned: list[PlannedCall] = []
     for open_call in open_calls:
         tool = session.tools.get(open_call.call.name)
         if tool is not None and (
-            tool.tags & {"edits"} or ("command" in tool.tags and _runs_commands(planned))
+            tool.tags & {"edits"}
+            or tool.plan is not None
+            or ("command" in tool.tags and _runs_commands(planned))
         ):
             # The person sees what this call would write and where it starts, so the calls before it must have
             # finished.
@@ -70,6 +75,8 @@ async def _notify_observers(
     `after_calls`."""
     running = [item for item in planned if isinstance(item, RunnableCall)]
     if not running:
+        for observer in session.observers:
+            observer.expect_calls(session, ())
         return []
     calls = CallRound(turn.number, running[0].open_call.step, [item.question.tool for item in running])
     return [(observer, await observer.before_calls(session, calls, emit)) for observer in session.observers]

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from whet.agent.dispatch import dispatch
 from whet.agent.interruption import Pause, TurnClock, finish_or_undo, finish_shielded, write_then
 from whet.agent.model_call import ask_model, keep_reply
-from whet.agent.session import InboxEntry, Session, add_receipt
+from whet.agent.session import InboxEntry, Session, finish_observers
 from whet.contract.errors import (
     BudgetReached,
     ConfigError,
@@ -43,7 +43,7 @@ async def run_turn(
     """
     started_s = session.clock.monotonic_s()
     async with session.inbox.recovered(incoming, receipt) as first:
-        turn = await _begin(session, first)
+        turn = await _begin(session, first, emit)
     reason: EndReason = "crashed"  # the reason if a bug ends the turn
     error: WhetError | None = None
     queued: Sequence[QueuedJob] = ()
@@ -63,7 +63,7 @@ async def run_turn(
     except (BudgetReached, ConfigError, ProviderError, StoreError) as failed:
         reason, error = "failed", failed
     finally:
-        queued = await finish_shielded(_finish(session, turn, reason, error))
+        queued = await finish_shielded(_finish(session, turn, emit, reason, error))
     if reason == "budget" and error is None:
         error = WhetError(f"the turn reached its limit of {session.limits.steps} steps", hint="say: go on")
     end = TurnEnd(
@@ -78,19 +78,17 @@ async def run_turn(
         hint=error.hint if error else "",
         is_overflow=isinstance(error, ContextOverflow),
     )
-    for observer in session.observers:
-        await observer.after_turn(session, end)
-    end = add_receipt(session, turn, end)
+    end = await finish_observers(session, turn, end, emit)
     for job in queued:
         emit(ReviewQueued(job.job_id, job.kinds))
     emit(end)
     return end
 
 
-async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
+async def _begin(session: Session, incoming: InboxEntry | None, emit: Emit) -> TurnRecord:
     async def end(turn: TurnRecord | None) -> None:  # also after a cancel: no one else continues this turn
         if turn is not None:
-            await _finish(session, turn, "cancelled", None)
+            await _finish(session, turn, emit, "cancelled", None)
 
     await session.log.writer.refresh()
     unfinished = session.log.live.open_turn and await finish_or_undo(session.log.claim_unfinished_turn(), end)
@@ -141,10 +139,10 @@ async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> None:
 
 
 async def _finish(
-    session: Session, turn: TurnRecord, reason: EndReason, error: WhetError | None
+    session: Session, turn: TurnRecord, emit: Emit, reason: EndReason, error: WhetError | None
 ) -> Sequence[QueuedJob]:
     from whet.agent.cut_calls import close_open_calls  # noqa: PLC0415 - no request waits for it
 
-    await close_open_calls(session, turn, reason)
+    await close_open_calls(session, turn, reason, emit)
     turn.error = error.message if error else ""
     return await session.log.end_turn(turn, reason, turn.error, await session.at_end(turn, reason))

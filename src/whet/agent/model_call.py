@@ -150,10 +150,10 @@ class _Incoming:
             return
         if self._lost is not None:
             self._turn.usage, self._lost = self._turn.usage + self._lost, None
+        self._is_waiting = isinstance(item, Retry) and item.wait_s > 0
         if isinstance(item, ModelReply | AnswerGrew):
             return
         self._emit(item)
-        self._is_waiting = isinstance(item, Retry)
         if isinstance(item, StreamRestarted):
             self._guards.clear()
         elif isinstance(item, TextDelta | ReasoningDelta):

@@ -80,8 +80,11 @@ async def plan_call(
         return AnsweredCall(
             open_call, ToolOutput(_unknown_tool(session, call.name), error_kind="unknown_tool")
         )
+    context = _build_context(session, turn, open_call, emit, clock)
     try:
         tool, arguments = resolve_tool(session, tool, arguments_of(call))
+        if tool.plan is not None and not open_call.started:
+            tool, arguments = await _plan_as_other(session, tool, arguments, context)
     except ToolError as error:
         return AnsweredCall(open_call, error_output(error))
     call_in_folder = _add_shell_folder(session, open_call, tool, arguments)
@@ -89,7 +92,6 @@ async def plan_call(
         return AnsweredCall(open_call, _GONE)
     written, (open_call, arguments) = call.arguments, call_in_folder
     call = open_call.call
-    context = _build_context(session, turn, open_call, emit, clock)
     question = GateCall(
         session.id,
         call,
@@ -101,7 +103,7 @@ async def plan_call(
         context.turn_id,
         content=tool.content() if tool.content is not None else "",
     )
-    if open_call.started and not tool.repeatable:
+    if open_call.started and not tool.may_run_again:
         return AnsweredCall(open_call, ToolOutput(INTERRUPTED, error_kind="interrupted"), question)
     if _fails_repeatedly(session.log.messages, call.name, written):
         text = f"This exact call failed {_REPEATS_ALLOWED} times in a row and was not run again. Change it."
@@ -146,6 +148,27 @@ def resolve_tool(
     if target is None or target.stands_for is not None:
         raise BadInput(f"{name} can't be called in this session")
     return target, arguments_given
+
+
+async def _plan_as_other(
+    session: Session, tool: Tool, arguments: dict[str, object], context: ToolContext
+) -> tuple[Tool, dict[str, object]]:
+    """Return the tool and arguments that a call is planned as: those of another tool, or its own. Raises
+    ToolError."""
+    assert tool.plan is not None
+    try:
+        planned = await tool.plan(context, arguments)
+    except ToolError:
+        raise
+    except Exception as error:
+        log.exception("planning a call of %s failed", tool.name)
+        raise ToolError(f"{tool.name} crashed: {type(error).__name__}: {error}") from error
+    if planned is None:
+        return tool, arguments
+    name, planned_arguments = planned
+    if (target := session.tools.get(name)) is None:
+        raise BadInput(f"this session has no {name}, so nothing can be changed")
+    return target, planned_arguments
 
 
 def _add_shell_folder(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from whet.agent.plan_call import PlannedCall, RunnableCall
-from whet.agent.repeated_calls import note_repetition
+from whet.agent.repeated_calls import note_repetition, read_last_change
 from whet.agent.session import Session, StoppedCall
 from whet.contract.changes import FileEdit
 from whet.contract.events import Emit, Event, ToolFinished, ToolProgress, ToolStarted
@@ -59,7 +59,15 @@ class CallRecord:
         with it."""
         item, call, question = self._item, self._item.open_call.call, self._item.question
         text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
-        text = note_repetition(self._session, self._turn, call.id, text, output.images)
+        clipped = msgspec.structs.replace(output, text=text)
+        text = note_repetition(
+            self._session.log.messages,
+            call.id,
+            clipped,
+            duration_s,
+            self._turn.steps,
+            lambda: read_last_change(self._session, self._turn),
+        )
         content = (TextPart(text), *output.images) if output.images else text
         result = Message(
             role="tool",

@@ -1,24 +1,29 @@
 """Notice calls that repeat with the same result: tell the model, and end the turn if it goes on.
 
 A call counts as repeated while the calls before it are the same few calls with the same results, and none of
-them changed a file. A poll whose output changes is no repetition. The notes are part of the results, so a
-turn that another process resumes counts on.
+them changed a file. A poll whose output changes is no repetition, and neither is a call that spends its time
+waiting (`sleep 1; cat status`): the limits of the turn end it. If its CPU time was not measured, it has to
+take longer to count as one. The notes are part of the results, so a turn that another process resumes counts
+on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from whet.agent.session import Session
 from whet.contract.errors import Rambled
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall
+from whet.contract.tools import ToolOutput
 from whet.store.transcript import TurnRecord
 
 _NOTED_AFTER = 3
 _URGED_AFTER = 5
 _STOPPED_AFTER = 8
 _MAX_CYCLE = 4
+_WAITED_S = 0.5
+_UNMEASURED_WAIT_S = 5.0
 _MARK = "\n\n[Whet: this call came "
 _FOREIGN_MARK = _MARK.replace("[Whet:", "[Whet -")
 _STOPPED_END = "The turn ends here.]"
@@ -28,15 +33,25 @@ _NO_RESULT: _Result = ("", ())
 
 
 def note_repetition(
-    session: Session, turn: TurnRecord, call_id: str, text: str, images: Sequence[ImagePart] = ()
+    messages: Sequence[Message],
+    call_id: str,
+    output: ToolOutput,
+    duration_s: float,
+    step: int,
+    last_change: Callable[[], int],
 ) -> str:
-    """Return a call's result, with a note for the model if the same call had the same result before."""
-    text = text.replace(_MARK, _FOREIGN_MARK)  # a tool's own words don't end a turn
-    result = (text, _pictures_of(images))
-    count = _count_repetitions(session.log.messages, call_id, result, turn.steps)
+    """Return the result of a call of the last reply in `messages`, which is the turn's reply number `step`.
+
+    It carries a note for the model if the same call had the same result before. `last_change` returns
+    the last step that changed a file, or 0, and is called only after a repetition.
+    """
+    text = output.text.replace(_MARK, _FOREIGN_MARK)  # a tool's own words don't end a turn
+    if _is_wait(output.cpu_s, duration_s):
+        return text
+    result = (text, _pictures_of(output.images))
+    count = _count_repetitions(messages, call_id, result, step)
     if count >= _NOTED_AFTER:
-        unchanged_steps = turn.steps - _last_change_step(session, turn)
-        count = _count_repetitions(session.log.messages, call_id, result, unchanged_steps)
+        count = _count_repetitions(messages, call_id, result, step - last_change())
     if count < _NOTED_AFTER:
         return text
     note = f"{_MARK}{count} times with this result, and no file changed. "
@@ -45,6 +60,14 @@ def note_repetition(
     if count >= _URGED_AFTER:
         return f"{text}{note}Do something else now, or answer; after {_STOPPED_AFTER} times the turn ends.]"
     return f"{text}{note}The result is above already.]"
+
+
+def _is_wait(cpu_s: float | None, duration_s: float) -> bool:
+    """Return whether a call spent most of its time waiting."""
+    if cpu_s is None:
+        return duration_s >= _UNMEASURED_WAIT_S
+    waited_s = duration_s - cpu_s
+    return waited_s >= max(_WAITED_S, cpu_s)
 
 
 def stop_repetition(messages: Sequence[Message]) -> None:
@@ -103,7 +126,7 @@ def _find_call(messages: Sequence[Message], call_id: str) -> ToolCall | None:
     return None
 
 
-def _last_change_step(session: Session, turn: TurnRecord) -> int:
+def read_last_change(session: Session, turn: TurnRecord) -> int:
     """Return the last step of a turn in which a call changed a file, or 0."""
     from whet.store import facts  # noqa: PLC0415 - only after a repetition
 

@@ -163,6 +163,10 @@ class TurnObserver:
         """Return the work that joins the transaction ending the turn; it can store rows and queue jobs."""
         return queue_nothing
 
+    def expect_calls(self, session: Session, tools: Sequence[Tool]) -> None:
+        """See the tools of a reply's calls before the gate decides, which may wait for a person; none if no
+        call runs after all."""
+
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """See the calls of a step that the gate allowed, before the first of them runs.
 
@@ -175,6 +179,10 @@ class TurnObserver:
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """See the end of a turn, without its receipt. It is stored by now, and not shown yet."""
+
+    def take_notices(self) -> Sequence[str]:
+        """Return once, after the end, what a person must know of the observer's own failures."""
+        return ()
 
 
 class LateObserver(TurnObserver):
@@ -192,6 +200,10 @@ class LateObserver(TurnObserver):
         """Return the observer's work."""
         return await self._part.get().at_end(session, turn, reason)
 
+    def expect_calls(self, session: Session, tools: Sequence[Tool]) -> None:
+        """Pass the tools on."""
+        self._part.get().expect_calls(session, tools)
+
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """Return the observer's token."""
         return await self._part.get().before_calls(session, step, emit)
@@ -204,6 +216,10 @@ class LateObserver(TurnObserver):
         """Pass the end on."""
         await self._part.get().after_turn(session, end)
 
+    def take_notices(self) -> Sequence[str]:
+        """Pass the notices on."""
+        return self._part.get().take_notices()
+
 
 class StoppedCall(msgspec.Struct, frozen=True):
     """What a call that was stopped had printed until then, and how long it ran."""
@@ -215,7 +231,8 @@ class StoppedCall(msgspec.Struct, frozen=True):
 class Session(msgspec.Struct, frozen=True):
     """An open conversation.
 
-    `note` returns the text added to a person's message when it is created (time, folder), `observers` take
+    `note` returns the text added to a person's message when it is created (time, folder), `text_note` one
+    on the message's own text (or an empty string), `observers` take
     part in its turns in this order, and `buffers` are the unsaved files of the person's editor. `stopped`
     holds the calls of the running turn that were stopped, by their ids.
     """
@@ -230,6 +247,7 @@ class Session(msgspec.Struct, frozen=True):
     clock: Clock
     workspace: Path
     note: Callable[[], str] = str
+    text_note: Callable[[str], str] = lambda text: ""
     observers: Sequence[TurnObserver] = ()
     buffers: Buffers | None = None
     inbox: Inbox = msgspec.field(default_factory=Inbox)
@@ -258,7 +276,7 @@ class Session(msgspec.Struct, frozen=True):
 
     def user_message(self, text: str, images: Sequence[ImagePart] = ()) -> Message:
         """Return a user message with the session's note."""
-        return user_message(text, images, self.note())
+        return user_message(text, images, "\n".join(filter(None, (self.note(), self.text_note(text)))))
 
     async def at_end(self, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Combine the work of all observers for the transaction that ends a turn, in their order."""
@@ -305,9 +323,13 @@ def receipt_of(session: Session, turn: int) -> TurnReceipt | None:
     return session.log.writer.db.read_now(lambda connection: facts.build_receipt(connection, key, turn))
 
 
-def add_receipt(session: Session, turn: TurnRecord, end: TurnEnd) -> TurnEnd:
-    """Return a turn's end with its stored receipt and its helpers' usage. Call it once all observers have
-    seen the end."""
+async def finish_observers(session: Session, turn: TurnRecord, end: TurnEnd, emit: Emit) -> TurnEnd:
+    """Show the end to all observers, emit their notices, and return the end with its stored receipt and its
+    helpers' usage."""
+    for observer in session.observers:
+        await observer.after_turn(session, end)
+        for line in observer.take_notices():
+            emit(Notice(line, must_show=True))
     if not turn.tool_calls:
         return end
     from whet.store.helper_rows import helper_usage  # noqa: PLC0415 - only after a turn with calls

@@ -31,6 +31,13 @@ _NAMED = late_pattern(r"(failures|errors|skipped|expected failures)=(\d+)")
 _JEST = late_pattern(r"^Tests:[ ]+(?:\d+ \w+, )*\d+ total", re.MULTILINE)
 _CARGO = late_pattern(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
 _GO_TEST = late_pattern(r"^\s*--- (PASS|FAIL|SKIP): ", re.MULTILINE)
+_NONE_RAN = late_pattern(
+    r"^(?:Ran 0 tests in |NO TESTS RAN|=*[ ]*no tests ran in |No tests found)", re.MULTILINE
+)
+_FAILURE = late_pattern(
+    r"^(?:FAILED \((?:failures|errors|unexpected)|(?:FAILED|ERROR) \S+\.py\b|--- FAIL: |FAIL[ ]*\t\S)",
+    re.MULTILINE,
+)
 _GO_PACKAGE = late_pattern(r"^(ok|FAIL)[ ]*\t\S+", re.MULTILINE)
 _RUNNERS = {
     "pytest": (("pytest",), ("py.test",)),
@@ -177,6 +184,18 @@ def test_counts(command: str, output: str) -> TestCounts | None:
         run = own_run(command)
         return TestCounts(runner, passed, failed, skipped, run is not None and run.runner == runner, unit)
     return None
+
+
+def shows_failure(command: str, output: str) -> bool:
+    """Return whether a command's output shows failed tests, or a run in which no test passed.
+
+    An output without anything that a runner prints shows neither.
+    """
+    counts = test_counts(command, output)
+    if counts is not None:
+        return bool(counts.failed) or not counts.passed
+    tail = _ESCAPES.sub("", output[-_TAIL_CHARS:])
+    return _NONE_RAN.search(tail) is not None or _FAILURE.search(tail) is not None
 
 
 def mentions_runner(text: str) -> bool:

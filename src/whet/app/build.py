@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from whet.app.schedule_watch import ScheduleWatch
     from whet.approval.confined import JailGate
     from whet.approval.gate import PolicyGate
+    from whet.lsp.service import CodeService
     from whet.review.worker import ReviewWorker
     from whet.rewind.recordings import Recordings
     from whet.sandbox.confinement import Confinement
@@ -131,7 +132,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
     )
     stack.callback(dialer.close)
     built_in = parts.make_built_in_tools(base, launch)
-    plugins = parts.load_plugins(launch, built_in, base.learning, dialer)
+    plugins = parts.load_plugins(launch, built_in, base.learning, dialer, base.database)
     if plugins is not None:
         stack.callback(plugins.loaded.close)
     models = _open_models(launch, base, dialer, stack)
@@ -159,6 +160,7 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
         processes=base.processes,
         todo_lists=base.todo_lists,
         confinement=base.confinement,
+        code=LatePart(lambda: _create_code_service(settings, base.confinement)),
         reviews=LatePart(lambda: _create_reviews(services, grants.get(), dialer)),
         schedules=LatePart(lambda: _create_schedules(services)),
         plugins=plugins,
@@ -257,6 +259,12 @@ def _create_jails(confinement: LatePart[Confinement]) -> JailGate:
     return JailGate(confinement.get)
 
 
+def _create_code_service(settings: Settings, confinement: LatePart[Confinement]) -> CodeService:
+    from whet.app.code_servers import open_code_service  # noqa: PLC0415 - only for workspaces with code
+
+    return open_code_service(settings, confinement)
+
+
 def _create_helpers(sessions: SessionOpener) -> HelperRuns:
     from whet.app.helpers.runs import HelperRuns  # noqa: PLC0415 - few sessions have helpers
 
@@ -287,26 +295,22 @@ def _close_with(stack: AsyncExitStack, sessions: SessionOpener, confirmations: C
     """Let `stack` close what the sessions work with: first the helpers, which use all of the others."""
     services = sessions.services
 
-    def close_confinement() -> None:
-        if services.confinement.created is not None:
-            services.confinement.created.close()
+    def close_created(part: LatePart[Confinement] | LatePart[Recordings]) -> None:
+        if part.created is not None:
+            part.created.close()
 
-    def close_recordings() -> None:
-        if services.recordings.created is not None:
-            services.recordings.created.close()
-
-    async def close_created(
-        part: LatePart[HelperRuns] | LatePart[ScheduleWatch] | LatePart[ReviewRunner],
+    async def aclose_created(
+        part: LatePart[HelperRuns] | LatePart[ScheduleWatch] | LatePart[ReviewRunner] | LatePart[CodeService],
     ) -> None:
         if part.created is not None:
             await part.created.aclose()
 
-    stack.callback(close_recordings)
+    stack.callback(close_created, services.recordings)
     stack.callback(services.pool.close)
-    stack.callback(close_confinement)
+    stack.callback(close_created, services.confinement)
     stack.callback(services.processes.close)
     for part in (services.mcp, confirmations, services.plugins, services.contexts):
         if part is not None:
             stack.push_async_callback(part.aclose)
-    for late_part in (services.reviews, services.schedules, sessions.helpers):
-        stack.push_async_callback(close_created, late_part)
+    for late_part in (services.code, services.reviews, services.schedules, sessions.helpers):
+        stack.push_async_callback(aclose_created, late_part)

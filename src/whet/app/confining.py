@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings, SandboxSettings
+from whet.config.permission_settings import McpServerSettings, SandboxSettings
 from whet.sandbox.backend import ConfinementSettings, read_backend
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.hosts import expand_hosts

@@ -19,7 +19,7 @@ from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
 from whet.config.key_hosts import is_loopback
 from whet.config.paths import Home, read_small
-from whet.config.schema import ConfirmSettings
+from whet.config.permission_settings import ConfirmSettings
 from whet.contract.errors import WhetError
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision
@@ -100,7 +100,8 @@ class Confirmations:
                     await self._client.report(ticket.id, result, note)
         except (Failed, Unreachable, ConfirmationRefused, TimeoutError) as error:
             why = error.message if isinstance(error, WhetError) else f"no answer within {_CANCEL_S:g} s"
-            emit(Notice(f"the confirmation service was not told how the action ended: {why}"))
+            text = f"the confirmation service was not told how the action ended: {why}"
+            emit(Notice(text, must_show=True))
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -18,12 +18,12 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.conversations.hosted import wait_for_end
-from whet.app.program_tools import add_functions
+from whet.app.program_tools import add_functions, check_options
 from whet.config.load import load
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import WhetError
-from whet.contract.events import Emit, Event, TurnEnd
+from whet.contract.events import Emit, Event, Notice, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import Tool
@@ -57,10 +57,17 @@ class AsyncAgent:
     """
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
+        check_options("whet.Agent", options, AgentOptions)
         self._options = options
         self._opened: tuple[App, Session] | None = None
         self._one_turn = asyncio.Lock()
         self._turn: asyncio.Task[TurnEnd] | None = None
+        self._notices: list[str] = []
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """What a person must know of the last turn besides its answer, e.g. that the answer was cut."""
+        return tuple(self._notices)
 
     @property
     def session_id(self) -> str:
@@ -167,8 +174,15 @@ class AsyncAgent:
         async with self._one_turn:
             session = self._session
             began_s = session.clock.monotonic_s()
+            notices = self._notices = list[str]()
+
+            def note(event: Event) -> None:
+                if isinstance(event, Notice) and event.must_show:
+                    notices.append(event.text)
+                emit(event)
+
             turn = self._turn = asyncio.create_task(
-                run_turn(session, session.user_message(text, images), emit)
+                run_turn(session, session.user_message(text, images), note)
             )
             try:
                 return await wait_for_end(turn, session, began_s, emit)
@@ -205,6 +219,11 @@ class Agent:
     def messages(self) -> Sequence[Message]:
         """The session's transcript so far."""
         return self._agent.messages
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """What a person must know of the last turn besides its answer, e.g. that the answer was cut."""
+        return self._agent.notices
 
     @property
     def usage(self) -> Usage:

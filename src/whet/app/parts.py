@@ -18,7 +18,8 @@ from whet.app.model_links.models import Dialer
 from whet.clock import Clock
 from whet.config.key_hosts import find_search_server
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings, Settings, WalletSettings
+from whet.config.permission_settings import McpServerSettings
+from whet.config.schema import ModelSettings, Settings, WalletSettings
 from whet.contract.delegation import BackgroundHelpers, HelperWish
 from whet.contract.errors import ConfigError, ToolError
 from whet.contract.protocols import NobodyPresent, Person, Provider
@@ -170,7 +171,11 @@ def search_engine(launch: LaunchArguments) -> SearchEngineOf | None:
 
 
 def load_plugins(
-    launch: LaunchArguments, built_in: Registry, learning: LearningServices, dialer: Dialer
+    launch: LaunchArguments,
+    built_in: Registry,
+    learning: LearningServices,
+    dialer: Dialer,
+    database: StateDatabase,
 ) -> PluginParts | None:
     """Load the enabled plugins for a program that runs sessions; None if no plugin is enabled."""
     if not launch.settings.plugins.enabled:
@@ -179,7 +184,11 @@ def load_plugins(
     from whet.app.plugins.parts import PluginNeeds  # noqa: PLC0415
     from whet.app.plugins.sessions import PluginParts  # noqa: PLC0415
 
-    needs = PluginNeeds(launch.home, launch.settings, launch.workspace, built_in.by_name, dialer.connect)
+    def connect(model: ModelSettings) -> Provider:
+        provider, clock = dialer.connect(model), learning.reader.clock
+        return cap_calls(provider, database, clock, launch.settings.wallet, "plugin")
+
+    needs = PluginNeeds(launch.home, launch.settings, launch.workspace, built_in.by_name, connect)
     plugins = PluginParts.load(needs, learning.desk, launch.source)
     dialer.plugins = None if plugins is None else plugins.loaded
     return plugins
@@ -201,15 +210,15 @@ def has_caps(wallet: WalletSettings) -> bool:
     return bool(usd or wallet.daily_tokens or wallet.session_tokens)
 
 
-def cap_review_calls(
-    provider: Provider, database: StateDatabase, clock: Clock, wallet: WalletSettings
+def cap_calls(
+    provider: Provider, database: StateDatabase, clock: Clock, wallet: WalletSettings, purpose: str
 ) -> Provider:
-    """Check a review's calls against the caps, if there are any."""
+    """Check the calls of a review or a plugin against the caps, if there are any."""
     if not has_caps(wallet):
         return provider
     from whet.app.model_links.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
 
-    return WalletProvider(provider, Wallet(database, clock, wallet), "review")
+    return WalletProvider(provider, Wallet(database, clock, wallet), purpose)
 
 
 def learn_prices(home: Home, clock: Clock) -> None:

@@ -5,23 +5,29 @@ A word that is no command is looked up here before names that are spelled alike 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 SHELL_WORDS: dict[str, str] = {
     "login auth signin connect key keys apikey token setup-token": "`whet model login` gets a key",
     "logout signout": "`whet config path` names the folder with the keys, in .env",
-    "setup configure onboard onboarding wizard init": "`whet doctor` says what is missing",
-    "settings setting preferences prefs set get env": "`whet config` reads and changes settings",
+    "setup configure onboard onboarding wizard": "`whet doctor` says what is missing",
+    "init": "/init in the chat writes AGENTS.md; `whet doctor` says what is missing",
+    "settings setting preferences prefs set get env theme": "`whet config` reads and changes settings",
     "export share dump save": "`whet sessions export`",
     "resume continue open attach": "`whet --resume` picks a session, `whet -c` opens the latest one",
     "history list ls session conversations threads chats": "`whet sessions`",
     "logs log": "logs/whet.log in the folder of `whet config path`",
     "search find grep recall": "`whet sessions search`",
     "delete rm remove clean clear": "`whet sessions delete`",
-    "exec e ask prompt print query question q complete generate explain": '`whet "..."` answers one question',
+    "exec e ask prompt print query question q complete generate explain": (
+        '`whet "..."` or `whet chat -q "..."` answers one question'
+    ),
     "tui start new repl interactive code talk": "`whet` begins a chat",
     "models provider providers ollama": "`whet model list`, `whet model set NAME`",
     "usage stats tokens spend billing budget": "`whet cost`",
     "permissions permission allow allowlist trust rules": "`whet approvals`",
-    "agents agent task tasks dispatch background loop": "`whet goal` and `whet run`",
+    "agent ps": "`whet agents`",
+    "task tasks dispatch background loop": "`whet goal` and `whet run`",
     "restore rollback revert checkpoint checkpoints snapshot reset": "`whet rewind`",
     "apply patch changes": "`whet diff` shows what a turn changed",
     "schedule schedules scheduler job jobs timer remind": "`whet cron`",
@@ -30,7 +36,11 @@ SHELL_WORDS: dict[str, str] = {
     "ide editor vscode zed": "`whet acp`",
     "skill prompts commands": "`whet skills`",
     "remember memories notes note facts learned lessons": "`whet memory`",
-    "plugin extension extensions install marketplace": "`whet plugins`",
+    "plugin extension extensions marketplace": "`whet plugins`",
+    "install add": "`whet plugins install`, `whet skills install` or `whet mcp add`",
+    "commit push pull pr issue branch merge stage lint format fix build deploy refactor todo edit write": (
+        '`whet "..."` has it done, in words: whet "commit this"'
+    ),
     "hook": "`whet hooks`",
     "mcps tools tool": "`whet mcp`",
     "migrate": "`whet import`",
@@ -43,25 +53,35 @@ SHELL_WORDS: dict[str, str] = {
     "benchmark bench": "`whet eval`",
 }
 SLASH_WORDS: dict[str, str] = {
-    "init": "ask for it: write an AGENTS.md that describes this repository",
-    "login auth connect setup": "`whet model login` does that, in another terminal",
+    "auth signin connect apikey key keys": "/login",
+    "setup onboard doctor status-check health": "`whet doctor` says what is missing",
     "logout": "the keys are in .env in Whet's home; `whet config path` names it",
-    "theme color colors": "`whet config set ui.theme light` (or dark, plain), in another terminal",
-    "vim vi keybindings": "`whet config set ui.keys vi`, in another terminal",
-    "settings setting set": "`whet config` does that, in another terminal",
+    "color colors colour colours appearance style output-style": "/theme",
+    "vim vi keybindings": "/config ui.keys vi, from the next start",
+    "terminal-setup newline multiline multiline-mode": (
+        "Alt-Enter, or \\ and Enter, starts a new line; Shift-Enter does in many terminals (docs/chat.md)"
+    ),
+    "voice dictate speech": (
+        "there is no voice here; `whet gateway` writes down voice notes, with voice.command (docs/gateway.md)"
+    ),
+    "settings setting set preferences prefs env": "/config",
     "providers provider models": "/model",
-    "agents agent subagents ps bashes background": "/jobs",
+    "agent subagents dashboard": "/agents",
+    "ps bashes background processes": "/jobs",
     "stats tokens spend": "/usage",
     "continue history open load switch": "/resume",
     "restore revert rollback checkpoint checkpoints back": "/rewind",
-    "branch btw": "/fork",
-    "redo regenerate again": "/retry",
+    "branch btw side": "/fork",
+    "redo": "/rewind undo",
+    "name": "/rename",
+    "regenerate again": "/retry",
     "share save dump download": "/export",
     "details verbose expand output log": "/calls",
-    "yolo auto trust allow allowed-tools": "/approvals",
+    "yolo auto trust allow allowed-tools approve": "/approvals",
     "remember note": "/memory",
     "skill commands prompts": "/skills",
-    "loop task": "/goal",
+    "loop": "/goal",
+    "todo todos task": "/plan",
     "think": "/plan",
     "summarize summarise": "/compact",
     "changes patch": "/diff",
@@ -72,12 +92,58 @@ SLASH_WORDS: dict[str, str] = {
     "editor edit": "Ctrl-G opens your editor",
     "image attach file add paste": "@path sends a file's name, and an image itself; Ctrl-V pastes an image",
     "run bash shell exec sh": "!command runs a command here",
-    "reasoning thinking effort fast": "`whet config set model.reasoning_effort high`, in another terminal",
-    "add-dir": "`whet config set sandbox.write FOLDER`, in another terminal",
+    "reasoning thinking effort fast": "/config model.reasoning_effort high, from the next start",
+    "add-dir directory directories dir": "/config sandbox.write FOLDER, from the next start",
+    "cd cwd pwd workspace": "`whet chat --workspace FOLDER` works in that folder",
     "plugin extensions": "`whet plugins` does that, in another terminal",
-    "hook": "`whet hooks` does that, in another terminal",
+    "hook": "/hooks",
+    "mcps servers connectors": "/mcp",
+    "bug feedback report": "docs/report-a-bug.md says how",
+    "search grep find": "`whet sessions search` searches all sessions; /sessions WORDS their titles",
+    "review pr-comments code-review": "ask for it: review the changes of this branch",
+    "commit push pull pr git lint format test build fix deploy issue": (
+        "ask for it in words, or run it yourself: !git status"
+    ),
+    "ask chat code architect explain": "words without / go to the model",
+    "drop read-only ls map map-refresh": "no file has to be added or dropped; /context shows what is sent",
+    "web fetch browse url": "write the address in your message; the model reads the page",
+    "release-notes changelog whats-new": "CHANGELOG.md",
+    "instructions agents-md claude-md": "/init",
+    "cron schedule remind": "`whet cron` does that, in another terminal",
+    "telegram slack discord mobile": "`whet gateway` does that, in another terminal",
+    "sandbox": "`whet sandbox` does that, in another terminal",
     "ide": "`whet acp` serves an editor",
     "update upgrade": "`git pull`, then install it again as you did (docs/update.md)",
+}
+# Options of other agents, for a command that has none of that name.
+OPTION_WORDS: dict[str, str] = {
+    "-p --print --prompt -m --message -i --prompt-interactive -e --exec --headless --non-interactive": (
+        '`whet chat -q "..."` answers one question'
+    ),
+    "--dangerously-skip-permissions --allow-dangerously-skip-permissions --yolo -y --full-auto --auto"
+    " --dangerously-bypass-approvals-and-sandbox --auto-approve --always-approve --yes-always --approve"
+    " --allow-all --allow-all-tools --permission-mode --approval-mode --ask-for-approval -a --force -f"
+    " --trust-all-tools --skip-permissions": (
+        "`whet chat --yes` asks only about what is dangerous; --approvals ask, plan, auto or deny"
+    ),
+    "--allowedtools --allowed-tools --allow-tool --disallowedtools --disallowed-tools --deny-tool --tools"
+    " --available-tools --exclude-tools": (
+        "`whet chat --toolsets A,B` limits the tools; `whet approvals` keeps rules for their calls"
+    ),
+    "--output-format --output --stream": "`whet chat -q ... --json` or --stream-json",
+    "--cd --cwd --dir --directory -d --project": "`whet chat --workspace DIR`",
+    "--add-dir --include-directories": "`whet config set sandbox.write FOLDER`",
+    "--system-prompt --append-system-prompt": "AGENTS.md in the folder is sent with each session",
+    "--mcp-config": "`whet mcp add`",
+    "--max-turns": "`whet chat --max-steps N`",
+    "-r --session-id --last": "`whet --resume` picks a session, `whet -c` opens the latest one",
+    "--sandbox -s": "`whet sandbox`",
+}
+# Commands of ours whose names mean something else in other tools, for a call that lacks a part.
+OTHER_MEANINGS: dict[str, str] = {
+    "run": '`whet "..."` does one task; whet run --help',
+    "undo": "`whet rewind` takes files and turns back, `whet undo CHANGE` what was learned",
+    "review": '`whet "review my changes"` asks for a code review; `whet review` is about what was learned',
 }
 
 
@@ -85,3 +151,36 @@ def find_meaning(word: str, table: dict[str, str]) -> str:
     """Return what `table` says of a word, or ""."""
     wanted = word.lower()
     return next((hint for words, hint in table.items() if wanted in words.split()), "")
+
+
+_MIN_PREFIX = 4
+_LETTERS_PER_SLIP = 4
+
+
+def find_near_names(word: str, names: Collection[str]) -> list[str]:
+    """Return up to three names that `word` begins, or the one that it is a slip or a longer form of.
+
+    One slip in four letters is near: a wrong, missing or further letter, or two that changed places.
+    """
+    if begun := [name for name in names if name.startswith(word)]:
+        return begun[:3]
+    slips = {name: _count_slips(word, name) for name in names}
+    nearest = min(slips, key=slips.__getitem__, default="")
+    if nearest and slips[nearest] <= max(len(word) // _LETTERS_PER_SLIP, 1) < len(nearest):
+        return [nearest]
+    shorter = [name for name in names if len(name) >= _MIN_PREFIX and word.startswith(name)]
+    return [max(shorter, key=len)] if shorter else []
+
+
+def _count_slips(word: str, name: str) -> int:
+    """Return the edit distance, in which two neighbours that changed places count once."""
+    before, last = [0] * (len(name) + 1), list(range(len(name) + 1))
+    for at, letter in enumerate(word, 1):
+        row = [at]
+        for to, other in enumerate(name, 1):
+            slips = min(last[to] + 1, row[-1] + 1, last[to - 1] + (letter != other))
+            if at > 1 and to > 1 and letter == name[to - 2] and word[at - 2] == other:
+                slips = min(slips, before[to - 2] + 1)
+            row.append(slips)
+        before, last = last, row
+    return last[-1]

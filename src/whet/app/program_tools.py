@@ -7,7 +7,7 @@ questions apply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from whet.contract.errors import ConfigError
@@ -35,13 +35,22 @@ class FunctionOptions(TypedDict, total=False):
 
 
 def tool(**options: Unpack[FunctionOptions]) -> Callable[[F], F]:
-    """Attach tool options to a function; the function itself does not change."""
+    """Attach tool options to a function; the function itself does not change. Raises TypeError for an
+    option that is not in FunctionOptions."""
+    check_options("whet.tool", options, FunctionOptions)
 
     def mark(function: F) -> F:
         setattr(function, _MARK, options)
         return function
 
     return mark
+
+
+def check_options(name: str, options: Mapping[str, object], known: type) -> None:
+    """Raise TypeError if an option is not a field of the TypedDict `known`, as Python does for arguments."""
+    if unknown := sorted(options.keys() - known.__annotations__.keys()):
+        fields = ", ".join(known.__annotations__)
+        raise TypeError(f"{name} has no argument {unknown[0]!r}; it takes {fields}")
 
 
 def add_functions(

@@ -18,7 +18,7 @@ import msgspec
 
 from whet.app.confining import named_by
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import StoreUnwritable
 from whet.mcp.stdio import ServerJail
 from whet.sandbox.confinement import Confinement

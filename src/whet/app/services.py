@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from whet.app.schedule_watch import ScheduleWatch
     from whet.app.tracing import Tracing
     from whet.approval.gate import PolicyGate
+    from whet.lsp.service import CodeService
     from whet.mcp.servers import Servers
     from whet.rewind.recordings import Recordings
     from whet.sandbox.confinement import Confinement
@@ -62,6 +63,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     processes: SharedProcesses
     todo_lists: TodoLists
     confinement: LatePart[Confinement]
+    code: LatePart[CodeService]
     reviews: LatePart[ReviewRunner]
     schedules: LatePart[ScheduleWatch]
     plugins: PluginParts | None

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from whet.channels.discord_contents import DiscordContents, MessageSnapshot, QuotedMessage, all_text, describe
-from whet.channels.transfer import form, read_file
+from whet.channels.discord_events import list_deleted_ids, list_reactions, read_thread_root
+from whet.channels.markup import discord_markdown, escape_fences
+from whet.channels.thread_starts import ThreadStarts, add_root
+from whet.channels.transfer import encode_form, read_files
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -36,13 +38,16 @@ from whet.contract.texts import wrap_in_tag
 from whet.vendors.discord import COMPONENT, DiscordApi, DiscordGateway, DiscordUser, Interaction
 from whet.vendors.http import read
 
-_INTENTS = 1 << 9 | 1 << 12  # messages in servers, private messages
+# messages and reactions in servers, private messages and reactions to them
+_INTENTS = 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13
 _SILENT, _NO_PREVIEWS = 1 << 12, 1 << 2
 _STYLES = {"good": 3, "bad": 4, "plain": 2}
 _LINK = 5
 _COLORS = {"open": 0xD97706, "good": 0x15803D, "bad": 0xB91C1C, "plain": 0x6B7280}
 _WRITTEN = (0, 19)  # a message, a reply
 _PAGE = 100
+_MAX_CONTENT_CHARS = 2_000
+_MAX_EMBED_CHARS = 4_096
 _MAX_QUOTED_CHARS = 4_000
 _EPOCH_MS = 1_420_070_400_000  # 2015, the start of Discord's time
 _REMEMBERED = 2_000
@@ -83,6 +88,7 @@ class Discord:
         idempotent_s=120.0,
         shows_cards=True,
         pasted_chars=1_500,
+        album_files=10,
     )
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
@@ -90,6 +96,7 @@ class Discord:
         self._api = DiscordApi(token, base_url)
         self._me = DiscordUser()
         self._seen: OrderedDict[str, ChatPlace] = OrderedDict()
+        self._threads = ThreadStarts()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Receive until cancelled. Raises SendFailed if Discord refuses the bot for good."""
@@ -101,12 +108,8 @@ class Discord:
                 self._me = (read(data, _Ready) or _Ready()).user
                 if hears:
                     await missed.begin()
-            elif kind == "INTERACTION_CREATE":
-                press = read(data, Interaction)
-                if press is not None and press.type == COMPONENT:
-                    await take([self._press(press)])
-            elif (message := read(data, _Message)) is not None:
-                await self._handle_message(kind, message, missed)
+            else:
+                await self._handle_event(kind, data, missed)
 
         gateway = DiscordGateway(self.name, self._api, event, intents=_INTENTS if hears else 0)
         tasks = [asyncio.create_task(gateway.run()), asyncio.create_task(missed.fetch_all())]
@@ -120,15 +123,14 @@ class Discord:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Post a message, or a file with it; the key is Discord's nonce."""
+        """Post a message, or files with it; the key is Discord's nonce."""
         path = f"/channels/{place.chat}/messages"
         body = {**_body(message), "nonce": key[:25], "enforce_nonce": True}
         if not message.file:
             answer = await self._api.call("POST", path, body)
         else:
-            data, name = await read_file(message), message.file_name or Path(message.file).name
-            fields = {"payload_json": msgspec.json.encode(body).decode()}
-            content, kind = form(fields, "files[0]", name, data)
+            files = {f"files[{at}]": file for at, file in enumerate(await read_files(message))}
+            content, kind = encode_form({"payload_json": msgspec.json.encode(body).decode()}, files)
             answer = await self._api.upload(path, content, kind)
         sent = read(answer, _Message)
         return sent.id if sent else ""
@@ -178,6 +180,7 @@ class Discord:
         update = self._incoming(message, is_edit=False)
         if update is None:
             return
+        update = await self._add_root(update)
         self._seen[message.id] = update.place
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
@@ -186,6 +189,20 @@ class Discord:
             _ReadPosition(message.channel_id, message.id, message.guild_id).text, message.channel_id
         )
 
+    async def _handle_event(self, kind: str, data: bytes, missed: _Backlog) -> None:
+        """Handle a press, a reaction, or a message that was sent, edited or deleted."""
+        if kind == "INTERACTION_CREATE":
+            press = read(data, Interaction)
+            if press is not None and press.type == COMPONENT:
+                await missed.take([self._press(press)])
+        elif kind in ("MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE"):
+            is_removed = kind.endswith("REMOVE")
+            await missed.take(list_reactions(self.name, self._me.id, data, is_removed=is_removed))
+        elif kind == "MESSAGE_DELETE_BULK":
+            await missed.take(self._list_deletions(list_deleted_ids(data)))
+        elif (message := read(data, _Message)) is not None:
+            await self._handle_message(kind, message, missed)
+
     async def _handle_message(self, kind: str, message: _Message, missed: _Backlog) -> None:
         """Handle a new, edited or deleted message."""
         if kind == "MESSAGE_CREATE" and not missed.hold_back(message):
@@ -193,9 +210,24 @@ class Discord:
         elif kind == "MESSAGE_UPDATE" and message.edited_timestamp:  # otherwise Discord has added a preview
             update = self._incoming(message, is_edit=True)
             await missed.take([update] if update is not None else [])
-        elif kind == "MESSAGE_DELETE" and (chat_place := self._seen.pop(message.id, None)) is not None:
-            deletion = Incoming(chat_place, f"x{message.id}", "edit", ref=message.id, mentions_us=True)
-            await missed.take([deletion])
+        elif kind == "MESSAGE_DELETE":
+            await missed.take(self._list_deletions([message.id]))
+
+    def _list_deletions(self, message_ids: list[str]) -> list[Incoming]:
+        places = {number: place for number in message_ids if (place := self._seen.pop(number, None))}
+        return [
+            Incoming(place, f"x{number}", "edit", ref=number, mentions_us=True)
+            for number, place in places.items()
+        ]
+
+    async def _add_root(self, update: Incoming) -> Incoming:
+        """Add the message that a thread began with, or the thread's name, to a person's first message in
+        it."""
+        thread = update.place.chat
+        if not update.place.is_group or not self._threads.is_first(update, thread):
+            return update
+        root, name = await read_thread_root(self._api, thread)
+        return add_root(update, self._quote(root) or name)
 
     def _incoming(self, message: _Message, *, is_edit: bool) -> Incoming | None:
         author = message.author
@@ -341,12 +373,15 @@ def _sent_at_s(number: str) -> float:
 
 
 def _body(message: Outgoing) -> dict[str, Any]:
+    if message.card is not None and len(_describe_card(message.card)) > _MAX_EMBED_CHARS:
+        message = message.without_approval()
     buttons = [_component(button) for button in message.buttons]
     if message.card is not None:
         content: dict[str, Any] = {"content": "", "embeds": [_embed_fields(message.card)]}
     else:
         flags = _NO_PREVIEWS | (_SILENT if message.quiet else 0)
-        content = {"content": message.text or ("" if message.file else "…"), "flags": flags}
+        text = discord_markdown(message.text, _MAX_CONTENT_CHARS)
+        content = {"content": text or ("" if message.file else "…"), "flags": flags}
     return {
         **content,
         "allowed_mentions": {"parse": []},
@@ -363,7 +398,7 @@ def _component(button: MessageButton) -> dict[str, Any]:
     return {**fields, "style": _STYLES[button.style], "custom_id": button.data}
 
 
-def _embed_fields(card: MessageCard) -> dict[str, Any]:
+def _describe_card(card: MessageCard) -> str:
     lines = [block(card.subject)]
     if card.deadline:
         # Discord shows these in the reader's own time, the second as a countdown.
@@ -375,9 +410,13 @@ def _embed_fields(card: MessageCard) -> dict[str, Any]:
     if card.address:
         lines.append(plain(card.address))
     lines += ["", f"*{card.mark}*", *map(block, card.quoted)]
+    return "\n".join(lines)
+
+
+def _embed_fields(card: MessageCard) -> dict[str, Any]:
     return {
         "title": f"{card.title}{f' · {card.alarm}' if card.alarm else ''}"[:256],
-        "description": "\n".join(lines)[:4096],
+        "description": _describe_card(card)[:_MAX_EMBED_CHARS],
         "color": _COLORS[card.tone],
         "footer": {"text": " · ".join(f"{name} {value}" for name, value in card.ids)},
     }
@@ -390,14 +429,8 @@ def plain(text: str) -> str:
 
 def block(text: str) -> str:
     """Put text into a code block that it can't end: the third backtick of a run becomes its code point."""
-    characters: list[str] = []
-    run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        characters.append("<U+0060>" if run == 3 else character)
-        run = 0 if run == 3 else run
     # A backtick at either end would join the fence.
-    return "```\n" + "".join(characters) + "\n```"
+    return f"```\n{escape_fences(text)}\n```"
 
 
 def _without_mention(text: str, us: str) -> str:

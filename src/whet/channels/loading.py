@@ -163,9 +163,8 @@ class IsolatedChannel:
 
     def __init__(self, name: str, channel: Channel | str) -> None:
         self.name = name
-        self.limits: PlatformLimits = (
-            PlatformLimits(4_000, 1.0, 1.0) if isinstance(channel, str) else channel.limits
-        )
+        unknown = PlatformLimits(4_000, 1.0, 1.0, caption_chars=1_000)
+        self.limits: PlatformLimits = unknown if isinstance(channel, str) else channel.limits
         self._opened = channel
 
     @property

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
+_MAX_FENCE = 20
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^\n]*$")
 _CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 _LINK = re.compile(r"\[([^\]\n]{1,300})\]\((https?://[^\s)]{1,1500})\)")
@@ -30,9 +31,30 @@ _SLACK_MARK = re.compile(r"<([^<>|\s][^<>|]*)(?:\|([^<>]*))?>")
 def code_block(text: str) -> str:
     """Put text into a code block with a fence that is longer than any in the text."""
     fence = "```"
+    if "`" * _MAX_FENCE in text:
+        text = escape_fences(text)
     while fence in text:
         fence += "`"
     return f"{fence}\n{text}\n{fence}"
+
+
+def escape_fences(text: str, sign: str = "<U+0060>") -> str:
+    """Write the third backtick of a run as its code point, so that text can't end a code block of exactly
+    three backticks, as Discord and Slack know it."""
+    return text.replace("```", f"``{sign}")
+
+
+def discord_markdown(text: str, limit: int) -> str:
+    """Convert Markdown to Discord's, which knows no code blocks of more than three backticks: what is inside
+    can't end one. If the result is longer than `limit`, replace backticks by a similar character instead."""
+    for sign in ("<U+0060>", "\u02cb"):
+        rows = [
+            f"```{language}\n{escape_fences(row, sign)}\n```" if is_code else row
+            for row, is_code, language in _split_blocks(text)
+        ]
+        if len(markdown := "\n".join(rows)) <= limit:
+            break
+    return markdown
 
 
 def telegram_html(text: str) -> str:
@@ -49,7 +71,7 @@ def slack_mrkdwn(text: str) -> str:
     """Convert Markdown to Slack's mrkdwn."""
     return _convert_blocks(
         text,
-        lambda code, language: f"```\n{_slack(code)}\n```",
+        lambda code, language: f"```\n{escape_fences(_slack(code))}\n```",
         lambda line: _convert_line(line, _slack, _SLACK_MARKS),
         lambda title: f"*{title}*",
     )
@@ -89,6 +111,18 @@ def _convert_blocks(
     text: str, code: Callable[[str, str], str], line: Callable[[str], str], heading: Callable[[str], str]
 ) -> str:
     out: list[str] = []
+    for row, is_code, language in _split_blocks(text):
+        if is_code:
+            out.append(code(row, language))
+        elif title := _HEADING.match(row):
+            out.append(heading(line(title[1].replace("**", ""))))
+        else:
+            out.append(line(_BULLET.sub(r"\1• ", row)))
+    return "\n".join(out)
+
+
+def _split_blocks(text: str) -> Iterator[tuple[str, bool, str]]:
+    """Yield the lines of a text, and each code block as one text with its language."""
     inside: list[str] | None = None
     fence = language = ""
     for row in text.replace("\x00", "").split("\n"):
@@ -96,19 +130,16 @@ def _convert_blocks(
         if inside is not None:
             closes = match is not None and match[1].startswith(fence) and not match[2]
             if closes:
-                out.append(code("\n".join(inside) or " ", language))
+                yield "\n".join(inside) or " ", True, language
                 inside = None
             else:
                 inside.append(row)
         elif match is not None:
             inside, fence, language = [], match[1], match[2]
-        elif title := _HEADING.match(row):
-            out.append(heading(line(title[1].replace("**", ""))))
         else:
-            out.append(line(_BULLET.sub(r"\1• ", row)))
+            yield row, False, ""
     if inside is not None:
-        out.append(code("\n".join(inside) or " ", language))
-    return "\n".join(out)
+        yield "\n".join(inside) or " ", True, language
 
 
 def _convert_line(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
@@ -145,6 +176,9 @@ def read_mrkdwn(text: str) -> str:
 
 def _read_mark(target: str, label: str) -> str:
     kind = target[0]
+    if target.startswith("!date^"):
+        link = target.split("^")[3:]
+        return f"{label} ({link[0]})" if label and link else label or "a date"
     if kind in "#@!":
         name = label or target.lstrip("#@!").partition("^")[0]
         return name if name.startswith(("@", "#")) else f"{'#' if kind == '#' else '@'}{name}"

@@ -13,22 +13,24 @@ _FENCE = re.compile(r"^ {0,3}(`{3,20}|~{3,20})(?![`~])[^\n`]*$")
 _ROOM = 40  # for closing a fence and reopening it
 
 
-def split_message(text: str, limit: int) -> list[str]:
+def split_message(text: str, limit: int, first_limit: int = 0) -> list[str]:
     """Split Markdown into messages of at most `limit` characters (at least 200).
+
+    The first one has at most `first_limit` characters, if that is set.
 
     Characters beyond U+FFFF count twice, as on the platforms. Only white space at the splits is lost, and
     fences are added.
     """
-    limit = max(limit, 200)
     text = text.strip("\n")
     parts: list[str] = []
     fence = ""
     while text:
+        most = max(200, limit if parts else first_limit or limit)
         head = f"{fence}\n" if fence else ""
-        if len(head) + len(text) <= limit and len(head) + _units(text) <= limit:
+        if len(head) + len(text) <= most and len(head) + _units(text) <= most:
             parts.append(head + text)
             break
-        room = _fitting_chars(text, limit - len(head) - _ROOM)
+        room = _fitting_chars(text, most - len(head) - _ROOM)
         cut = _cut(text, room, in_code=bool(_open_fence_after(fence, text[:room])))
         piece, text = text[:cut], text[cut:]
         now = _open_fence_after(fence, piece)

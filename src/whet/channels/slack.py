@@ -8,9 +8,7 @@ mentions or markup.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +16,8 @@ import msgspec
 from whet.channels.markup import read_mrkdwn, slack_mrkdwn
 from whet.channels.pieces import split_message
 from whet.channels.slack_history import SlackHistory
-from whet.channels.transfer import form, read_file
+from whet.channels.thread_starts import ThreadStarts, add_root
+from whet.channels.transfer import form, read_files
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -35,14 +34,12 @@ from whet.contract.channels import (
 )
 from whet.contract.texts import wrap_in_tag
 from whet.vendors.http import VendorHttp, read, refused
-from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress
+from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress, user_from
 
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
 _SECTION_CHARS = 2_900
 _MAX_SECTION_CHARS = 3_000
 _LEAST_CHARS = 500
-_MAX_THREADS = 2_000
-_MAX_QUOTED_CHARS = 4_000
 
 
 class SlackSettings(msgspec.Struct, frozen=True):
@@ -69,6 +66,12 @@ class _Attachment(msgspec.Struct):
     files: list[_File] = msgspec.field(default_factory=list[_File])
 
 
+class _ReactedItem(msgspec.Struct):
+    type: str = ""
+    channel: str = ""
+    ts: str = ""
+
+
 class _Event(msgspec.Struct):
     type: str = ""
     subtype: str = ""
@@ -83,6 +86,11 @@ class _Event(msgspec.Struct):
     attachments: list[_Attachment] = msgspec.field(default_factory=list[_Attachment])
     message: _Event | None = None
     previous_message: _Event | None = None
+    reaction: str = ""
+    item: _ReactedItem | None = None
+    event_ts: str = ""
+    team: str = ""
+    user_team: str = ""
 
 
 class _Events(msgspec.Struct):
@@ -95,13 +103,19 @@ class _Slash(msgspec.Struct):
     user_name: str = ""
     channel_id: str = ""
     trigger_id: str = ""
+    team_id: str = ""
 
 
 class Slack:
     """One app: a bot token (xoxb-) for sending, an app token (xapp-) for receiving."""
 
     limits: PlatformLimits = PlatformLimits(
-        _SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True, pasted_chars=3_500
+        _SECTION_CHARS,
+        edit_every_s=1.3,
+        group_edit_every_s=1.5,
+        shows_cards=True,
+        pasted_chars=3_500,
+        album_files=10,
     )
 
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
@@ -109,18 +123,19 @@ class Slack:
         self._api = SlackApi(name, tokens, base_url)
         self._history = SlackHistory(name, self._api)
         self._me = ""
-        self._threads: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._team = ""
+        self._threads = ThreadStarts()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Receive until cancelled. Before each connection, read the messages that were missed. Raises
         SendFailed if Slack refuses the app for good."""
 
         async def ready() -> None:
-            if "message" not in wants:
-                return
             if not self._me:
-                self._me = (await self._api.call("auth.test", {})).user_id
-            await self._history.catch_up(take, memo, self._read_history_message)
+                own = await self._api.call("auth.test", {})
+                self._me, self._team = own.user_id, own.team_id
+            if "message" in wants:
+                await self._history.catch_up(take, memo, self._read_history_message)
 
         async def handle(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
             if envelope.type == "interactive":
@@ -160,7 +175,8 @@ class Slack:
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Reply only to the person who pressed the button."""
-        body = {"channel": press.place.chat, "user": press.place.user, "text": escape(text)[:2900]}
+        user = press.place.user.rpartition(":")[2]
+        body = {"channel": press.place.chat, "user": user, "text": escape(text)[:2900]}
         await self._api.call("chat.postEphemeral", body)
 
     async def aclose(self) -> None:
@@ -168,26 +184,20 @@ class Slack:
         await self._api.aclose()
 
     async def _add_quote(self, update: Incoming) -> Incoming:
-        """Add the words that a thread began with to the first message that is received in it: a reply to an
-        earlier message."""
+        """Add the message that a thread began with to a person's first message in it."""
         place = update.place
-        key = (place.chat, place.thread)
-        if not place.thread or key in self._threads:
-            return update
-        self._threads[key] = None
-        while len(self._threads) > _MAX_THREADS:
-            self._threads.popitem(last=False)
-        if update.ref == place.thread:
+        if not place.thread or not self._threads.is_first(update, place.thread) or update.ref == place.thread:
             return update
         try:
-            root = read(await self._api.read_first_reply(*key) or b"", _Event)
+            root = read(await self._api.read_first_reply(place.chat, place.thread) or b"", _Event)
         except SendFailed:
             return update  # the words are worth no lost message
-        if root is None or root.ts != place.thread or not root.text:
+        if root is None or root.ts != place.thread:
             return update
+        text = "\n".join(filter(None, (read_mrkdwn(root.text), *_list_shared_texts(root))))
+        text = text or ", ".join(file.name for file in root.files)
         author = "you" if root.bot_id or root.user == self._me else root.user
-        quoted = f"{author}: {read_mrkdwn(root.text)[:_MAX_QUOTED_CHARS]}"
-        return msgspec.structs.replace(update, quoted=quoted)
+        return add_root(update, f"{author}: {text}" if text else "")
 
     def _update(self, envelope: SlackEnvelope) -> Incoming | None:
         payload = bytes(envelope.payload)
@@ -199,15 +209,15 @@ class Slack:
         if press is None or not press.data:
             return None
         chat, user, message = press.channel.id, press.user, press.message
-        chat_place = ChatPlace(self.name, chat, message.thread_ts, user.id, _is_group(chat))
+        sender = user_from(user.id, user.team_id, self._team)
+        chat_place = ChatPlace(self.name, chat, message.thread_ts, sender, _is_group(chat))
         return Incoming(
             chat_place, f"p{envelope.envelope_id}", "press", user.username, press.data, ref=message.ts
         )
 
     def _slash(self, command: _Slash) -> Incoming:
-        chat_place = ChatPlace(
-            self.name, command.channel_id, "", command.user_id, _is_group(command.channel_id)
-        )
+        sender = user_from(command.user_id, command.team_id, self._team)
+        chat_place = ChatPlace(self.name, command.channel_id, "", sender, _is_group(command.channel_id))
         text = f"/{command.text.strip().lstrip('/!') or 'help'}"
         return Incoming(
             chat_place, f"c{command.trigger_id}", "message", command.user_name, text, mentions_us=True
@@ -218,17 +228,34 @@ class Slack:
         return None if message is None else self._event(msgspec.structs.replace(message, channel=chat))
 
     def _event(self, event: _Event) -> Incoming | None:
+        if event.type in ("reaction_added", "reaction_removed"):
+            return self._reaction(event)
         before = event.previous_message
         if event.subtype == "message_changed" and event.message is not None:
             if before is not None and before.text == event.message.text:
                 return None  # Slack has added a preview to it
             return self._make_incoming(event.message, event, "edit")
         if event.subtype == "message_deleted" and before is not None:
-            deleted_message = msgspec.structs.replace(before, text="", files=[])
+            deleted_message = msgspec.structs.replace(before, text="", files=[], attachments=[])
             return self._make_incoming(deleted_message, event, "edit")
         if event.type in ("message", "app_mention") and event.subtype in ("", "file_share"):
             return self._make_incoming(event, event, "message")
         return None
+
+    def _reaction(self, event: _Event) -> Incoming | None:
+        item = event.item
+        if item is None or item.type != "message" or not event.user or event.user == self._me:
+            return None
+        return Incoming(
+            ChatPlace(self.name, item.channel, "", event.user, _is_group(item.channel)),
+            f"r{event.event_ts}-{event.user}-{event.reaction}",
+            "reaction",
+            event.user,
+            f":{event.reaction}:",
+            mentions_us=True,
+            ref=item.ts,
+            is_removed=event.type == "reaction_removed",
+        )
 
     def _make_incoming(self, message: _Event, event: _Event, verb: Any) -> Incoming | None:
         if not message.user or message.bot_id or message.user == self._me:
@@ -242,13 +269,10 @@ class Slack:
         thread = message.thread_ts or (message.ts if group else "")
         sent = [*message.files, *(file for part in shared for file in part.files)]
         files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in sent)
-        forwarded = [
-            wrap_in_tag("forwarded", f"{part.author_name or '?'}: {read_mrkdwn(part.text)}")
-            for part in shared
-            if part.text
-        ]
+        sender = user_from(message.user, message.user_team or message.team, self._team)
+        forwarded = [wrap_in_tag("forwarded", text) for text in _list_shared_texts(message)]
         return Incoming(
-            ChatPlace(self.name, event.channel, thread, message.user, group),
+            ChatPlace(self.name, event.channel, thread, sender, group),
             f"{event.channel}-{message.ts}" if verb == "message" else f"e{event.channel}-{event.ts}",
             verb,
             message.user,
@@ -260,20 +284,21 @@ class Slack:
         )
 
     async def _share(self, place: ChatPlace, message: Outgoing) -> str:
-        data, name = await read_file(message), message.file_name or Path(message.file).name
+        files: list[dict[str, str]] = []
         try:
-            file_id = await self._upload(name, data)
+            for name, data in await read_files(message):
+                files.append({"id": await self._upload(name, data), "title": name})
         except SendFailed as error:
-            if error.status:  # a refusal: the file is not visible before the upload is completed
+            if error.status:  # a refusal: no file is visible before the upload is completed
                 error.maybe_sent = False
             raise
-        body: dict[str, Any] = {"files": [{"id": file_id, "title": name}], "channel_id": place.chat}
+        body: dict[str, Any] = {"files": files, "channel_id": place.chat}
         if place.thread:
             body["thread_ts"] = place.thread
         if message.text:
             body["initial_comment"] = slack_mrkdwn(message.text)
         await self._api.call("files.completeUploadExternal", body)
-        return file_id
+        return files[0]["id"]
 
     async def _upload(self, name: str, data: bytes) -> str:
         slot = await self._api.call("files.getUploadURLExternal", {"filename": name, "length": len(data)})
@@ -286,6 +311,15 @@ class Slack:
 
 
 PLATFORM = Platform(SlackSettings, lambda name, given, tokens: Slack(name, tokens, given.base_url))
+
+
+def _list_shared_texts(message: _Event) -> list[str]:
+    """Return the text of each message that this one shares, after its author."""
+    return [
+        f"{part.author_name or '?'}: {read_mrkdwn(part.text)}"
+        for part in message.attachments
+        if part.is_share and part.text
+    ]
 
 
 def _seconds(stamp: str) -> float:
@@ -301,6 +335,9 @@ def _is_group(chat: str) -> bool:
 
 def _body(message: Outgoing) -> dict[str, Any]:
     if message.card is not None:
+        if len(_lines(message.card)) > _MAX_SECTION_CHARS:
+            message = message.without_approval()
+        assert message.card is not None
         text, blocks = escape(f"{message.card.title}: {message.card.subject}")[:2900], _blocks(message.card)
     else:
         sections = _sections(message.text)
@@ -325,7 +362,7 @@ def _element(button: MessageButton, number: int) -> dict[str, Any]:
     return {**fields, "action_id": f"press-{number}", "value": button.data, **_STYLES[button.style]}
 
 
-def _blocks(card: MessageCard) -> list[dict[str, Any]]:
+def _lines(card: MessageCard) -> str:
     lines: list[str] = []
     if card.deadline:
         # Slack shows this in the reader's own time.
@@ -335,13 +372,17 @@ def _blocks(card: MessageCard) -> list[dict[str, Any]]:
         lines.append(f"*{card.warning}*")
     if card.address:
         lines.append(escape(card.address))
+    return "\n".join(lines)
+
+
+def _blocks(card: MessageCard) -> list[dict[str, Any]]:
     # Our own letters and digits; escaping would add invisible characters to copied text.
     footer = " ".join(f"{name} `{value}`" for name, value in card.ids)
     alarm = f"  :warning: {card.alarm}" if card.alarm else ""
     return [
         {"type": "header", "text": _plain_text(f"{card.title}{alarm}"[:150])},
         {"type": "rich_text", "elements": [_verbatim(card.subject)]},
-        _section("\n".join(lines)[:3000]),
+        _section(_lines(card)[:_MAX_SECTION_CHARS]),
         {"type": "context", "elements": [_plain_text(card.mark)]},
         {"type": "rich_text", "elements": list(map(_verbatim, card.quoted))},
         {"type": "context", "elements": [{"type": "mrkdwn", "text": footer, "verbatim": True}]},

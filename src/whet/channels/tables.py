@@ -19,6 +19,8 @@ from whet.contract.texts import from_values
 F = TypeVar("F", bound=msgspec.Struct)
 Ids = dict[str, str | int]
 """A person's user ids, by platform."""
+_LOCAL_IDS = frozenset(("slack",))
+"""The platforms whose user ids are unique in one workspace only."""
 
 
 def convert_tables(
@@ -41,6 +43,28 @@ def convert_tables(
 def ids_of(ids: Ids) -> dict[str, str]:
     """Return a person's ids as texts, without empty ones."""
     return {kind: str(user) for kind, user in ids.items() if str(user)}
+
+
+def written_id(channel: str, user: str, kinds: Mapping[str, str]) -> str:
+    """Return a user's id as the file has it: after the channel's name if the platform's ids are unique in one
+    workspace only, and the file has several of its channels. `kinds` are the platforms of all channels."""
+    return f"{channel}:{user}" if _needs_channel(kinds[channel], kinds) else user
+
+
+def check_ids(people: Mapping[str, Ids], kinds: Mapping[str, str]) -> None:
+    """Raise ConfigError if an id does not say on which of several channels it is."""
+    for person, ids in people.items():
+        for kind, user in ids_of(ids).items():
+            names = [name for name, its_kind in kinds.items() if its_kind == kind]
+            if _needs_channel(kind, kinds) and user.partition(":")[0] not in names:
+                raise ConfigError(
+                    f"people.{person}: {kind} = {user!r} does not say in which workspace",
+                    hint=f'write the channel\'s name in front: {kind} = "{names[0]}:{user}"',
+                )
+
+
+def _needs_channel(kind: str, kinds: Mapping[str, str]) -> bool:
+    return kind in _LOCAL_IDS and [*kinds.values()].count(kind) > 1
 
 
 def _gather(table: Any, shape: type[msgspec.Struct], into: str, *, is_id: str = "") -> Any:

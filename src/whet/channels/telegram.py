@@ -13,14 +13,23 @@ import html
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from whet.channels.markup import telegram_html
-from whet.channels.telegram_contents import TelegramContents, describe, list_files, quote_text
-from whet.channels.transfer import form, read_file
+from whet.channels.telegram_contents import (
+    ReactionChange,
+    TelegramChat,
+    TelegramContents,
+    TelegramUser,
+    describe,
+    list_files,
+    list_reactions,
+    quote_text,
+)
+from whet.channels.thread_starts import ThreadStarts
+from whet.channels.transfer import encode_form, read_files
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -35,7 +44,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.contract.texts import wrap_in_tag
+from whet.contract.texts import NOT_JSON, from_json, wrap_in_tag
 from whet.vendors.http import VendorAnswer, VendorHttp, read, refused
 
 _BASE_URL = "https://api.telegram.org"
@@ -43,9 +52,15 @@ _POLL_S = 50
 _RETRY_S = 3.0
 _LONGEST_RETRY_S = 60.0
 _LOG = logging.getLogger(__name__)
-_WANTED: dict[Verb, str] = {"message": "message", "edit": "edited_message", "press": "callback_query"}
+_WANTED: dict[Verb, str] = {
+    "message": "message",
+    "edit": "edited_message",
+    "press": "callback_query",
+    "reaction": "message_reaction",
+}
 # 4096 UTF-16 units without markup; the rest of the room is for escapes and entities.
 _MAX_CHARS = 3_500
+_MAX_SHOWN_UNITS = 4_096
 
 
 class TelegramSettings(msgspec.Struct, frozen=True):
@@ -66,31 +81,15 @@ class _ApiAnswer(msgspec.Struct):
     result: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Chat(msgspec.Struct):
-    id: int
-    type: str = "private"
-
-
-class _User(msgspec.Struct):
-    id: int
-    username: str = ""
-    first_name: str = ""
-    is_bot: bool = False
-
-    @property
-    def display_name(self) -> str:
-        return self.username or self.first_name
-
-
 class _Reply(TelegramContents, kw_only=True):
-    user: _User | None = msgspec.field(name="from", default=None)
+    user: TelegramUser | None = msgspec.field(name="from", default=None)
 
 
 class _Message(TelegramContents, kw_only=True):
     message_id: int
-    chat: _Chat
+    chat: TelegramChat
     date: int = 0
-    user: _User | None = msgspec.field(name="from", default=None)
+    user: TelegramUser | None = msgspec.field(name="from", default=None)
     message_thread_id: int = 0
     is_topic_message: bool = False
     media_group_id: str = ""
@@ -100,13 +99,14 @@ class _Message(TelegramContents, kw_only=True):
 
 class _Query(msgspec.Struct):
     id: str
-    user: _User = msgspec.field(name="from")
+    user: TelegramUser = msgspec.field(name="from")
     message: _Message | None = None
     data: str = ""
 
 
 class _Update(msgspec.Struct):
     update_id: int
+    message_reaction: ReactionChange | None = None
     message: _Message | None = None
     edited_message: _Message | None = None
     callback_query: _Query | None = None
@@ -127,28 +127,31 @@ class Telegram:
         shows_cards=True,
         pasted_chars=2_000,
         forward_s=0.35,
+        album_files=10,
+        caption_chars=1_000,
     )
 
     def __init__(self, name: str, token: str, base_url: str = "") -> None:
         self.name = name
         self._api = TelegramApi(name, token, base_url)
-        self._me = _User(0)
+        self._me = TelegramUser(0)
+        self._topics = ThreadStarts()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Poll until cancelled. A failure waits and tries again; a wrong token ends it."""
 
         async def ready() -> None:
             if not self._me.id and "message" in wants:
-                self._me = read(await self._api.call("getMe", {}), _User) or _User(0)
+                self._me = read(await self._api.call("getMe", {}), TelegramUser) or TelegramUser(0)
 
         async def handle(updates: list[bytes]) -> None:
             parsed_updates = [update for raw in updates if (update := read(raw, _Update)) is not None]
-            await take([raw for update in parsed_updates if (raw := self._incoming(update)) is not None])
+            await take([incoming for update in parsed_updates for incoming in self._list_incoming(update)])
 
         await self._api.poll([name for verb, name in _WANTED.items() if verb in wants], handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Send a message, or a file with it."""
+        """Send a message, or files with it."""
         where: dict[str, Any] = {"chat_id": place.chat, "disable_notification": message.quiet}
         if place.thread:
             where["message_thread_id"] = int(place.thread)
@@ -191,6 +194,12 @@ class Telegram:
         """Close connections."""
         await self._api.aclose()
 
+    def _list_incoming(self, update: _Update) -> list[Incoming]:
+        if update.message_reaction is not None:
+            return list_reactions(self.name, update.update_id, update.message_reaction)
+        incoming = self._incoming(update)
+        return [] if incoming is None else [incoming]
+
     def _incoming(self, update: _Update) -> Incoming | None:
         if (query := update.callback_query) is not None:
             if query.message is None:
@@ -208,11 +217,13 @@ class Telegram:
         message = update.message or update.edited_message
         if message is None or message.user is None or message.user.is_bot:
             return None
+        if update.message is None and message.location is not None and message.location.live_period:
+            return None  # the person has moved, and edits nothing
         text = message.typed_text
         reply = message.reply_to_message
         is_reply = reply is not None and reply.user is not None and reply.user.id == self._me.id
         without = _without_name(text, self._me.username)
-        return Incoming(
+        incoming = Incoming(
             self._chat_place(message, message.user),
             f"u{update.update_id}",
             "message" if update.message else "edit",
@@ -226,18 +237,25 @@ class Telegram:
             album=message.media_group_id,
             is_forward=message.forward_origin is not None,
         )
+        if reply is not None and reply.forum_topic_created is not None:  # so has each message of a topic
+            is_first = self._topics.is_first(incoming, incoming.place.thread)
+            topic = f"the topic {reply.forum_topic_created.name}" if is_first else ""
+            incoming = msgspec.structs.replace(incoming, quoted=topic)
+        return incoming
 
     def _quote(self, message: _Message) -> str:
         """Return the words that a message answers, after the name of their author, or an empty string."""
-        reply = message.reply_to_message
-        text = quote_text(reply, message.quote.text if message.quote else "") if reply is not None else ""
-        if reply is None or not text:
+        reply, chosen = message.reply_to_message, message.quote.text if message.quote else ""
+        if reply is None:  # it answers a message of another chat
+            return f"?: {chosen}" if chosen else ""
+        text = quote_text(reply, chosen)
+        if not text:
             return ""
         is_ours = reply.user is not None and reply.user.id == self._me.id
         author = "you" if is_ours else reply.user.display_name if reply.user else "?"
         return f"{author}: {text}"
 
-    def _chat_place(self, message: _Message, user: _User) -> ChatPlace:
+    def _chat_place(self, message: _Message, user: TelegramUser) -> ChatPlace:
         thread = str(message.message_thread_id) if message.is_topic_message else ""
         return ChatPlace(
             self.name, str(message.chat.id), thread, str(user.id), message.chat.type != "private"
@@ -245,6 +263,8 @@ class Telegram:
 
     async def _write(self, method: str, where: dict[str, Any], message: Outgoing) -> bytes:
         """Send text as HTML, or as plain text if Telegram can't parse it."""
+        if message.card is not None and _count_units(card_html(message.card)) > _MAX_SHOWN_UNITS:
+            message = message.without_approval()
         body = {**where, "link_preview_options": {"is_disabled": True}, **_keyboard(message)}
         text = telegram_html(message.text) if message.card is None else card_html(message.card)
         try:
@@ -255,11 +275,28 @@ class Telegram:
         return await self._api.call(method, {**body, "text": message.text or "…"})
 
     async def _send_file(self, where: dict[str, Any], message: Outgoing) -> str:
-        data, name = await read_file(message), message.file_name or Path(message.file).name
-        fields = {**{key: str(value) for key, value in where.items()}, "caption": message.text[:1000]}
-        content, kind = form(fields, "document", name, data)
+        fields, caption = {key: str(value) for key, value in where.items()}, message.text
+        files = await read_files(message)
+        if len(files) > 1:
+            return await self._send_album(fields, caption, files)
+        content, kind = encode_form({**fields, "caption": caption}, {"document": files[0]})
         sent_message = read(await self._api.upload("sendDocument", content, kind), _Message)
         return str(sent_message.message_id) if sent_message else ""
+
+    async def _send_album(
+        self, fields: dict[str, str], caption: str, files: Sequence[tuple[str, bytes]]
+    ) -> str:
+        """Send files as one album, with the caption under the last one, where it is below all of them."""
+        media = [{"type": "document", "media": f"attach://file{at}"} for at in range(len(files))]
+        media[-1] |= {"caption": caption} if caption else {}
+        fields = {**fields, "media": msgspec.json.encode(media).decode()}
+        content, kind = encode_form(fields, {f"file{at}": file for at, file in enumerate(files)})
+        answer = await self._api.upload("sendMediaGroup", content, kind)
+        try:
+            messages = from_json(answer, list[_Message])
+        except NOT_JSON:
+            return ""
+        return str(messages[0].message_id) if messages else ""
 
 
 PLATFORM = Platform(TelegramSettings, lambda name, given, tokens: Telegram(name, tokens[0], given.base_url))
@@ -303,6 +340,11 @@ def card_html(card: MessageCard) -> str:
         lines.append(_e(card.address))
     lines += ["", f"<i>{_e(card.mark)}</i>", *(f"<pre>{_e(part)}</pre>" for part in card.quoted)]
     return "\n".join(lines)
+
+
+def _count_units(markup: str) -> int:
+    """Count the UTF-16 units of HTML after Telegram has parsed it, which is what its limit is about."""
+    return len(html.unescape(re.sub(r"<[^>]*>", "", markup)).encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _e(part: str) -> str:

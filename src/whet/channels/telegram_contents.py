@@ -1,4 +1,5 @@
-"""What a Telegram message holds besides text: files, places, contacts, polls, stickers, quoted messages."""
+"""What a Telegram message holds besides text: files, places, contacts, polls, stickers, quoted messages; and
+reactions to messages."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from whet.contract.channels import FileRef
+from whet.contract.channels import ChatPlace, FileRef, Incoming
 from whet.contract.texts import wrap_in_tag
 
 _MAX_QUOTED_CHARS = 4_000
@@ -25,6 +26,7 @@ class TelegramFile(msgspec.Struct):
 class _Location(msgspec.Struct):
     latitude: float = 0.0
     longitude: float = 0.0
+    live_period: int = 0
 
 
 class _Venue(msgspec.Struct):
@@ -60,6 +62,51 @@ class _Quote(msgspec.Struct):
     text: str = ""
 
 
+class _Topic(msgspec.Struct):
+    name: str = ""
+
+
+class TelegramChat(msgspec.Struct):
+    """A chat."""
+
+    id: int
+    type: str = "private"
+
+
+class TelegramUser(msgspec.Struct):
+    """A person or a bot."""
+
+    id: int
+    username: str = ""
+    first_name: str = ""
+    is_bot: bool = False
+
+    @property
+    def display_name(self) -> str:
+        """The name that people see."""
+        return self.username or self.first_name
+
+
+class _Reaction(msgspec.Struct, frozen=True):
+    type: str = ""
+    emoji: str = ""
+    custom_emoji_id: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.emoji or {"paid": "⭐"}.get(self.type, "an emoji of a sticker set")
+
+
+class ReactionChange(msgspec.Struct):
+    """The reactions of a person to a message, before and now. A group may hide who reacts."""
+
+    chat: TelegramChat
+    message_id: int
+    user: TelegramUser | None = None
+    old_reaction: list[_Reaction] = msgspec.field(default_factory=list[_Reaction])
+    new_reaction: list[_Reaction] = msgspec.field(default_factory=list[_Reaction])
+
+
 class TelegramContents(msgspec.Struct, kw_only=True):
     """The contents of a message."""
 
@@ -79,6 +126,7 @@ class TelegramContents(msgspec.Struct, kw_only=True):
     sticker: _Sticker | None = None
     dice: _Dice | None = None
     quote: _Quote | None = None
+    forum_topic_created: _Topic | None = None
 
     @property
     def typed_text(self) -> str:
@@ -104,6 +152,28 @@ def list_files(message: TelegramContents) -> tuple[FileRef, ...]:
     )
 
 
+def list_reactions(channel: str, update_id: int, change: ReactionChange) -> list[Incoming]:
+    """Return an update for each reaction that was added or removed."""
+    user, before, now = change.user, change.old_reaction, change.new_reaction
+    if user is None or user.is_bot:
+        return []
+    place = ChatPlace(channel, str(change.chat.id), "", str(user.id), change.chat.type != "private")
+    changed = [reaction for reaction in (*before, *now) if (reaction in before) != (reaction in now)]
+    return [
+        Incoming(
+            place,
+            f"u{update_id}-{number}",
+            "reaction",
+            user.display_name,
+            reaction.text,
+            mentions_us=True,
+            ref=str(change.message_id),
+            is_removed=reaction in before,
+        )
+        for number, reaction in enumerate(changed)
+    ]
+
+
 def describe(message: TelegramContents) -> str:
     """Return a line for each part that is neither text nor a file, in tags, as it is data and no request."""
     return "\n".join(wrap_in_tag(tag, " ".join(text.split())) for tag, text in _list_parts(message))
@@ -126,7 +196,7 @@ def _list_parts(message: TelegramContents) -> Iterator[tuple[str, str]]:
         yield "dice", f"{message.dice.emoji} {message.dice.value}"
     for spoken, name in ((message.voice, "voice note"), (message.video_note, "video note")):
         if spoken is not None:
-            yield "voice", f"a {name} of {spoken.duration} s; it can't be heard here, only its file is kept"
+            yield "voice", f"a {name} of {spoken.duration} s"
 
 
 def quote_text(reply: TelegramContents, chosen: str) -> str:

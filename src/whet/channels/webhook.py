@@ -73,11 +73,12 @@ class _Data(msgspec.Struct):
     quoted: str = ""
     album: str = ""
     forwarded: bool = False
+    removed: bool = False
 
 
 class _Body(msgspec.Struct):
     data: _Data
-    type: Literal["message", "press", "edit"] = "message"
+    type: Literal["message", "press", "edit", "reaction"] = "message"
 
 
 class Webhook:
@@ -217,6 +218,7 @@ class Webhook:
             quoted=data.quoted[:_MAX_QUOTED_CHARS],
             album=data.album[:200],
             is_forward=data.forwarded,
+            is_removed=data.removed,
         )
 
 

@@ -1,8 +1,9 @@
 """The settings as a flat list of keys, and the single parser of their values.
 
 The file, the environment, flags and `whet config set` all use `read_text`, so that a value means the same
-everywhere. Help texts are the docstrings under the fields in `config/schema.py`, read from its source on
-demand. This module does not know the sources of values.
+everywhere. Help texts are the docstrings under the fields in `config/schema.py` and
+`config/permission_settings.py`, read from their source on demand. This module does not know the sources of
+values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from whet.config import schema
+from whet.config import permission_settings, schema
 from whet.contract.forms import FORMS
 from whet.contract.texts import from_json, from_values
 
@@ -204,7 +205,7 @@ def format_value(value: Value) -> str:
 
 def find_nearest(word: str, candidates: Sequence[str]) -> str:
     """Return the candidate that `word` most likely meant, or "". A key's last part is compared too."""
-    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6 if "." in word else 0.7)
     if close:
         return close[0]
     tails = {candidate.rpartition(".")[2]: candidate for candidate in reversed(candidates)}
@@ -215,8 +216,10 @@ def find_nearest(word: str, candidates: Sequence[str]) -> str:
 @cache
 def help_texts() -> dict[str, str]:
     """Return each setting's help, the docstring under its field, or the section's if a field has none."""
-    tree = ast.parse(inspect.getsource(schema))
-    by_class = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    nodes = [
+        node for module in (permission_settings, schema) for node in ast.parse(inspect.getsource(module)).body
+    ]
+    by_class = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
     texts: dict[str, str] = {}
     for section, struct in sections().items():
         node = by_class[struct.__name__]

@@ -16,7 +16,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from whet.config.model_servers import SERVERS
-from whet.config.schema import FallbackSettings, JudgeSettings, ModelSettings, ReviewSettings, SearchSettings
+from whet.config.schema import (
+    EmbeddingSettings,
+    FallbackSettings,
+    JudgeSettings,
+    ModelSettings,
+    ReviewSettings,
+    SearchSettings,
+    VoiceSettings,
+)
+from whet.contract.errors import ConfigError
 from whet.contract.texts import PORTS, split_http_url
 
 _LOOPBACK = ("localhost", "::1")
@@ -88,6 +97,23 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def check_account(model: ModelSettings, name: str, origin: str = "") -> None:
+    """Raise ConfigError if the model's provider has no account of this name; "" is the one without a name."""
+    names = model.accounts.get(model.provider, {})
+    if name and name not in names:
+        source = f" ({origin})" if origin else ""
+        raise ConfigError(
+            f"{model.provider or 'this server'} has no account {name!r}{source}",
+            hint=f"one of {', '.join(names)}" if names else "model.accounts in config.yaml names accounts",
+        )
+
+
+def configured_names(model: ModelSettings) -> tuple[str, ...]:
+    """Return the variables that the settings name: those of the chosen account, else those of api_key_env."""
+    account = model.accounts.get(model.provider, {}).get(model.account, "") if model.account else ""
+    return split_names(account or model.api_key_env)
+
+
 def key_names(model: ModelSettings) -> tuple[str, ...]:
     """Return the variables whose keys may be sent to the model's server, or an empty tuple if none may or
     none is needed.
@@ -96,7 +122,7 @@ def key_names(model: ModelSettings) -> tuple[str, ...]:
     that.
     """
     home = HOMES.get(model.provider, KeyHome(""))
-    configured = split_names(model.api_key_env)
+    configured = configured_names(model)
     if configured and model.base_url:
         return configured
     address = model.base_url or home.url
@@ -115,10 +141,15 @@ def find_search_server(search: SearchSettings) -> KeyHome:
     )
 
 
+def server_key_names(server: VoiceSettings | EmbeddingSettings) -> tuple[str, ...]:
+    """Return the variables whose keys may be sent to a server that is set with its address only."""
+    return split_names(server.api_key_env) if server.base_url else ()
+
+
 def list_withheld_names(model: ModelSettings) -> tuple[str, ...]:
     """Return the variables that would hold the provider's keys but must not be sent to this address."""
     sent = key_names(model)
-    candidates = split_names(model.api_key_env) or HOMES.get(model.provider, KeyHome("")).keys
+    candidates = configured_names(model) or HOMES.get(model.provider, KeyHome("")).keys
     return tuple(name for name in candidates if name not in sent)
 
 
@@ -138,6 +169,7 @@ def derive_second_model(
     return msgspec.structs.replace(
         model,
         model=other.model,
+        account=model.account if server[0] == model.provider and not other.api_key_env else "",
         provider=server[0],
         base_url=server[1],
         format=server[2],

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.config.fields import Field, Value, fields, find_nearest, read_text, sections
-from whet.config.key_hosts import ServerBlock, settle
+from whet.config.key_hosts import ServerBlock, check_account, settle
 from whet.config.paths import Home, read_small
-from whet.config.schema import Settings
+from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import ConfigError
+from whet.contract.forms import FORMS
 from whet.contract.texts import from_values, strip_credentials
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 FLAGS = {"approval.mode": "--approvals", "tools.disabled": "--disable-tool"}
 """Flags whose name differs from the field's."""
+_TYPED_TABLES = ("model.extra", "model.accounts")
 NOT_SETTINGS = {"WHET_HOME", "WHET_PROFILE", "WHET_COMPLETE"}
 
 
@@ -70,11 +72,15 @@ def load(
         settings = [layer[key] for layer in reversed(layers) if key in layer]
         chosen[key] = settings[0]
         overridden[key] = tuple(settings[1:])
-    notes = tuple(_settle_servers(chosen, overridden))
+    notes = (*_settle_accounts(chosen), *_settle_servers(chosen, overridden))
     origins = {key: setting.origin for key, setting in chosen.items()}
     return LoadedSettings(
         _assemble(chosen), origins, overridden, (*_unknown_variable_notices(environ), *notes)
     )
+
+
+# Sections with a server that is no model server: nothing of it comes from the model's.
+_OTHER_SERVERS = ("search", "voice", "embeddings")
 
 
 def _settle_servers(
@@ -83,10 +89,12 @@ def _settle_servers(
     """Withhold keys from servers that they don't belong to, changing `chosen` and `overridden`. Yields
     notices for the person."""
     first: ServerBlock | None = None
-    for section in ("model", "fallback", "review", "judge", "search"):
-        available = chosen | {"search.format": SettingOrigin("auto", "default")}
-        parts = {name: available[f"{section}.{name}"] for name in ServerBlock.__struct_fields__}
-        if section == "search":
+    absent = {"provider": SettingOrigin("", "default"), "format": SettingOrigin("auto", "default")}
+    for section in ("model", "fallback", "review", "judge", *_OTHER_SERVERS):
+        parts = {
+            name: chosen.get(f"{section}.{name}") or absent[name] for name in ServerBlock.__struct_fields__
+        }
+        if section in _OTHER_SERVERS:
             first = None
         settled = settle(
             section, ServerBlock(*((str(part.value), _strength(part)) for part in parts.values())), first
@@ -97,11 +105,26 @@ def _settle_servers(
             decided_by = "base_url" if name != "base_url" else "provider"
             overridden[key] = (chosen[key], *overridden[key])
             deciding_origin = chosen[f"{section}.{decided_by}"].origin
-            if deciding_origin == "default" and section != "search":
+            if deciding_origin == "default" and section not in _OTHER_SERVERS:
                 deciding_origin = chosen[f"model.{decided_by}"].origin
             chosen[key] = SettingOrigin(value, deciding_origin)
         if settled.note:
             yield settled.note
+
+
+def _settle_accounts(chosen: dict[str, SettingOrigin]) -> Iterator[str]:
+    """Keep the keys of accounts from an address that a stronger layer names, and drop the choice of an
+    account if a stronger layer names another provider. Yields notices for the person."""
+    address, accounts, account = (chosen[f"model.{name}"] for name in ("base_url", "accounts", "account"))
+    if _strength(address) > _strength(accounts):
+        chosen["model.accounts"] = SettingOrigin("{}", address.origin)
+        if account.value:
+            chosen["model.account"] = SettingOrigin("", address.origin)
+            yield f"no key of model.accounts is sent to the address of {address.origin}"
+    provider = chosen["model.provider"]
+    names = msgspec.json.decode(str(accounts.value)).get(str(provider.value), {})
+    if account.value and account.value not in names and _strength(provider) > _strength(account):
+        chosen["model.account"] = SettingOrigin("", provider.origin)
 
 
 def _strength(setting: SettingOrigin) -> int:
@@ -117,7 +140,52 @@ def _assemble(chosen: Mapping[str, SettingOrigin]) -> Settings:
         section, _, name = key.partition(".")
         is_table = fields()[key].kind == "table"
         tree[section][name] = msgspec.json.decode(str(setting.value)) if is_table else setting.value
-    return from_values(tree, Settings, strict=False)
+    settings = from_values(tree, Settings, strict=False)
+    _check_aliases(settings.model.aliases, chosen["model.aliases"].origin)
+    _check_accounts(settings.model, chosen["model.accounts"].origin, chosen["model.account"].origin)
+    return _resolve_aliases(settings)
+
+
+def _check_aliases(aliases: Mapping[str, str], origin: str) -> None:
+    """Raise ConfigError if an alias leads to another one: it would depend on the setting what it means."""
+    for name, model in aliases.items():
+        if model in aliases and model != name:
+            raise ConfigError(
+                f"model.aliases: {name} leads to {model}, which is an alias itself ({origin})",
+                hint="name the model as its server knows it",
+            )
+
+
+def _check_accounts(model: ModelSettings, accounts_origin: str, account_origin: str) -> None:
+    """Raise ConfigError for an account without the name of a variable, which may be a pasted key and is not
+    shown, and for the choice of an account that does not exist."""
+    for provider, accounts in model.accounts.items():
+        for name, variables in accounts.items():
+            if not FORMS["variables"].fits(variables):
+                raise ConfigError(
+                    f"model.accounts: {provider}.{name} is not the name of a variable ({accounts_origin})",
+                    hint="put the key into .env as NAME=KEY, and NAME here",
+                )
+    check_account(model, model.account, f"model.account, {account_origin}")
+
+
+def _resolve_aliases(settings: Settings) -> Settings:
+    """Return the settings with every model under the name that its server knows."""
+    if not settings.model.aliases:
+        return settings
+    replace, context, aliases = msgspec.structs.replace, settings.context, settings.model.aliases
+
+    def resolve(name: str) -> str:
+        return aliases.get(name, name)
+
+    return replace(
+        settings,
+        model=replace(settings.model, model=resolve(settings.model.model)),
+        fallback=replace(settings.fallback, model=resolve(settings.fallback.model)),
+        judge=replace(settings.judge, model=resolve(settings.judge.model)),
+        review=replace(settings.review, model=resolve(settings.review.model)),
+        context=replace(context, summary_model=resolve(context.summary_model)),
+    )
 
 
 def parse_file(home: Home, text: str) -> tuple[SectionNode, ...]:
@@ -125,7 +193,7 @@ def parse_file(home: Home, text: str) -> tuple[SectionNode, ...]:
     from whet.config.yaml_file import parse  # noqa: PLC0415 - yaml costs 35 ms, many homes have no file
 
     tables = {key for key, spec in fields().items() if spec.kind == "table"}
-    return parse(text, home.config.name, tables)
+    return parse(text, home.config.name, tables, _TYPED_TABLES)
 
 
 def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:

@@ -12,8 +12,11 @@ import msgspec
 
 from whet.contract.messages import WireFormat
 
-REPLAYED_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "extra_content")
-"""Fields of an answer that most servers ignore in a request and thinking models need back."""
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
+OTHER_REASONING = "other_reasoning"
+REPLAYED_FIELDS = (*REASONING_FIELDS, "extra_content", OTHER_REASONING)
+"""Fields of an answer that most servers ignore in a request and thinking models need back. `other_reasoning`
+stands for all fields that speak of reasoning or thinking and have a name of the server's own."""
 
 
 class ServerDialect(msgspec.Struct, frozen=True):
@@ -25,8 +28,10 @@ class ServerDialect(msgspec.Struct, frozen=True):
     server if an answer had them. `needs_reasoning`: the reasoning field that each message with tool calls
     must have, also one of another model. `cache_key`: whether it takes prompt_cache_key. `short_ids`:
     Mistral's nine characters. `left_out`: parameters and fields that are not sent. `call_content`: the
-    content of a message that has tool calls and no text. `alternates`: an answer stands between any two
-    messages of a user.
+    content of a message that has tool calls and no text. `alternates`: it requires an answer between two
+    messages of a user. `signs_calls`: it requires a thought signature in each call, also of another model.
+    `output_limit`: the most tokens of an answer that may be asked for (0: it refused none). `endpoint`: the
+    wire format to which it pointed instead of the one that was asked.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -39,6 +44,9 @@ class ServerDialect(msgspec.Struct, frozen=True):
     system_role: Literal["system", "developer", "user"] = "system"
     call_content: Literal["null", "empty", "absent"] = "null"
     alternates: bool = False
+    signs_calls: bool = False
+    output_limit: int = 0
+    endpoint: Literal["", "responses"] = ""
 
 
 class KnownServer(msgspec.Struct, frozen=True):

@@ -2,24 +2,31 @@
 
 `config.yaml` has this shape; each field can be overridden by `WHET_<SECTION>_<FIELD>` in the environment
 and by a flag. Keys are secrets and are set in the environment or `.env`, never here. `config/load.py`
-loads the settings and records their origins.
+loads the settings and records their origins. The sections on what may run are in
+`config/permission_settings.py`.
 """
 
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from whet.config.permission_settings import (
+    ApprovalSettings,
+    ConfirmSettings,
+    HooksSettings,
+    LspSettings,
+    McpSettings,
+    SandboxSettings,
+)
+from whet.contract.forms import Address, Count, Seconds, Variables
 from whet.contract.messages import WireFormat
 
-ApprovalMode = Literal["ask", "auto", "deny"]
-ToolsetName = Literal["file", "terminal", "web", "memory", "skills", "session", "delegation", "planning"]
-StatusPart = Literal["mode", "model", "branch", "folder", "context", "cost", "sandbox", "jobs", "plan"]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
-# A form is one of contract/forms.py. If the default is an empty text, an empty text needs no form.
-Rules = Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "rule"})]
-Address = Annotated[str, msgspec.Meta(extra={"form": "address"})]
-Variables = Annotated[str, msgspec.Meta(extra={"form": "variables"})]
+ToolsetName = Literal[
+    "file", "terminal", "web", "memory", "skills", "session", "delegation", "planning", "code"
+]
+StatusPart = Literal[
+    "mode", "model", "branch", "folder", "context", "cost", "sandbox", "jobs", "plan", "learning"
+]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,13 +36,21 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A known provider (openai, anthropic, openrouter, groq, deepseek, ollama, llamacpp, vllm, lmstudio,
     practice) or any name together with base_url. Empty: found at first run."""
     model: str = ""
-    """The model's name as the server knows it. Empty: the provider's default."""
+    """The model's name as the server knows it, or one of your aliases. Empty: the provider's default."""
+    aliases: dict[str, str] = {}
+    """Names of your own for models: SHORT: NAME. They may be used wherever a model is named."""
+    extra: dict[str, dict[str, Any]] = {}
+    """More fields of each request to a model, by its name or alias: {NAME: {temperature: 0.2}}."""
     base_url: Address = ""
     """The API's root, e.g. http://localhost:11434/v1. Empty: the provider's own."""
     format: WireFormat | Literal["auto"] = "auto"
     """The wire format; auto takes the provider's."""
     api_key_env: Variables = ""
     """The variable that holds the key, or several, comma-separated, as a pool. Empty: the provider's own."""
+    accounts: dict[str, dict[str, str]] = {}
+    """Named accounts of each provider: {PROVIDER: {NAME: VARIABLE}}. The variable holds the account's key."""
+    account: str = ""
+    """The account whose key is used. Empty: the key of api_key_env, or the provider's own."""
     window_tokens: int = 0
     """The context window. 0: from the catalog, else 128,000."""
     max_output_tokens: int = 0
@@ -98,7 +113,7 @@ class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which tools the model gets, and their limits."""
 
     toolsets: tuple[str, ...] = get_args(ToolsetName)
-    """Groups of tools: file, terminal, web, memory, skills, session, delegation, planning."""
+    """Groups of tools: file, terminal, web, memory, skills, session, delegation, planning, code."""
     disabled: tuple[str, ...] = ()
     """Single tools to leave out."""
     workspace: str = ""
@@ -128,65 +143,6 @@ class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most results of a search."""
 
 
-class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What runs without a question. Rules are `tool`, or `tool(pattern)`, e.g. terminal(git push *)."""
-
-    mode: ApprovalMode = "ask"
-    """ask: a person decides on everything that changes something; auto: only on dangerous actions; deny:
-    every action that would need a decision is denied."""
-    allow: Rules = ()
-    """What runs without a question."""
-    ask: Rules = ()
-    """What a person is always asked about."""
-    deny: Rules = ()
-    """What never runs; read(...) and write(...) protect files from every tool and command."""
-
-
-class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The files and hosts that commands may reach, enforced by the system: shell commands, MCP servers,
-    verifiers of evaluations."""
-
-    mode: Literal["auto", "strict", "off"] = "auto"
-    """auto: commands are confined if the system supports it; strict: no command runs if it does not; off:
-    commands have all your rights, and only the approval gate checks them."""
-    backend: Annotated[str, msgspec.Meta(extra={"form": "backend"})] = "local"
-    """The place where shell commands run: local; "container IMAGE", by docker or podman; "ssh HOST" or "ssh
-    HOST FOLDER", to which the workspace is copied before each command and back after it."""
-    write: tuple[str, ...] = ()
-    """Files and folders outside the workspace that commands may write, e.g. ~/.cargo."""
-    read: tuple[str, ...] = ()
-    """Files and folders that they may read besides the system, toolchains and the workspace."""
-    hosts: Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "host"})] = ()
-    """Hosts that they may reach, through Whet's proxy: names, *.example.com, or a preset: code-hosts,
-    package-indexes (those that your pip and npm are set to). Empty: no network."""
-    variables: tuple[str, ...] = ()
-    """Environment variables that commands get although their name or value looks like a secret's."""
-    memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 16_384
-    """The most memory of one process. 0: no limit."""
-    processes: Annotated[int, msgspec.Meta(ge=0)] = 4096
-    """The most processes and threads of a session's commands together. 0: no limit."""
-    file_mb: Annotated[int, msgspec.Meta(ge=0)] = 16_384
-    """The largest file that they may write. 0: no limit."""
-
-
-class ConfirmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The confirmation service that decides on high-risk actions, and which actions those are."""
-
-    url: Annotated[str, msgspec.Meta(extra={"form": "service"})] = ""
-    """The service's address, e.g. http://127.0.0.1:6000 (`whet confirm serve`). Empty: no service is used."""
-    token_env: Variables = "CONFIRMATION_TOKEN"
-    """The variable that holds the agent's submit token; without it, the one that the first start of
-    `whet confirm serve` left in this home."""
-    timeout_s: Count = 300
-    """How long a human has to decide; no decision by then is a denial."""
-    actions: Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "action"})] = ()
-    """Rules such as `terminal(make release *) = publish_package`; `... = none` exempts. They come before
-    the defaults."""
-    default_actions: bool = True
-    """Whether the built-in table counts: production deploys, deleted data, publishing, key rotation,
-    permission changes, remote execution, migrations, stopped services."""
-
-
 class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The engine that decides which part of a long conversation the model sees."""
 
@@ -204,13 +160,16 @@ class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much is remembered, and how much of it every session reads."""
 
-    memory_chars: Count = 6_000
+    memory_chars: Count = 30_000
     """The most characters of MEMORY.md."""
-    user_chars: Count = 1_500
+    user_chars: Count = 6_000
     """The most characters of USER.md."""
+    prompt_chars: Count = 2_000
+    """The most characters of each of these files in the system prompt. Other notes come with the messages
+    that they are about."""
     skill_index_chars: Count = 5_000
     """The most characters of the skill index in the system prompt; skills beyond that are found by search."""
-    brought_along: Annotated[int, msgspec.Meta(ge=0, le=10)] = 3
+    brought_along: Annotated[int, msgspec.Meta(ge=0, le=10)] = 5
     """The most notes that are added to a message because they share words with it. 0: none."""
     holdout_share: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.0
     """The chance that a session starts without one learned item or another, so that `whet memory stats` can
@@ -322,67 +281,6 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of each plugin, for `ctx.get_config`: NAME: {settings: {...}}."""
 
 
-class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One MCP server: a command that is started and connected by its pipes, or a url. In the values of `env`
-    and `headers`, ${NAME} is a variable of the environment or .env."""
-
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    cwd: str = ""
-    url: str = ""
-    headers: dict[str, str] = {}
-    timeout_s: Seconds = 60.0
-    start_timeout_s: Seconds = 30.0
-    enabled: bool = True
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    allow_http: bool = False
-    confined: bool = True
-    network: bool = True
-    openings: tuple[str, ...] = ()
-
-
-class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """MCP servers whose tools the model gets."""
-
-    servers: dict[str, McpServerSettings] = {}
-    """Servers by name: command, args, env, cwd for one that is started; url, headers for one that runs
-    elsewhere; timeout_s, start_timeout_s, enabled, the tools to allow or deny (names or patterns), and
-    allow_http: whether headers with keys may go out unencrypted. One that is started runs in the sandbox with
-    a private folder and the network; network: false for none, openings: what it may do besides, e.g.
-    "write ~/notes", or the only hosts that it may reach, e.g. "reach api.example.com"; confined: false for
-    all that you may."""
-    search_above_tokens: Annotated[int, msgspec.Meta(ge=0)] = 3_000
-    """If the servers' tools take up more of a prompt than this, the model searches for them instead of
-    receiving all."""
-    client_metadata_url: Address = ""
-    """The https address of a document that describes this client to authorization servers, if you host one;
-    servers that accept it need no registration then."""
-
-
-HookEvent = Literal["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop"]
-
-
-class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One shell hook: `command` runs at `event` with JSON on its input. `tools`: the names of the tools that
-    it is for, as a regular expression; empty for all."""
-
-    event: HookEvent
-    command: str
-    tools: str = ""
-    timeout_s: Seconds = 60.0
-
-
-class HooksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Commands of yours that run around calls and turns."""
-
-    commands: dict[str, HookSettings] = {}
-    """Hooks by name: event (PreToolUse, PostToolUse, UserPromptSubmit, Stop), command, tools (names as a
-    regular expression), timeout_s. Exit code 2 before an event denies it, with the error output as the
-    reason."""
-
-
 class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The events at which the terminal's bell rings and plugins' notifiers are used."""
 
@@ -412,6 +310,36 @@ class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The largest file that is taken in or sent."""
     drain_s: Seconds = 20.0
     """How long running turns have to end when the gateway is stopped; the next start continues the others."""
+
+
+class VoiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who writes down the voice notes and other recordings that people send on chat platforms. Without a
+    command or a server the model learns only that they can't be heard."""
+
+    command: str = ""
+    """A program that prints the words of the file that is named by {file}, or by the last argument, such as
+    `whisper-cli -nt -f {file}`."""
+    base_url: Address = ""
+    """A server that speaks OpenAI's /audio/transcriptions, such as http://localhost:8000/v1."""
+    model: str = "whisper-1"
+    """The server's model."""
+    api_key_env: Variables = ""
+    """The variable that holds the server's key. Empty: none is sent."""
+    timeout_s: Seconds = 120.0
+    """How long the writing down of one recording may take."""
+
+
+class EmbeddingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The server to which the API passes requests for embeddings. Without one they are refused."""
+
+    base_url: Address = ""
+    """A server that speaks OpenAI's /embeddings, such as http://localhost:11434/v1."""
+    model: str = ""
+    """The server's model. Empty: the one that the client names."""
+    api_key_env: Variables = ""
+    """The variable that holds the server's key. Empty: none is sent."""
+    timeout_s: Seconds = 60.0
+    """How long one request may take."""
 
 
 class ScheduleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -454,8 +382,9 @@ class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether answers are rendered as Markdown."""
     keys: Literal["emacs", "vi"] = "emacs"
     """How the input line is edited."""
-    theme: Literal["dark", "light", "plain"] = "dark"
-    """The colours: for a dark or a light background, or bold and plain only."""
+    theme: Literal["auto", "dark", "light", "high-contrast", "16-colours", "plain"] = "auto"
+    """The colours: for a dark or a light background (`auto`: as the terminal says), of high contrast, the
+    terminal's own 16, or bold and plain only."""
     status_line: tuple[StatusPart, ...] = get_args(StatusPart)
     """The parts of the line below the input, in order. Empty: no line."""
 
@@ -482,8 +411,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugins: PluginSettings = PluginSettings()
     mcp: McpSettings = McpSettings()
     hooks: HooksSettings = HooksSettings()
+    lsp: LspSettings = LspSettings()
     notify: NotifySettings = NotifySettings()
     gateway: GatewaySettings = GatewaySettings()
+    voice: VoiceSettings = VoiceSettings()
+    embeddings: EmbeddingSettings = EmbeddingSettings()
     schedules: ScheduleSettings = ScheduleSettings()
     wallet: WalletSettings = WalletSettings()
     ui: UiSettings = UiSettings()

@@ -8,7 +8,8 @@ are refused before anything is expanded. Imported only if a config.yaml exists: 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -58,9 +59,12 @@ class SectionNode(msgspec.Struct, frozen=True):
     entries: tuple[YamlEntry, ...]
 
 
-def parse(text: str, where: str, tables: Collection[str] = ()) -> tuple[SectionNode, ...]:
+def parse(
+    text: str, where: str, tables: Collection[str] = (), typed: Collection[str] = ()
+) -> tuple[SectionNode, ...]:
     """Return the sections of `text`. `where` names the file in errors, `tables` the keys (section.name) that
-    have entries of their own. Raises ConfigError with the line."""
+    have entries of their own, `typed` those of them in which numbers, true and false are no texts. Raises
+    ConfigError with the line."""
     try:
         _refuse_advanced_yaml(text, where, _MAX_DEPTH)
         root: Any = _yaml.compose(text, Loader=_loader)
@@ -70,7 +74,8 @@ def parse(text: str, where: str, tables: Collection[str] = ()) -> tuple[SectionN
         return ()
     if not isinstance(root, yaml.MappingNode):
         raise _node_error(where, root, "the file must hold sections such as `model:`")
-    return tuple(_section(key, node, where, tables) for key, node in _pairs(root, where, ""))
+    kinds = {key: key in typed for key in tables}
+    return tuple(_section(key, node, where, kinds) for key, node in _pairs(root, where, ""))
 
 
 def load_values(text: str, where: str, deepest: int) -> Any:
@@ -101,14 +106,14 @@ def _refuse_advanced_yaml(text: str, where: str, deepest: int) -> None:
             raise _node_error(where, event, "a second document (---) starts here; one is read")
 
 
-def _section(key: Any, node: Any, where: str, tables: Collection[str]) -> SectionNode:
+def _section(key: Any, node: Any, where: str, tables: Mapping[str, bool]) -> SectionNode:
     name = str(key.value)
     if _is_null(node):
         return SectionNode(name, _span(key), _span(node), False, ())
     if not isinstance(node, yaml.MappingNode):
         raise _node_error(where, node, f"`{name}` must be a section with fields below it, not a value")
     entries = tuple(
-        _table(k, v, f"{name}.{k.value}", where)
+        _table(k, v, f"{name}.{k.value}", where, is_typed=tables[f"{name}.{k.value}"])
         if f"{name}.{k.value}" in tables and isinstance(v, yaml.MappingNode)
         else _entry(k, v, f"{name}.", where)
         for k, v in _pairs(node, where, f"{name}.")
@@ -135,22 +140,34 @@ def _entry(key: Any, node: Any, prefix: str, where: str) -> YamlEntry:
     return YamlEntry(str(key.value), value, _span(key), _span(node))
 
 
-def _table(key: Any, node: Any, name: str, where: str) -> YamlEntry:
+def _table(key: Any, node: Any, name: str, where: str, *, is_typed: bool) -> YamlEntry:
     pairs = _pairs(node, where, f"{name}.")
     parts = tuple(YamlEntry(str(k.value), None, _span(k), _span(v)) for k, v in pairs)
-    text = msgspec.json.encode(_plain(node, where, name)).decode()
+    text = msgspec.json.encode(_plain(node, where, name, _read_scalar if is_typed else _read_word)).decode()
     return YamlEntry(str(key.value), text, _span(key), _span(node), parts, bool(node.flow_style))
 
 
-def _plain(node: Any, where: str, name: str) -> Any:
+def _plain(node: Any, where: str, name: str, read: Callable[[Any], Any]) -> Any:
     """Return a node as JSON values. Null counts as not set."""
     if isinstance(node, yaml.MappingNode):
         pairs = _pairs(node, where, f"{name}.")
-        values = ((str(k.value), _plain(v, where, f"{name}.{k.value}")) for k, v in pairs)
+        values = ((str(k.value), _plain(v, where, f"{name}.{k.value}", read)) for k, v in pairs)
         return {key: value for key, value in values if value is not None}
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, where, name) for item in node.value]
-    return None if _is_null(node) else str(node.value)
+        return [_plain(item, where, name, read) for item in node.value]
+    return None if _is_null(node) else read(node)
+
+
+def _read_word(node: Any) -> str:
+    return str(node.value)
+
+
+def _read_scalar(node: Any) -> Any:
+    """Return a value without quotes as JSON reads it, and any other as text."""
+    if not node.style:
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(str(node.value).encode())
+    return str(node.value)
 
 
 def _pairs(node: Any, where: str, prefix: str) -> list[tuple[Any, Any]]:

@@ -262,6 +262,11 @@ class EngineRunner:
             self.notices.append(text)
             self._must_show |= {text} if must_show else set()
 
+    def take_notices(self, other: EngineRunner) -> None:
+        """Take over the notices of a runner that this one replaces."""
+        self.notices += other.notices
+        self._must_show |= other._must_show
+
     def note_summary_error(self, error: str) -> None:
         """Add a notice about a failed summary. It is repeated only after a different failure or a success
         ("")."""
@@ -333,11 +338,7 @@ def ask_engine(engine: ContextEngine, question: CompactionQuestion) -> Compactio
     if engine.should_compress(tokens):
         return CompactionAnswer(wants=True)
     inform = optional_hook(engine, "should_compress_info")
-    return (
-        CompactionAnswer(blocked=_blocked_reason(inform(tokens)))
-        if inform is not None
-        else CompactionAnswer()
-    )
+    return CompactionAnswer(blocked="" if inform is None else _blocked_reason(inform(tokens)))
 
 
 def optional_hook(engine: object, name: str) -> Callable[..., Any] | None:

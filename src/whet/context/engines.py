@@ -11,8 +11,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, cast
 
 import msgspec
 
@@ -29,9 +29,6 @@ from whet.contract.events import Emit
 from whet.contract.protocols import ModelInfo
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.store.transcript import Transcript
-
-if TYPE_CHECKING:
-    from whet.context.positions import Positions
 
 DEFAULT = "compressor"
 NONE = "none"
@@ -186,7 +183,6 @@ class SessionEngines:
         self._spare: EngineRunner | None = None
         self._model: ModelInfo | None = None
         self._limit = 0
-        self._positions: Positions | None = None
         self._astray: list[EngineRunner] = []  # engines whose list differs from the live one
 
     @property
@@ -209,14 +205,12 @@ class SessionEngines:
 
     async def begin(
         self,
-        rows: Sequence[ChatRow],
         previous: Transcript | None,
         previous_rows: list[ChatRow] | None,
         *,
         carry_over: bool = False,
     ) -> bool:
-        """Inform the chosen engine about this session with its `rows`, and about the session that it leaves
-        or continues.
+        """Inform the chosen engine about this session, and about the session that it leaves or continues.
 
         Returns False if the engine failed.
         """
@@ -225,36 +219,7 @@ class SessionEngines:
         await self.follow_model()
         change = self._describe_change(previous, previous_rows)
         change = msgspec.structs.replace(change, carry_over=carry_over and previous is not None)
-        done = await self.chosen.run_hooks(transition_calls(self.chosen.engine, change))
-        await self._restore(self.chosen, rows, previous, previous_rows)
-        return done
-
-    async def remember(self, rows: Sequence[ChatRow]) -> None:
-        """Store how far the engines have processed the session."""
-        if self._positions is None:
-            return
-        for runner in self.active:
-            if runner not in self._astray and not runner.lane.stuck:
-                await self._positions.remember(runner, rows)
-
-    async def _restore(
-        self,
-        runner: EngineRunner,
-        rows: Sequence[ChatRow],
-        previous: Transcript | None = None,
-        previous_rows: Sequence[ChatRow] | None = None,
-    ) -> None:
-        """Restore an engine's position after it was informed about the session. The built-in one stores
-        nothing."""
-        if runner.offer.is_quick:
-            return
-        if self._positions is None:
-            from whet.context.positions import Positions  # noqa: PLC0415 - few have another engine
-
-            self._positions = Positions(self._log)
-        if previous is not None and previous_rows:
-            await self._positions.for_session(previous).remember(runner, previous_rows, ended=True)
-        await self._positions.restore(runner, rows)
+        return await self.chosen.run_hooks(transition_calls(self.chosen.engine, change))
 
     def has_other_model(self) -> bool:
         """Return whether the model has changed since the last call. A limit that a server named is then
@@ -294,12 +259,11 @@ class SessionEngines:
         if runner not in self._astray:
             self._astray.append(runner)
 
-    async def resynchronise(self, rows: Callable[[], Sequence[ChatRow]]) -> None:
+    async def resynchronise(self) -> None:
         """Inform marked engines that respond about the session again."""
         for runner in [runner for runner in self._astray if not runner.lane.stuck]:
             self._astray.remove(runner)
             await runner.run_hooks(transition_calls(runner.engine, self._describe_change()))
-            await self._restore(runner, rows())
 
     def report_stop(self, why: str) -> None:
         """Notify the person that automatic compaction is off."""
@@ -336,8 +300,6 @@ class SessionEngines:
         end, session = getattr(runner.engine, "on_session_end", None), self._log.session
         if callable(end):
             await runner.run("on_session_end", lambda: end(session.id, rows))
-            if self._positions is not None:
-                await self._positions.remember(runner, rows)
         if is_reset and (reset := getattr(runner.engine, "on_session_reset", None)) is not None:
             await runner.run("on_session_reset", reset)
         # A clone may share resources with the engine that it was cloned from.

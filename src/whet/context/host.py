@@ -95,8 +95,7 @@ class EngineHost:
         """
         self.runner.live = self.live_rows
         rows = None if leaving is None or leaving.is_closed else leaving.live_rows()
-        mine = self.live_rows() if self.log.messages else []
-        done = await self._engines.begin(mine, leaving.log if leaving else None, rows, carry_over=carry_over)
+        done = await self._engines.begin(leaving.log if leaving else None, rows, carry_over=carry_over)
         counts: list[int] = []
         if self.log.live.epoch:
             from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
@@ -122,7 +121,6 @@ class EngineHost:
             self._engines.flush(emit)
             return self._last
         self._last = await self._outgoing()
-        await self._engines.remember(self._live.rows.rows)
         self._engines.flush(emit)
         return self._last
 
@@ -164,7 +162,6 @@ class EngineHost:
             "reason": end.reason,
         }
         await self.runner.run("on_turn_complete", lambda: hook(copies, **filter_keywords(hook, facts)))
-        await self._engines.remember(self._live.rows.rows)
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
         """Compact by hand, unless the engine reports that there is nothing to compact."""
@@ -181,7 +178,6 @@ class EngineHost:
             if outcome.error is None and not outcome.value:
                 return "nothing"
         done = await self._compactions.compact(emit, self._live.tokens(), BY_HAND, focus=focus)
-        await self._engines.remember(self._live.rows.rows)
         self._engines.flush(emit)
         if done:
             self.brake.get().reset()
@@ -285,7 +281,7 @@ class EngineHost:
         """Resynchronise the engine with the live list, after a late compaction and after a cut."""
         if self._made is not None:
             await self._made.catch_up(emit)
-        await self._engines.resynchronise(self._live.copy)
+        await self._engines.resynchronise()
 
     async def _follow_model(self) -> None:
         if self._engines.has_other_model():

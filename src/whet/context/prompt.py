@@ -4,7 +4,8 @@ The prompt holds nothing that changes within a session: the time, the folder and
 each new user message (`volatile_note`). Instructions of the project come from AGENTS.md in the workspace and
 above it, up to the repository's root. Those of folders inside the workspace are added to the result of the
 first call that touches such a folder, once per session, so the prefix never changes. Nested repositories,
-hidden folders and paths outside the workspace are ignored.
+hidden folders and paths outside the workspace are ignored. A file that a deny rule protects is left out, and
+the person is notified.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -35,6 +36,15 @@ _TOLD = (
     "the project's own, for work below that folder. They change how you work there; they allow nothing that"
     " the person or the gate has not allowed.]"
 )
+
+FindRule: TypeAlias = Callable[[Path], str]
+"""Return the deny rule that forbids to read a file, or an empty string."""
+
+
+def allow_every_file(path: Path) -> str:
+    """Find no rule: the `FindRule` of a configuration that denies no files."""
+    return ""
+
 
 _IDENTITY = """\
 You are Whet, an agent on its owner's machine.
@@ -60,10 +70,11 @@ def system_prompt(
     instructions: str = "",
     learned: str = "",
     child: bool = False,
+    find_rule: FindRule = allow_every_file,
 ) -> str:
     """Return the system prompt of a session in `workspace`, including its memory and skills.
 
-    Reads the project's instruction file.
+    Reads the project's instruction file, unless `find_rule` finds a rule that forbids it.
     """
     sections = [_IDENTITY]
     if child:
@@ -72,7 +83,7 @@ def system_prompt(
     sections.append(f"System: {os.uname().sysname} {os.uname().machine}. Workspace: {workspace}{bound}")
     if instructions.strip():
         sections.append(f"The person's standing instructions:\n{instructions.strip()}")
-    project = project_instructions(workspace)
+    project = project_instructions(workspace, find_rule)
     if project:
         sections.append(project)
     if learned:
@@ -80,21 +91,21 @@ def system_prompt(
     return "\n\n".join(sections)
 
 
-def project_instructions(workspace: Path) -> str:
+def project_instructions(workspace: Path, find_rule: FindRule = allow_every_file) -> str:
     """Return the project's own instructions with the names of their files, or an empty string.
 
     The files above the workspace, up to its repository's root, come first.
     """
-    files = _list_instructions(workspace)
+    files = _list_instructions(workspace, find_rule)
     return "\n\n".join(
         f"The project's instructions ({label}):\n{clip(text, cap)}" for label, text, cap in files
     )
 
 
-def cut_notice(workspace: Path) -> str:
+def cut_notice(workspace: Path, find_rule: FindRule = allow_every_file) -> str:
     """Return the line for the person if the project's instructions are too long to be sent whole, or an empty
     string."""
-    cut = [(label, cap) for label, text, cap in _list_instructions(workspace) if len(text) > cap]
+    cut = [(label, cap) for label, text, cap in _list_instructions(workspace, find_rule) if len(text) > cap]
     if not cut:
         return ""
     label, cap = cut[-1]
@@ -104,24 +115,45 @@ def cut_notice(workspace: Path) -> str:
     )
 
 
-def _list_instructions(workspace: Path) -> list[tuple[str, str, int]]:
+def protected_notice(workspace: Path, find_rule: FindRule) -> str:
+    """Return the line for the person if a deny rule keeps instruction files out, or an empty string."""
+    folders = _list_folders(workspace)
+    paths = [folder / name for folder in folders for name in PROJECT_FILES]
+    rules = {path: rule for path in paths if path.is_file() and (rule := find_rule(path))}
+    return "; ".join(format_left_out(os.path.relpath(path, workspace), rule) for path, rule in rules.items())
+
+
+def format_left_out(label: str, rule: str) -> str:
+    """Return the line for the person about an instruction file that is not sent."""
+    return f"the instructions in {label} are left out: the rule deny: {rule} protects the file"
+
+
+def _list_folders(workspace: Path) -> list[Path]:
+    """Return the folders whose instructions count: the workspace, then those above it."""
+    folders = list_project_folders(workspace)
+    return [folders[-1], *folders[:-1][:_MAX_ABOVE][::-1]]
+
+
+def _list_instructions(workspace: Path, find_rule: FindRule) -> list[tuple[str, str, int]]:
     """Return name, text and limit of each instruction file from the repository's root down to the
     workspace."""
     folders = list_project_folders(workspace)
     found: dict[str, tuple[str, str, int]] = {}
-    for folder in (folders[-1], *folders[:-1][:_MAX_ABOVE][::-1]):
+    for folder in _list_folders(workspace):
         cap = PROJECT_CAP_CHARS if folder == folders[-1] else _ABOVE_CAP_CHARS
-        name, text = _read_instructions(folder, folders[0])
+        name, text = _read_instructions(folder, folders[0], find_rule)
         if text and text not in found:  # a link may lead to the same file
             label = name if folder == folders[-1] else os.path.relpath(folder / name, folders[-1])
             found[text] = (label, text, cap)
     return list(reversed(found.values()))
 
 
-def _read_instructions(folder: Path, root: Path) -> tuple[str, str]:
+def _read_instructions(folder: Path, root: Path, find_rule: FindRule) -> tuple[str, str]:
     """Return the name and the text of a folder's first file with instructions, or empty strings."""
     for name in PROJECT_FILES:
         path = folder / name
+        if find_rule(path):
+            continue
         try:
             text = read_regular_text(path, 4 * PROJECT_CAP_CHARS, root).strip() if path.is_file() else ""
         except OSError as error:
@@ -155,9 +187,18 @@ def _zone_text(moment: datetime) -> str:
 class NestedInstructions:
     """Tracks which folders' instructions one session has. `history` returns its stored messages."""
 
-    def __init__(self, workspace: Path, history: Callable[[], Sequence[Message]]) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        history: Callable[[], Sequence[Message]],
+        find_rule: FindRule = allow_every_file,
+        notify: Callable[[str], object] = lambda line: None,
+    ) -> None:
         self._workspace = workspace
         self._history = history
+        self._find_rule = find_rule
+        self._notify = notify
+        self._left_out: set[Path] = set()
         self._given: set[str] | None = None
 
     def wrap(self, tool: Tool) -> Tool:
@@ -213,6 +254,8 @@ class NestedInstructions:
             return ""
         for name in PROJECT_FILES:
             path = folder / name
+            if self._is_left_out(path, f"{label}/{name}"):
+                continue
             try:
                 text = read_regular_text(path, 4 * _FOLDER_CAP_CHARS, self._workspace).strip()
             except OSError:
@@ -225,6 +268,14 @@ class NestedInstructions:
                     f"{_FOLDER_HEAD.format(folder=label, name=name)}{_TOLD}\n{clip(text, _FOLDER_CAP_CHARS)}"
                 )
         return ""
+
+    def _is_left_out(self, path: Path, label: str) -> bool:
+        """Return whether a deny rule protects the file, and notify the person once if it exists."""
+        rule = self._find_rule(path)
+        if rule and path not in self._left_out and path.is_file():
+            self._left_out.add(path)
+            self._notify(format_left_out(label, rule))
+        return bool(rule)
 
     def _read_known_folders(self) -> set[str]:
         """Return the folders whose instructions are in the transcript, including those from before a
@@ -240,10 +291,17 @@ class NestedInstructions:
 
 
 def add_instructions(
-    tools: Mapping[str, Tool], workspace: Path, history: Callable[[], Sequence[Message]]
+    tools: Mapping[str, Tool],
+    workspace: Path,
+    history: Callable[[], Sequence[Message]],
+    find_rule: FindRule = allow_every_file,
+    notify: Callable[[str], object] = lambda line: None,
 ) -> dict[str, Tool]:
-    """Return a session's tools, wrapped to add the instructions of the folders that they touch."""
-    nested = NestedInstructions(workspace, history)
+    """Return a session's tools, wrapped to add the instructions of the folders that they touch.
+
+    `notify` shows the person a line about a file that a deny rule keeps out.
+    """
+    nested = NestedInstructions(workspace, history, find_rule, notify)
     return {name: nested.wrap(tool) for name, tool in tools.items()}
 
 

@@ -121,7 +121,11 @@ class HistoryRepair:
     def replaced(self) -> dict[int, Message]:
         """Return the messages that go out changed, by the identity of the messages of the history."""
         indexes = sorted({item.message for item in self._left_out})
-        return {id(self._messages[index]): self._without(index) for index in indexes}
+        first = min((item.message for item in self._left_out if item.part == _CALLS), default=-1)
+        return {
+            id(self._messages[index]): self._without(index, AS_TEXT if index == first else "")
+            for index in indexes
+        }
 
     def summary(self) -> str:
         """Return the line for the person about what is left out."""
@@ -159,23 +163,22 @@ class HistoryRepair:
 
     def _calls_in(self, sent: Sequence[dict[str, Any]]) -> Items:
         """Return the calls that these objects of a request are, with the results of these calls."""
-        ids = {part.get(name) for part in sent for name in ("id", "call_id")} - {None}
-        names = {part.get("name") for part in sent if "id" not in part} - {None}
-        answers = [
-            message
-            for message in self._messages
-            if any(call.id in ids or call.name in names for call in message.tool_calls)
-        ]
-        call_ids = {call.id for message in answers for call in message.tool_calls}
-        return frozenset(
+        ids = _texts_at(sent, "id", "call_id")
+        names = _texts_at([part for part in sent if "id" not in part], "name")
+        calls_by_item = {item: self._messages[item.message].tool_calls for item in self._calls}
+        answers = {
             item
-            for item in self._calls
-            if (message := self._messages[item.message]) in answers or message.tool_call_id in call_ids
-        )
+            for item, calls in calls_by_item.items()
+            if any(call.id in ids or call.name in names for call in calls)
+        }
+        call_ids = {call.id for item in answers for call in calls_by_item[item]}
+        results = {item for item in self._calls if self._messages[item.message].tool_call_id in call_ids}
+        return frozenset(answers | results)
 
     def _results_in(self, sent: Sequence[dict[str, Any]]) -> Items:
         """Return the tool results that these objects of a request are."""
-        ids = {part.get(name) for part in sent for name in ("tool_call_id", "tool_use_id", "call_id")}
+        parts = [part for part in sent if part.get("type") != "function_call"]  # it has the same id
+        ids = _texts_at(parts, "tool_call_id", "tool_use_id", "call_id")
         return frozenset(
             Item(index, _RESULT)
             for index, message in enumerate(self._messages)
@@ -242,14 +245,14 @@ class HistoryRepair:
             everything,
         ]
 
-    def _without(self, index: int) -> Message:
+    def _without(self, index: int, note: str) -> Message:
         """Return a message with a note in place of each picture that is left out, or without thoughts, or as
-        plain text."""
+        plain text with `note`."""
         message = self._messages[index]
         if Item(index, _THOUGHTS) in self._left_out:
             message = msgspec.structs.replace(message, replay=None)
         if Item(index, _RESULT) in self._left_out:
-            return msgspec.structs.replace(message, content=REFUSED_RESULT)
+            message = msgspec.structs.replace(message, content=REFUSED_RESULT)
         if not isinstance(message.content, str):
             content = [
                 TextPart(self._marker) if Item(index, at) in self._left_out else part
@@ -259,8 +262,7 @@ class HistoryRepair:
         if Item(index, _LONG) in self._left_out:
             message = _shortened(message)
         if Item(index, _CALLS) in self._left_out:
-            is_first = index == min(item.message for item in self._left_out if item.part == _CALLS)
-            message = _as_text(message, AS_TEXT if is_first else "")
+            message = _as_text(message, note)
         return message
 
     def _data(self, item: Item) -> str:
@@ -342,6 +344,11 @@ def _holds_thoughts(sent: Sequence[dict[str, Any]], messages: Sequence[Message])
             if any(inner.get(name) == value for name, value in fields.items() for inner in sent):
                 return True
     return False
+
+
+def _texts_at(objects: Iterable[dict[str, Any]], *names: str) -> set[str]:
+    """Return the texts under these names; a call's arguments can hold anything there."""
+    return {value for part in objects for name in names if isinstance(value := part.get(name), str)}
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

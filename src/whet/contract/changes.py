@@ -15,7 +15,7 @@ class TextChange(msgspec.Struct, frozen=True):
 
     `path` is the name for a person and `absolute_path` the full path. `before` is the hash of its current
     bytes, empty if there is no file. `note` says anything that the texts can't, for example that binary
-    content is replaced.
+    content is replaced. `through` is the name of the link that the call named instead of the file.
     """
 
     path: str
@@ -24,6 +24,7 @@ class TextChange(msgspec.Struct, frozen=True):
     new: str | None
     before: str = ""
     note: str = ""
+    through: str = ""
 
 
 class FileEdit(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-Verb = Literal["message", "press", "edit"]
+Verb = Literal["message", "press", "edit", "reaction"]
 Style = Literal["good", "bad", "plain"]
 _MAX_WAIT_S = 3600.0
 
@@ -69,10 +69,12 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `update_id` is the same when the platform delivers the update again. `mentions_us`: it is addressed to
     the bot. `ref` names their message; for a press, the message with the button, and `text` is the
-    button's data. `token` is the value that `Channel.answer` needs. `at_s`: when it was sent, by the
-    platform's clock (Unix), or 0 if unknown. `quoted`: the words of the message that it answers, after the
-    name of their author. `album` is the same in each message of an album. `is_forward`: its words are another
-    person's.
+    button's data; for a reaction, the message that it is under, and `text` is the emoji. An edit without
+    text and files is a deletion. `token` is the value that `Channel.answer` needs. `at_s`: when it was sent,
+    by the platform's clock (Unix), or 0 if unknown. `quoted`: the words of the message that it answers, after
+    the name of their author. `album` is the same in each message of an album. `is_forward`: its words are
+    another person's. `is_removed`: the reaction was taken back. `joined` are the ids of all messages of an
+    act whose parts were joined; the gateway sets it.
     """
 
     place: ChatPlace
@@ -88,6 +90,8 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     quoted: str = ""
     album: str = ""
     is_forward: bool = False
+    is_removed: bool = False
+    joined: tuple[str, ...] = ()
 
 
 class MessageButton(msgspec.Struct, frozen=True):
@@ -98,6 +102,10 @@ class MessageButton(msgspec.Struct, frozen=True):
     data: str
     style: Style = "plain"
     url: str = ""
+
+
+TOO_LONG = "Too long for a message: read it whole on the page to approve it."
+_MAX_LINE_CHARS = 300
 
 
 class MessageCard(msgspec.Struct, frozen=True):
@@ -138,7 +146,8 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `card` says the same in parts; a channel that does not know cards leaves it alone. `edits` names the
     message that it takes the place of. `file` is a path on this machine that goes along; `bounds` are set if
-    commands can change what is there, and `channels.transfer.read_file` keeps to them. `quiet`: nobody's
+    commands can change what is there, and `channels.transfer.read_files` keeps to them. `more_files` are the
+    other files of an album, on channels whose limits allow one. `quiet`: nobody's
     telephone rings. `since_ms`: since when (Unix) it may have got through, 0 where it surely has not.
     """
 
@@ -148,9 +157,20 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
     file: str = ""
     file_name: str = ""
     bounds: FileBounds | None = None
+    more_files: tuple[str, ...] = ()
     quiet: bool = False
     since_ms: int = 0
     card: MessageCard | None = None
+
+    def without_approval(self) -> Outgoing:
+        """Return the message for a platform that can't show its card whole: without the texts of others, and
+        without the button that approves."""
+        card = self.card
+        if card is not None:
+            lines = tuple(line[:_MAX_LINE_CHARS] for line in card.lines)
+            card = msgspec.structs.replace(card, quoted=(), lines=lines, warning=TOO_LONG)
+        buttons = tuple(button for button in self.buttons if button.style != "good")
+        return msgspec.structs.replace(self, card=card, buttons=buttons)
 
 
 class PlatformLimits(msgspec.Struct, frozen=True):
@@ -159,7 +179,9 @@ class PlatformLimits(msgspec.Struct, frozen=True):
     counts as one message (0: never), whether it has buttons, and whether it shows cards in its own way.
 
     `pasted_chars`: a text of this length may be a part of a paste that the platform's app has split (0:
-    never). `forward_s`: how long a forward may come after the comment on it (0: they are one message)."""
+    never). `forward_s`: how long a forward may come after the comment on it (0: they are one message).
+    `album_files`: how many files one message may hold, `album_bytes` how large they may be together.
+    `caption_chars`: how long the text of a message with files may be (0: as long as any other)."""
 
     message_chars: int
     edit_every_s: float
@@ -170,6 +192,9 @@ class PlatformLimits(msgspec.Struct, frozen=True):
     shows_cards: bool = False
     pasted_chars: int = 0
     forward_s: float = 0.0
+    album_files: int = 1
+    album_bytes: int = 45_000_000
+    caption_chars: int = 0
 
 
 Take = Callable[[Sequence[Incoming]], Awaitable[None]]

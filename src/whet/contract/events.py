@@ -106,6 +106,11 @@ class ConfirmationAsked(msgspec.Struct, frozen=True, tag="confirmation_asked"):
     page_url: str
     expires_in_s: float
 
+    @property
+    def text(self) -> str:
+        """Which action waits, and where to decide on it."""
+        return f"{self.action} waits for a human's decision at {self.page_url or 'the confirmation service'}"
+
 
 class Compaction(msgspec.Struct, frozen=True, tag="compaction"):
     """The context engine made the live list smaller; the transcript records it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
 
@@ -60,3 +61,10 @@ FORMS = {
     ),
 }
 """The formats, by the name used in the schema."""
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+# The types of settings that have a form of FORMS. An empty text needs no form if it is the default.
+Rules = Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "rule"})]
+Address = Annotated[str, msgspec.Meta(extra={"form": "address"})]
+Variables = Annotated[str, msgspec.Meta(extra={"form": "variables"})]

@@ -15,6 +15,7 @@ _GIF_HEADER_BYTES = 13
 _WEBP_HEADER_BYTES = 30
 # The JPEG markers of a frame's size: all of C0 to CF but those of tables and extensions.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_MAX_SEGMENTS = 100_000  # cameras write a few dozen; a hostile file could have one for each byte
 _ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
@@ -69,7 +70,9 @@ def _webp_size(data: bytes) -> tuple[int, ...]:
 def _jpeg_size(data: bytes) -> tuple[tuple[int, ...], int]:
     """Return width and height, and where the frame's header ends; nothing and 0 if there is none."""
     at = 2
-    while at + 9 <= len(data):
+    for _ in range(_MAX_SEGMENTS):
+        if at + 9 > len(data):
+            break
         if data[at] != 0xFF or data[at + 1] == 0xFF:
             at += 1
             continue

@@ -91,7 +91,8 @@ class AttemptLost(msgspec.Struct, frozen=True, tag="attempt_lost"):
 
 
 class AnswerGrew(msgspec.Struct, frozen=True, tag="answer_grew"):
-    """Characters of the answer that no delta shows have come: arguments of tool calls. Never shown."""
+    """Characters of the answer that no delta shows have come: arguments of tool calls. Never shown. 0: the
+    wait for another attempt is over, and its request is sent."""
 
     chars: int
 

@@ -62,6 +62,7 @@ BUILT_IN: Mapping[str, frozenset[Tag]] = MappingProxyType(
         "session_search": frozenset(("looks", "search", "probe", "aside")),
         "recall": frozenset(("looks", "own", "aside")),
         "delegate_task": frozenset(("delegates", "aside")),
+        "code_symbols": frozenset(("path", "looks", "search")),
     }
 )
 """The tags of Whet's own tools, by name."""

@@ -7,11 +7,12 @@ use a type for the first time at once crash the process. So all types are first 
 
 from __future__ import annotations
 
+import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, overload
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
@@ -21,6 +22,8 @@ NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The exceptions of reading untrusted JSON: invalid JSON, bytes that are not text, or nesting that is too
 deep."""
 _DIGITS = 15
+_MAX_URIS_DEEP = 4
+_PARTS = re.compile(r"""[^\s"'`\[\]{}()<>,;:=|]+""")
 _PASTED = re.compile(r"<pasted>(.*?)</pasted>", re.S)
 _lock = threading.RLock()
 _decoders: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
@@ -104,6 +107,29 @@ def subject_of(arguments: Mapping[str, object]) -> str:
     return next((value for key in _SUBJECTS if isinstance(value := arguments.get(key), str) and value), "")
 
 
+def call_subject(arguments: str) -> str:
+    """Return a call's subject from its JSON arguments. Invalid JSON is returned unchanged."""
+    try:
+        values = from_json(arguments or "{}", dict[str, object])
+    except NOT_JSON:
+        return arguments
+    return subject_of(values) or next((value for value in values.values() if isinstance(value, str)), "")
+
+
+def argument_texts(arguments: str) -> list[tuple[str, str]]:
+    """Return a call's arguments by name, each as text. Invalid JSON is one argument."""
+    try:
+        values = from_json(arguments or "{}", dict[str, object])
+    except NOT_JSON:
+        return [("arguments", arguments)]
+    return [(name, argument_text(value)) for name, value in values.items()]
+
+
+def argument_text(value: object) -> str:
+    """Return the value of an argument: a text unchanged, any other value as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Return the value with `change` applied to every text in it. Keys stay, a tuple comes back as a list."""
     if isinstance(value, str):
@@ -153,6 +179,17 @@ def collect_texts(value: object) -> list[str]:
     return texts
 
 
+def iterate_texts_and_keys(value: Any) -> Iterator[str]:
+    """Yield every text and key in a JSON-like value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value:  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+            yield from iterate_texts_and_keys(item)
+        for item in value.values() if isinstance(value, dict) else ():  # pyright: ignore[reportUnknownVariableType]
+            yield from iterate_texts_and_keys(item)
+
+
 def split_http_url(url: str) -> SplitResult | None:
     """Split a URL. Returns None if it is not an http(s) URL."""
     try:
@@ -161,6 +198,54 @@ def split_http_url(url: str) -> SplitResult | None:
     except ValueError:  # brackets without an address, or an invalid port
         return None
     return parts if usable else None
+
+
+def paths_in_uri(uri: str) -> list[str]:
+    """Return the file paths that a text may mean: itself, and what a URI names.
+
+    Whatever its scheme, a URI may name a file by its path, in its query or in its fragment, and in a URI,
+    JSON or a list inside these. Of an address of the web, only absolute paths of files that exist count.
+    """
+    try:
+        scheme = urlsplit(uri).scheme
+    except ValueError:
+        scheme = ""
+    paths, latest = {uri: None}, [uri]
+    for _ in range(_MAX_URIS_DEEP):
+        inner = dict.fromkeys(name for text in latest for name in _list_inner(text) if name)
+        latest = [name for name in inner if name not in paths]
+        paths.update(dict.fromkeys(latest))
+    if scheme in PORTS:
+        return [uri, *(path for path in paths if path.startswith("/") and os.path.exists(path))]
+    return list(paths)
+
+
+def _list_inner(text: str) -> Iterator[str]:
+    """Yield what a text may name, one level down: its parts as a URI, as JSON and as a list."""
+    yield from _list_parts(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return
+    path = unquote(parts.path)
+    yield path
+    if parts.netloc and parts.scheme not in ("file", *PORTS):
+        yield f"{unquote(parts.netloc)}{path}".lstrip("/")
+    yield path.lstrip("/")  # a URI in the path
+    for part in filter(None, (parts.query, parts.fragment)):
+        fields = re.split("[&;]", part)
+        yield from (unquote(name) for name in (part, *fields, *(item.partition("=")[2] for item in fields)))
+
+
+def _list_parts(text: str) -> Iterator[str]:
+    """Yield the texts and keys in JSON, and the parts of other text with brackets or without blanks."""
+    if not text.startswith(("{", "[", '"')) and any(map(str.isspace, text)):
+        return
+    yield from (part for part in _PARTS.findall(text) if part != text)
+    try:
+        yield from iterate_texts_and_keys(from_json(text, object))
+    except NOT_JSON:
+        return
 
 
 def strip_credentials(url: str) -> str:

@@ -44,6 +44,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     - `received`: whether it received bytes from the network, as counted by the sandbox; None if not counted
     - `runs_on`: the process that it left in the background; `over`: the process whose end it saw
     - `facts`: what is kept of the call, as JSON; `agent/record_call.py` sets it
+    - `cpu_s`: the CPU time of its command, None if it was not measured
     """
 
     text: str
@@ -56,6 +57,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     runs_on: str = ""
     over: str = ""
     facts: str = ""
+    cpu_s: float | None = None
 
     @property
     def is_error(self) -> bool:
@@ -108,6 +110,7 @@ Preview = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[Text
 fail."""
 
 StandsFor = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
+PlanCall = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[str, dict[str, Any]] | None]]
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -119,8 +122,10 @@ class Tool(msgspec.Struct, frozen=True):
     `timeout_s` None: the tool keeps its own limit. `check` and `preview` are called before a person is
     asked. `names` returns the files that its arguments name, as it reads them; raises BadInput. None:
     their `path`. `stands_for`: its calls are calls of other tools; returns the name and arguments of the
-    tool that is meant, or raises ToolError. `content` returns what its author says of it now: a lasting
-    permission holds for that text. None: its author is this program, or code that the person installed.
+    tool that is meant, or raises ToolError. `plan` does the same for some of its calls, by asking a program
+    that only reads, and returns None for the others. `content` returns what its author says of it now: a
+    lasting permission holds for that text. None: its author is this program, or code that the person
+    installed.
     """
 
     spec: ToolSpec
@@ -136,12 +141,19 @@ class Tool(msgspec.Struct, frozen=True):
     preview: Preview | None = None
     names: Callable[[dict[str, Any]], Sequence[str]] | None = None
     stands_for: StandsFor | None = None
+    plan: PlanCall | None = None
     content: Callable[[], str] | None = None
 
     @property
     def name(self) -> str:
         """The name that the model calls."""
         return self.spec.name
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether a call that had begun before a crash may run again. One that was planned as another may
+        have been that one."""
+        return self.repeatable and self.plan is None
 
     async def preview_changes(
         self, context: ToolContext, arguments: dict[str, Any]

@@ -1,4 +1,5 @@
-"""Join the messages of one act of a person: an album, a paste that the app split, a forward with its comment.
+"""Join the messages of one act of a person: an album, a paste that the app split, a forward with its comment,
+the reactions before a message.
 
 Only marks of the platform and a text's length decide what belongs together, and only these are waited for.
 """
@@ -12,7 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from whet.contract.channels import Incoming, PlatformLimits
-from whet.contract.texts import from_json
+from whet.contract.texts import from_json, wrap_in_tag
 from whet.store.chats import InRow
 
 _ALBUM_S = 1.2
@@ -109,4 +110,32 @@ def join_updates(updates: Sequence[Incoming]) -> Incoming:
         quoted=next((update.quoted for update in updates if update.quoted), ""),
         mentions_us=any(update.mentions_us for update in updates),
         ref="",
+        joined=tuple(filter(None, (update.ref for update in updates))),
     )
+
+
+def take_reactions(rows: Sequence[InRow]) -> tuple[list[InRow], list[InRow]]:
+    """Split waiting rows into reactions, which wait for the next message, and the other rows."""
+    reactions = [row for row in rows if from_json(row.body, Incoming).verb == "reaction"]
+    return reactions, [row for row in rows if row not in reactions] if reactions else list(rows)
+
+
+def add_reactions(act: WaitingAct, reactions: Sequence[InRow]) -> WaitingAct:
+    """Return the act with a line for each reaction that waited for it."""
+    if not reactions:
+        return act
+    lines = [_describe_reaction(from_json(row.body, Incoming)) for row in reactions]
+    update = msgspec.structs.replace(act.update, text="\n".join(filter(None, (*lines, act.update.text))))
+    return WaitingAct((*act.rows, *reactions), update, act.wait_s)
+
+
+def _describe_reaction(update: Incoming) -> str:
+    return wrap_in_tag("reaction", f"{update.text} to your message: {update.quoted}")
+
+
+def describe_change(update: Incoming) -> str:
+    """Return what the model reads of an edit or deletion of a message that its turn works on."""
+    if not update.text and not update.files:
+        return wrap_in_tag("deleted", f"The person has deleted this message: {update.quoted}")
+    was = f"The person has changed this message to what follows. It was: {update.quoted}"
+    return f"{wrap_in_tag('edited', was)}\n{update.text}"

@@ -14,13 +14,16 @@ from whet.contract.channels import MessageButton, Outgoing
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.gateway.open_questions import DECISIONS, ChatQuestions, QuestionRoute
 from whet.question import QuestionText, Row, build_question
-from whet.visible import visible
+from whet.typed_answer import may_count
+from whet.visible import WHOLE, visible
 
 _ROWS = 120  # rows of the text to be written; "Show all" shows the rest
 _ALL_CHARS = 200_000  # more is not readable in a chat
 _DECIDED_CHARS = 120  # room for the decision and the person who made it
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 _ABOUT_CHARS = 100
+_LABEL_CHARS = 60
+_MAX_CHOICES = 8
 _MARKS = {"once": "1", "session": "s", "always": "a", "no": "n"}
 _ONCE = (MessageButton("Allow once", "1", "good"), "once")
 _SESSION = (MessageButton("This conversation", "s"), "session")
@@ -68,7 +71,7 @@ class ChatPerson:
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
         question = build_question(request)
         reply_text = await self._ask(route, request, asks, question.fold_rows(_ROWS))
-        if reply_text == "all":
+        while reply_text == "all":
             reply_text = await self._ask(route, request, asks, full_rows(question))
         answer, _, words = reply_text.partition("\n")
         if route.room != self._desk.room:
@@ -82,15 +85,21 @@ class ChatPerson:
         question = build_question(request)
         lines = [f"**{asks}** {question.title}", code_block("\n".join(row.text for row in rows))]
         lines += [f"• {row.text}" for row in question.notes if row.kind == "reason"]
-        buttons = [_ONCE, _SESSION, _ALWAYS, _NO] if request.grant else [_ONCE, _SESSION, _NO]
+        is_whole = rows == question.body
+        allowing = [_ONCE, _SESSION, _ALWAYS] if request.grant else [_ONCE, _SESSION]
+        buttons = [button for button in allowing if may_count(button[1], is_shown_whole=is_whole)] + [_NO]
         buttons += [_ALL] if rows != full_rows(question) else []
-        if request.scopes:
+        if request.scopes and is_whole:
             lasts = "This conversation and always" if request.grant else "This conversation"
-            lines.append(f"{lasts}: `{visible(request.scopes[0].text, 200)}`")
-        always = ", `always`" if request.grant else ""
-        show = ", `show` (all of it)" if _ALL in buttons else ""
+            lines += [f"{lasts}:", code_block(visible(request.scopes[0].text, WHOLE))]
         write = "Or write" if route.limits.has_buttons else "Write"
-        words = f"`once` or `yes`, `session`{always}, `no`{show}"
+        always = ", `always`" if request.grant else ""
+        words = f"`once` or `yes`, `session`{always}, `no`" if is_whole else "`no`"
+        if _ALL in buttons:
+            lines.append("This is only a part, so it can't be allowed yet.")
+            words = "`show` (all of it), `no`"
+        elif not is_whole:
+            lines.append("This is too long to be shown whole here, so it can only be denied.")
         lines.append(f"{write} {words}.")
         texts = split_message("\n".join(lines), route.limits.message_chars - _DECIDED_CHARS)
         summary = self._summary(request)
@@ -106,11 +115,12 @@ class ChatPerson:
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask the model's question. The answer is a button or the next message."""
         buttons = [
-            (MessageButton(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])
+            (MessageButton(visible(choice, _LABEL_CHARS), str(n)), choice)
+            for n, choice in enumerate(choices[:_MAX_CHOICES])
         ]
-        lines = [visible(question)]
-        if not self._desk.limits.has_buttons:
-            lines += [f"• {button.label}" for button, _ in buttons]
+        lines = [visible(question, WHOLE)]
+        if not self._desk.limits.has_buttons or any(len(choice) > _LABEL_CHARS for choice in choices):
+            lines += [f"• {visible(choice, WHOLE)}" for _, choice in buttons]
         texts = split_message("\n".join(lines), self._desk.limits.message_chars - _DECIDED_CHARS)
         summary = visible(question, _ABOUT_CHARS)
         return await self._asking.ask(self._desk, texts, buttons, open_ended=True, summary=summary)

@@ -6,6 +6,7 @@ The row is read once: a conversation's chat never changes, and only this module 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import apsw
 import msgspec
@@ -162,7 +163,9 @@ class ConversationRows:
             chat.id,
             (location.channel, location.chat),
             lambda messages: self._post(messages, chat.id),
+            self._has_arrived,
             self.parts.channels[location.channel].limits,
+            self._precedes,
         )
 
     async def approver(self) -> QuestionRoute | None:
@@ -180,12 +183,30 @@ class ConversationRows:
         chat = await self.parts.database.read(find)
         return None if chat is None else self.question_route(chat)
 
-    async def _post(self, messages: Sequence[Outgoing], chat_id: int) -> None:
+    async def _post(self, messages: Sequence[Outgoing], chat_id: int) -> Sequence[int]:
         now_ms = self.parts.clock.unix_ms()
-        await self.parts.database.append(
+        numbers = await self.parts.database.append(
             lambda db: chats.queue_messages(db, chat_id, _bodies(messages), now_ms)
         )
         self.parts.deliveries.wake(chat_id)
+        return numbers
+
+    def _has_arrived(self, messages: Sequence[int]) -> bool:
+        return self.parts.database.read_now(lambda db: chats.has_arrived(db, messages))
+
+    def _precedes(self, ref: str, messages: Sequence[int]) -> bool:
+        """Compare platform ids, which grow with time wherever they are numbers: delivered late, or again, a
+        message may be older than a question that was posted before it came."""
+        refs = self.parts.database.read_now(lambda db: chats.read_refs(db, messages))
+        order = _number(ref)
+        return order is not None and any(
+            number > order for number in map(_number, refs) if number is not None
+        )
+
+
+def _number(ref: str) -> Decimal | None:
+    text = ref.rpartition("/")[2]  # of Slack, a channel may be before it
+    return Decimal(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
 
 
 def _bodies(messages: Sequence[Outgoing]) -> list[str]:

@@ -11,7 +11,7 @@ import apsw
 
 from whet.app.conversations.hosted import Receipt, no_begin
 from whet.contract.errors import StoreError, WhetError
-from whet.contract.events import EndReason, Event, Notice
+from whet.contract.events import ConfirmationAsked, EndReason, Event, Notice
 from whet.contract.messages import ImagePart
 from whet.gateway.asking import ChatPerson
 from whet.gateway.chat_record import ConversationRows
@@ -80,16 +80,22 @@ class ChatTurn:
         session_id = await record.session_id(person)
         profile = record.parts.router.profile(person, record.place)
         notices: list[str] = []
+        waits: list[asyncio.Task[None]] = []
 
         def emit(event: Event) -> None:
             if isinstance(event, Notice) and event.must_show:
                 notices.append(mask(event.text))
+            elif isinstance(event, ConfirmationAsked):  # it is waited for in silence otherwise
+                waits.append(asyncio.create_task(record.say(mask(f"⏳ {event.text}"))))
             draft.handle_event(event)
 
         receipt = _make_receipt(record, self._row, begun=self._begin, news_profile=profile, notices=notices)
-        await record.parts.hosted.submit(
-            session_id, text, images, emit=emit, person=chat_person, receipt=receipt
-        )
+        try:
+            await record.parts.hosted.submit(
+                session_id, text, images, emit=emit, person=chat_person, receipt=receipt
+            )
+        finally:
+            await asyncio.gather(*waits, return_exceptions=True)
 
     def _begin(self) -> None:
         if not self.begun.done():

@@ -16,15 +16,16 @@ from whet.contract.channels import Incoming
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import ImagePart
 from whet.contract.texts import from_json, wrap_in_tag
-from whet.gateway.acts import ActReader
+from whet.gateway.acts import ActReader, add_reactions, describe_change, take_reactions
 from whet.gateway.chat_record import MAX_WAITING, ConversationParts, ConversationRows
 from whet.gateway.chat_turn import BROKE, ChatTurn, error_line, steer
-from whet.store import chats
+from whet.store import chat_changes, chats
 from whet.store.chats import InRow
 
 log: logging.Logger = logging.getLogger("whet.gateway")
 _AGAIN_S = 5.0
 _MAX_TEXT = 100_000
+EDITED_TOO_LATE = "An edited message is read only until it is answered; that one was. Send it again."
 
 
 class Conversations:
@@ -119,6 +120,7 @@ class Conversation:
         self._resume: bool | None = resume  # None: the store knows whether there is a turn to resume
         self._taken: set[int] = set()
         self._held: set[int] = set()
+        self._reactions: Sequence[InRow] = ()
         self._is_stopping = False
         self._has_more = False
         self._acts = ActReader(lambda update: commands.parse(update) is not None)
@@ -180,14 +182,16 @@ class Conversation:
         """Whether a message waits that is to be read by the turn, and not after it."""
         if self.parts.settings.busy == "queue":
             return False
-        rows = await self.record.waiting()
-        return bool(rows) and self._commands.parse(from_json(rows[0].body, Incoming)) is None
+        updates = [from_json(row.body, Incoming) for row in await self.record.waiting()]
+        first = next((update for update in updates if update.verb == "message"), None)
+        return first is not None and self._commands.parse(first) is None
 
     async def _take_all(self) -> bool:
         """Process waiting updates in order. Returns whether to check again."""
         took = holds = self._waits_for_more = False
         rows = await self.record.waiting()
         self._has_more = len(rows) >= MAX_WAITING
+        self._reactions, rows = take_reactions(rows)
         for number, row in enumerate(rows):
             if row.id in self._taken:
                 continue
@@ -228,6 +232,8 @@ class Conversation:
         processed again.
         """
         update = from_json(row.body, Incoming)
+        if update.verb == "edit":
+            return await self._take_change(row, update)
         command = self._commands.parse(update)
         if command is not None:
             if (holds or self.is_running) and await self._commands.waits(self, command[0]):
@@ -242,13 +248,17 @@ class Conversation:
             return "taken"
         # a message from before the question is not an answer to it
         is_reply = row.id not in self._held and not update.files and not update.is_forward
-        if is_reply and await self._take_answer(row, update.text):
+        if is_reply and await self._take_answer(row, update):
             return "taken"
         self._collect()
         # A turn that waits for room can't receive input yet; a later /stop can still end it.
         if holds or (self._turn is not None and (self.parts.settings.busy == "queue" or not self._has_room)):
             self._held.add(row.id)
             return "held"
+        return await self._take_act(row, later_rows)
+
+    async def _take_act(self, row: InRow, later_rows: Sequence[InRow]) -> Literal["taken", "held", "again"]:
+        """Begin a turn with a message and the later ones of its act, or give them to the running one."""
         act = self._acts.read([row, *later_rows], self.record.channel.limits)
         if act.wait_s:
             self._held.update(part.id for part in act.rows)
@@ -256,12 +266,15 @@ class Conversation:
             asyncio.get_running_loop().call_later(act.wait_s, self.wake.set)
             return "held"
         self._held.difference_update(part.id for part in act.rows)
+        act = add_reactions(act, self._reactions)
         if len(act.rows) > 1:
             row = await self.record.join(act)
             self._taken.update(part.id for part in act.rows[1:])
         text, images = await self._read(act.update)
         if self._turn is not None and not self._has_room:
             return "again"
+        if self.parts.database.read_now(lambda db: chat_changes.read_waiting_body(db, row.id)) != row.body:
+            return "again"  # it was edited or deleted while its files were fetched
         # after everything that may fail: without a turn the row would not be read again
         self._taken.add(row.id)
         if self._turn is None:
@@ -270,7 +283,23 @@ class Conversation:
             await steer(self.record, row, text, images)
         return "taken"
 
-    async def _take_answer(self, row: InRow, text: str) -> bool:
+    async def _take_change(self, row: InRow, update: Incoming) -> Literal["taken", "held"]:
+        """Give the running turn an edit or deletion of a message that it works on, also if other messages
+        wait for its end. If it has ended, say that an edit came too late."""
+        self._collect()
+        if self._turn is None:
+            await self.record.mark(row, "done")
+            if update.text or update.files:
+                await self.record.say(EDITED_TOO_LATE)
+            return "taken"
+        if not self._has_room:
+            self._held.add(row.id)
+            return "held"
+        self._taken.add(row.id)
+        await steer(self.record, row, describe_change(update), ())
+        return "taken"
+
+    async def _take_answer(self, row: InRow, update: Incoming) -> bool:
         """Take a message as the answer to an open question of the room, and say what was decided."""
         location, asking = self.record.place, self.parts.asking
         room = (location.channel, location.chat)
@@ -278,7 +307,9 @@ class Conversation:
             return False
         person = await self.record.person()
         may = person is not None and person.approves
-        reply = asking.take_reply(self.chat_id, room, text, may=may, stop=self._stop_turn)
+        reply = asking.take_reply(
+            self.chat_id, room, update.text, may=may, ref=update.ref, stop=self._stop_turn
+        )
         if reply is None:
             return False
         await self.record.mark(row, "done")

@@ -7,27 +7,42 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import mimetypes
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
+
 from whet.app.received_files import MAX_IMAGE_BYTES, image_type, save_attachment
-from whet.contract.channels import Channel, FileBounds, FileRef, Incoming, Outgoing, SendFailed
+from whet.channels.pieces import split_message
+from whet.contract.channels import (
+    Channel,
+    FileBounds,
+    FileRef,
+    Incoming,
+    Outgoing,
+    PlatformLimits,
+    SendFailed,
+)
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart
 from whet.contract.tools import Tool, ToolContext
+from whet.gateway.voice import VoiceNotes
 from whet.tools.signature import tool
 from whet.visible import visible
 
 _MAX_FILES = 10
+_MAX_SENT_FILES = 50
 
 
 class ChatFiles:
     """The folders of one home: `people` for other people's files, `workspace` for the owner's."""
 
-    def __init__(self, people: Path, workspace: Path, most_bytes: int) -> None:
+    def __init__(self, people: Path, workspace: Path, most_bytes: int, voice: VoiceNotes) -> None:
+        self._voice = voice
         self._people = people
         self._workspace = workspace
         self._most_bytes = most_bytes
@@ -63,6 +78,8 @@ class ChatFiles:
                 lines.append(f"[it is no image that you can see: {fault}]")
             elif mime and len(data) <= MAX_IMAGE_BYTES:
                 images.append(ImagePart(mime, base64.b64encode(data).decode()))
+            elif _is_recording(file):
+                lines.append(await self._voice.describe(path.name, data))
         if len(update.files) > _MAX_FILES:
             lines.append(f"[{len(update.files) - _MAX_FILES} more files were left out]")
         return "\n".join([*filter(None, [update.text]), *lines]), images
@@ -71,6 +88,11 @@ class ChatFiles:
         if file.size_bytes > self._most_bytes:
             raise WhetError(f"it is larger than {self._most_bytes // 1_000_000} MB")
         return await channel.fetch(file, self._most_bytes)
+
+
+def _is_recording(file: FileRef) -> bool:
+    kind = file.mime or mimetypes.guess_type(file.name)[0] or ""
+    return kind.startswith(("audio/", "video/"))
 
 
 def find_sendable_file(workspace: Path, path: str, most_bytes: int) -> Path:
@@ -99,16 +121,63 @@ def send_file_tool(post: Post, most_bytes: int) -> Tool:
 
     # It reaches only the reader of the answer, so it has no more effect than quoting the file.
     @tool(toolset="file", effects={"read"}, timeout_s=30)
-    async def send_file(ctx: ToolContext, path: Annotated[str, "in the workspace"], caption: str = "") -> str:
-        """Send a file of the workspace to the person."""
+    async def send_file(
+        ctx: ToolContext,
+        path: Annotated[str, "in the workspace"],
+        caption: str = "",
+        more: Annotated[tuple[str, ...], "more files, sent with it"] = (),
+    ) -> str:
+        """Send a file of the workspace to the person, or several as an album."""
+        if len(more) >= _MAX_SENT_FILES:
+            raise BadInput(f"at most {_MAX_SENT_FILES} files can be sent at once")
         try:
-            full = find_sendable_file(ctx.workspace, path, most_bytes)
+            found = [find_sendable_file(ctx.workspace, name, most_bytes) for name in (path, *more)]
         except WhetError as error:
             raise BadInput(error.message, hint=error.hint) from None
-        bounds = FileBounds(os.path.realpath(ctx.workspace), most_bytes)
-        message = Outgoing(caption[:1000], file=str(full), file_name=full.name, bounds=bounds)
+        first, *others = dict.fromkeys(found)
+        message = Outgoing(
+            caption,
+            file=str(first),
+            file_name=first.name,
+            bounds=FileBounds(os.path.realpath(ctx.workspace), most_bytes),
+            more_files=tuple(map(str, others)),
+        )
         if not await post(ctx.session_id, message):
             raise BadInput("there is nobody to send it to here")
-        return f"{full.name} is on its way."
+        names = ", ".join(file.name for file in others)
+        return (
+            f"{len(others) + 1} files are on their way: {first.name}, {names}."
+            if others
+            else (f"{first.name} is on its way.")
+        )
 
     return send_file
+
+
+def split_album(message: Outgoing, limits: PlatformLimits) -> list[Outgoing]:
+    """Return a message with files as messages that a platform takes.
+
+    The first one has the text. The part of a long text that is no caption on the platform follows it.
+    """
+    first_chars = limits.caption_chars or limits.message_chars
+    caption, *more_texts = split_message(message.text, limits.message_chars, first_chars)
+    albums: list[list[str]] = []
+    album_bytes = 0
+    for path in (message.file, *message.more_files):
+        size_bytes = os.stat(path).st_size if os.path.exists(path) else 0
+        album_bytes += size_bytes
+        if not albums or len(albums[-1]) >= limits.album_files or album_bytes > limits.album_bytes:
+            albums.append([])
+            album_bytes = size_bytes
+        albums[-1].append(path)
+    messages = [
+        msgspec.structs.replace(
+            message,
+            text="" if at else caption,
+            file=album[0],
+            file_name="" if at else message.file_name,
+            more_files=tuple(album[1:]),
+        )
+        for at, album in enumerate(albums)
+    ]
+    return [messages[0], *(Outgoing(text, quiet=message.quiet) for text in more_texts), *messages[1:]]

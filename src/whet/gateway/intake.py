@@ -16,19 +16,20 @@ import apsw
 import msgspec
 
 from whet.contract.channels import ChatPlace, Incoming, Outgoing, SendFailed
+from whet.contract.texts import from_json, short
 from whet.gateway import outbox
 from whet.gateway.acts import continues_act, seconds_for_more
 from whet.gateway.chat_record import ConversationParts
-from whet.gateway.conversations import Conversations
+from whet.gateway.conversations import EDITED_TOO_LATE, Conversations
 from whet.gateway.open_questions import OVER, REFUSED
 from whet.gateway.router import CODE_S, ChatUser, Verdict, new_code
-from whet.store import chats
+from whet.store import chat_changes, chats
 from whet.visible import visible
 
 log: logging.Logger = logging.getLogger("whet.gateway")
 UpdateFilter = Callable[[list[Incoming]], Awaitable[list[Incoming]]]
 _MAX_LAST = 1_000
-_EDITED = "An edited message is read only while it waits; that one was read already. Send it again."
+_MAX_SHOWN_CHARS = 300
 
 
 class UpdateIntake:
@@ -131,24 +132,48 @@ class UpdateIntake:
             )
             return self._post_text(connection, chat_id, f"{text} This one was not.", now_ms), "flooded"
         if update.verb == "edit":
-            return self._handle_edit(connection, update, now_ms), "known"
-        row = chats.add_update(
-            connection, update.place, update.update_id, msgspec.json.encode(update).decode(), now_ms
-        )
+            return self._handle_edit(connection, update, now_ms)
+        if update.verb == "reaction":
+            self._store_reaction(connection, update, now_ms)
+            return 0, "known"
+        row = chats.add_update(connection, update.place, update.update_id, _encode(update), now_ms)
         return chats.get_or_create_chat(connection, update.place).id, "known" if row is None else "taken"
 
-    def _handle_edit(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> int:
-        """Replace the text of an edited message that still waits. If it was already read, post a message that
-        says so."""
+    def _handle_edit(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> tuple[int, Verdict]:
+        """Replace an edited message that still waits, and drop a deleted one. If a turn works on it, the
+        change is read by the turn. If it was answered, post a message that says so."""
         chat_id = chats.get_or_create_chat(connection, update.place).id
-        body = msgspec.json.encode(msgspec.structs.replace(update, verb="message")).decode()
+        has_contents = bool(update.text or update.files)
+        body = _encode(msgspec.structs.replace(update, verb="message"))
+        waits = chat_changes.replace_waiting_update(
+            connection, chat_id, update.ref, body if has_contents else ""
+        )
+        begun = "" if waits else chat_changes.read_begun_update(connection, chat_id, update.ref)
+        if begun:
+            was = short(from_json(begun, Incoming).text, _MAX_SHOWN_CHARS)
+            body = _encode(msgspec.structs.replace(update, quoted=was))
         row = chats.add_update(connection, update.place, update.update_id, body, now_ms)
+        if begun:
+            return chat_id, "taken"
         if row is not None:
             chats.set_update_state(connection, row, "done")  # stored only so that it counts once
-        waits = chats.replace_waiting_update(connection, chat_id, update.ref, body if update.text else "")
-        if not waits and update.text:
-            return self._post_text(connection, chat_id, _EDITED, now_ms)
-        return 0
+        if not waits and has_contents:
+            return self._post_text(connection, chat_id, EDITED_TOO_LATE, now_ms), "known"
+        return 0, "known"
+
+    def _store_reaction(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> None:
+        """Store a reaction to a message of ours in the reacting person's own conversation: the next message
+        there brings it along. A reaction that is taken back before is dropped."""
+        sent = chat_changes.find_sent(connection, update.place, update.ref)
+        if sent is None:
+            return
+        chat, body = sent
+        if update.is_removed:
+            chat_changes.drop_reaction(connection, chat.id, update.ref, update.text)
+            return
+        quoted = short(from_json(body, Outgoing).text, _MAX_SHOWN_CHARS)
+        stored = msgspec.structs.replace(update, place=chat.place, quoted=quoted)
+        chat_changes.add_reaction(connection, chat.place, update.update_id, _encode(stored), now_ms)
 
     def _post_text(self, connection: apsw.Connection, chat_id: int, text: str, now_ms: int) -> int:
         chats.queue_messages(connection, chat_id, [msgspec.json.encode(Outgoing(text)).decode()], now_ms)
@@ -210,6 +235,10 @@ class UpdateIntake:
         with suppress(SendFailed):  # it is decided even if this notice fails
             await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)
+
+
+def _encode(update: Incoming) -> str:
+    return msgspec.json.encode(update).decode()
 
 
 def _offer_text(code: str) -> str:

@@ -18,7 +18,12 @@ import msgspec
 from whet.contract.channels import MessageButton, Outgoing, PlatformLimits
 from whet.typed_answer import ALWAYS, AnswerOption, read_line
 
-Post = Callable[[Sequence[Outgoing]], Awaitable[None]]
+Post = Callable[[Sequence[Outgoing]], Awaitable[Sequence[int]]]
+"""Queues messages, and returns their numbers in the outbox; durable on return."""
+Arrived = Callable[[Sequence[int]], bool]
+"""Whether the platform has confirmed all messages with these numbers."""
+Precedes = Callable[[str, Sequence[int]], bool]
+"""Whether a person's message, by its platform id, is older than the messages with these numbers."""
 DECISIONS = {
     "1": "Allowed once",
     "s": "Allowed in this conversation",
@@ -31,6 +36,11 @@ OVER = "This question is over."
 REFUSED = "You may not decide this."
 NOTHING = "Nothing waits for a decision here."
 NOT_OFFERED = "That is not offered for this question."
+NOT_SHOWN = "Only a part of this was shown, so it can't be allowed yet. Write `show` to see all of it."
+NOT_ARRIVED = (
+    "A part of this question has not arrived here, so it can't be allowed yet. Write `show` to see all of it."
+)
+_ALLOWING_MARKS = frozenset("1sa")
 _MARKS = {"once": "1", "session": "s", "always": "a", "no": "n", "show": "v"}
 _OPTIONS = (
     AnswerOption("once", aliases=("yes",)),
@@ -52,14 +62,20 @@ def _stop_nothing() -> None:
     """Stop no turn."""
 
 
+def _never_precedes(_ref: str, _messages: Sequence[int]) -> bool:
+    return False
+
+
 class QuestionRoute(msgspec.Struct, frozen=True):
     """Where a question is put: a conversation, the room that it is in (channel and chat), how to post there,
-    and the limits of its platform."""
+    whether what was posted has arrived, the limits of its platform, and whether a message is older."""
 
     chat_id: int
     room: tuple[str, str]
     post: Post
+    arrived: Arrived
     limits: PlatformLimits
+    precedes: Precedes = _never_precedes
 
 
 class ChatReply(msgspec.Struct, frozen=True):
@@ -71,7 +87,8 @@ class ChatReply(msgspec.Struct, frozen=True):
 
 class _Question:
     """A question that waits. `name` names it in words, `about` sums it up, `answers` has what each button
-    stands for. An `open_ended` one takes any words. Words that came before it was posted can't answer it."""
+    stands for. An `open_ended` one takes any words. Words that came before it was posted can't answer it, and
+    a yes counts only once all of its messages have arrived."""
 
     def __init__(self, route: QuestionRoute, name: str, summary: str, *, open_ended: bool) -> None:
         self.chat_id = route.chat_id
@@ -82,6 +99,9 @@ class _Question:
         self.options = _LABELLED_OPTIONS if route.limits.has_buttons else _OPTIONS
         self.text = ""
         self.is_posted = False
+        self._messages: Sequence[int] = ()
+        self._arrived = route.arrived
+        self._precedes = route.precedes
         self.answers: dict[str, str] = {}
         self.words = ""
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -89,6 +109,25 @@ class _Question:
     def is_option(self, text: str) -> bool:
         """Whether a text is exactly one of the answers that the question shows."""
         return not read_line(text, self.options).words
+
+    def note_posted(self, messages: Sequence[int]) -> None:
+        """Note that the question is posted, as these messages."""
+        self._messages = messages
+        self.is_posted = True
+
+    def is_answered_by(self, ref: str) -> bool:
+        """Whether words that don't name the question can answer it: it is posted, and they are newer."""
+        return self.is_posted and not self._precedes(ref, self._messages)
+
+    def refusal(self, mark: str, *, is_pressed: bool = False) -> str:
+        """Say why an answer can't be taken, or return an empty string. A press proves that the last message,
+        which has the buttons, has arrived."""
+        if mark not in self.answers:
+            return NOT_SHOWN if "1" not in self.answers and mark in _ALLOWING_MARKS else NOT_OFFERED
+        if self.open_ended or mark not in _ALLOWING_MARKS:
+            return ""
+        messages = self._messages[:-1] if is_pressed else self._messages
+        return "" if self._arrived(messages) else NOT_ARRIVED
 
     @property
     def answer_hint(self) -> str:
@@ -137,6 +176,8 @@ class ChatQuestions:
             return OVER
         if not may and not (is_own and question.open_ended):
             return REFUSED
+        if refusal := question.refusal(mark, is_pressed=True):
+            return refusal
         question.answer.set_result(question.answers[mark])
         return f"Noted: {question.answers[mark]}." if question.open_ended else f"{DECISIONS[mark]}."
 
@@ -168,11 +209,12 @@ class ChatQuestions:
         text: str,
         *,
         may: bool,
+        ref: str = "",
         stop: Callable[[], object] = _stop_nothing,
     ) -> ChatReply | None:
         """Take a message of a conversation as the answer to an open question; None if it is an ordinary
-        message. `may`: its sender has the right to approve. `stop` cancels the turn; it is called before the
-        question is answered, so that a stopped turn asks the model nothing more."""
+        message. `may`: its sender has the right to approve. `ref` is its platform id. `stop` cancels the
+        turn; it is called before the question is answered, so that a stopped turn asks the model no more."""
         if not text.strip():
             return None
         name, answer_text = self.split_name(room, text)
@@ -198,7 +240,9 @@ class ChatQuestions:
         ]
         if len(candidates) > 1:
             return ChatReply(_choice_text(candidates))
-        return _answer_in_words(candidates[0], text, stop) if candidates and candidates[0].is_posted else None
+        if candidates and candidates[0].is_answered_by(ref):
+            return _answer_in_words(candidates[0], text, stop)
+        return None
 
     async def ask(
         self,
@@ -215,12 +259,14 @@ class ChatQuestions:
         question = self._open[word] = _Question(route, self._new_name(), summary, open_ended=open_ended)
         question.text = texts[-1]
         question.answers = {button.data: stands_for for button, stands_for in buttons}
+        if not open_ended:
+            question.answers["v"] = "all"  # in words always: a part of the question may not have arrived
         bound_buttons = tuple(
             MessageButton(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons
         )
         try:
-            await route.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], bound_buttons)])
-            question.is_posted = True
+            messages = [*map(Outgoing, texts[:-1]), Outgoing(texts[-1], bound_buttons)]
+            question.note_posted(await route.post(messages))
             answer = await question.answer
             return f"{answer}\n{question.words}" if question.words else answer
         finally:
@@ -251,8 +297,8 @@ def _answer_in_words(question: _Question, text: str, stop: Callable[[], object])
 
 def _settle(question: _Question, mark: str, words: str) -> str:
     """Decide a permission, and say what was decided about what."""
-    if mark not in question.answers:
-        return NOT_OFFERED
+    if refusal := question.refusal(mark):
+        return refusal
     question.words = words
     if not question.answer.done():  # its turn was cancelled with this answer
         question.answer.set_result(question.answers[mark])

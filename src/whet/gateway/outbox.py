@@ -48,5 +48,5 @@ def resend(connection: apsw.Connection, rows: Sequence[OutRow], now_ms: int) -> 
         if not is_notice(message):
             again = msgspec.structs.replace(message, edits="", since_ms=0)
             chats.queue_messages(connection, row.chat, [msgspec.json.encode(again).decode()], now_ms)
-        chats.end_sending(connection, row.id, "sent")
+        chats.end_sending(connection, row.id, "sent", error=chats.REPLACED)
     return len(rows)

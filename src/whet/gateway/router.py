@@ -16,7 +16,7 @@ from typing import Literal
 import apsw
 import msgspec
 
-from whet.channels.tables import ids_of
+from whet.channels.tables import check_ids, ids_of, written_id
 from whet.contract.channels import ChatPlace, Incoming
 from whet.gateway.settings import GatewayChannelText, GatewayPersonText
 from whet.store import chats, paired
@@ -42,12 +42,15 @@ class ChatUser(msgspec.Struct, frozen=True):
 
 
 class Router:
-    """Decides on updates. `flood` is the number of messages that a person may send per minute."""
+    """Decides on updates. `flood` is the number of messages that a person may send per minute. Raises
+    ConfigError if a person's id does not say in which of several workspaces."""
 
     def __init__(
         self, channels: Mapping[str, GatewayChannelText], people: Mapping[str, GatewayPersonText], flood: int
     ) -> None:
         self._channels = channels
+        self._kinds = {name: text.kind for name, text in channels.items()}
+        check_ids({name: text.ids for name, text in people.items()}, self._kinds)
         self._people: dict[tuple[str, str], ChatUser] = {}
         self._flood = flood
         self._recent: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
@@ -57,7 +60,8 @@ class Router:
 
     def find_in_file(self, location: ChatPlace) -> ChatUser | None:
         """Return the person of a chat if the gateway's file lists them, or None."""
-        return self._people.get((self._channels[location.channel].kind, location.user))
+        user = written_id(location.channel, location.user, self._kinds)
+        return self._people.get((self._kinds[location.channel], user))
 
     def person(self, connection: apsw.Connection, location: ChatPlace) -> ChatUser | None:
         """Return the person of a chat, or None for a stranger."""
@@ -72,8 +76,9 @@ class Router:
         return [
             (name, user)
             for name in ranked
-            for (kind, user), person in self._people.items()
-            if person.approves and kind == self._channels[name].kind
+            for (kind, written), person in self._people.items()
+            if person.approves and kind == self._kinds[name]
+            if written_id(name, user := written.removeprefix(f"{name}:"), self._kinds) == written
         ]
 
     def profile(self, person: ChatUser, location: ChatPlace) -> str:

@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import apsw
@@ -31,12 +32,13 @@ from whet.gateway.chat_record import ConversationParts
 from whet.gateway.conversations import CommandRunner, Conversations
 from whet.gateway.deliveries import Deliveries
 from whet.gateway.drafts import Drafts
-from whet.gateway.files import ChatFiles, send_file_tool
+from whet.gateway.files import ChatFiles, send_file_tool, split_album
 from whet.gateway.intake import UpdateFilter, UpdateIntake
 from whet.gateway.lock import TokenLock
 from whet.gateway.open_questions import ChatQuestions
 from whet.gateway.router import Router
 from whet.gateway.settings import ConfiguredChannel, GatewayText
+from whet.gateway.voice import VoiceNotes
 from whet.log import mask
 from whet.store import chats, lesson_counts
 from whet.store.database import StateDatabase
@@ -46,7 +48,7 @@ _KEEP_S = 14 * 86_400
 _MISSED_S = 1.0
 _PRUNE_EVERY_S = 3600.0
 _SEND_S = 5.0
-_WANTS: frozenset[Verb] = frozenset(("message", "press", "edit"))
+_WANTS: frozenset[Verb] = frozenset(("message", "press", "edit", "reaction"))
 Say = Callable[[str], None]
 Beside = Callable[[SessionHost, asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -72,7 +74,8 @@ class StoredMemo:
 
 
 class GatewayServer:
-    """A running gateway. `say` shows a line to the person who started it."""
+    """A running gateway. `say` shows a line to the person who started it; `secrets` holds the key of the
+    server that writes down voice notes."""
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class GatewayServer:
         configured_channels: Sequence[ConfiguredChannel],
         text: GatewayText,
         say: Say,
+        secrets: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._services = services = hosted.services
         self._hosted = hosted
@@ -95,7 +99,8 @@ class GatewayServer:
             text.people,
             settings.flood_per_minute,
         )
-        files = ChatFiles(services.home.people, services.workspace, settings.file_bytes)
+        voice = VoiceNotes(services.settings.voice, secrets)
+        files = ChatFiles(services.home.people, services.workspace, settings.file_bytes, voice)
         self.parts: ConversationParts = ConversationParts(
             services=services,
             hosted=hosted,
@@ -214,13 +219,16 @@ class GatewayServer:
                 self._services.database.submit(work)
 
     def _post_work(self, session_id: str, message: Outgoing) -> Callable[[apsw.Connection], int]:
-        body, now_ms = msgspec.json.encode(message).decode(), self._services.clock.unix_ms()
+        now_ms = self._services.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> int:
             chat = chats.find_chat_of_session(connection, session_id)
             if chat is None:
                 return 0
-            chats.queue_messages(connection, chat.id, [body], now_ms)
+            channel = self.parts.channels.get(chat.place.channel)
+            messages = split_album(message, channel.limits) if channel and message.file else [message]
+            bodies = [msgspec.json.encode(part).decode() for part in messages]
+            chats.queue_messages(connection, chat.id, bodies, now_ms)
             return chat.id
 
         return work
@@ -259,8 +267,9 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
         loop.add_signal_handler(number, stop.set)
     besides = [asyncio.create_task(beside(hosted, stop))] if beside is not None else []
     try:
+        server = GatewayServer(hosted, configured_channels, setup.text, say, setup.secrets)
         async with limit_memory():
-            ended = await GatewayServer(hosted, configured_channels, setup.text, say).run(commander, stop)
+            ended = await server.run(commander, stop)
         was_told = stop.is_set()
         if not ended:
             say("turns that still run go on at the next start")

@@ -92,14 +92,16 @@ class Answer:
         async for piece in inflate_pieces(coding, self._connection.next_piece):
             yield piece
 
-    async def read(self, limit_bytes: int) -> bytes:
-        """Read at most the first `limit_bytes` of the body. Raises HttpFailed."""
+    async def read(self, limit_bytes: int, *, within_s: float | None = None) -> bytes:
+        """Read at most the first `limit_bytes` of the body, and no longer than `within_s`. Raises
+        HttpFailed."""
         body = bytearray()
-        async with contextlib.aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                body += chunk
-                if len(body) >= limit_bytes:
-                    break
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s), contextlib.aclosing(self.chunks()) as chunks:
+                async for chunk in chunks:
+                    body += chunk
+                    if len(body) >= limit_bytes:
+                        break
         return bytes(body[:limit_bytes])
 
 

@@ -13,9 +13,10 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from whet.mcp.words import clean
+from whet.contract.texts import collect_texts
+from whet.foreign_text import clean
 from whet.typed_answer import AnswerOption, read_line
-from whet.visible import visible
+from whet.visible import WHOLE, visible
 
 Ask = Callable[[str, Sequence[str]], Awaitable[str | None]]
 """Asks a question with answers to choose from. Returns None if no one answers."""
@@ -25,7 +26,7 @@ EMPTY = "Leave it empty"
 _MAX_FIELDS = 12
 _MAX_CHOICES = 20
 _TRIES = 3
-_WORDS_CHARS = 1_000
+_MAX_TEXT_CHARS = 4_000
 _CANCEL: dict[str, Any] = {"action": "cancel"}
 _DECLINED: dict[str, Any] = {"action": "decline"}
 
@@ -45,6 +46,8 @@ async def elicit(server: str, params: Mapping[str, Any], ask: Ask) -> dict[str, 
     fields = _fields(schema.get("properties"))
     if params.get("mode", "form") != "form" or len(fields) > _MAX_FIELDS:
         return _CANCEL
+    if max(map(len, (*collect_texts(dict(params)), *fields)), default=0) > _MAX_TEXT_CHARS:
+        return _CANCEL  # the person is shown every text whole
     message = _words(params.get("message")) or "(it does not say why)"
     head = f"The MCP server {server} asks: {message}"
     required: object = schema.get("required")
@@ -102,7 +105,7 @@ class _Field:
         raise _NoAnswer
 
     def _about(self) -> str:
-        label = _words(self._schema.get("title")) or visible(self._name, 80)
+        label = _words(self._schema.get("title")) or visible(self._name, WHOLE)
         description = _words(self._schema.get("description"))
         kind = {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}.get(self._kind, "")
         kind = "several, with commas between them" if self._is_list else kind
@@ -133,7 +136,7 @@ class _Field:
     def _label(self, value: object) -> str:
         return next(
             (label for label, option_value in self._options.items() if option_value == value),
-            visible(str(value), 200),
+            visible(str(value), WHOLE),
         )
 
     def _value(self, answer: str) -> object:
@@ -199,14 +202,14 @@ def _options(schema: dict[str, Any]) -> dict[str, str]:
         for row in _rows(schema.get(key)):
             fields = _fields(row)
             if isinstance(value := fields.get("const"), str):
-                options[_words(fields.get("title")) or visible(value, 200)] = value
+                options[_words(fields.get("title")) or visible(value, WHOLE)] = value
     names = _rows(schema.get("enumNames"))
     for number, value in enumerate(_rows(schema.get("enum"))):
         if isinstance(value, str):
             label = ""
             with contextlib.suppress(IndexError):
                 label = _words(names[number])
-            options[label or visible(value, 200)] = value
+            options[label or visible(value, WHOLE)] = value
     return options
 
 
@@ -215,7 +218,7 @@ def _rows(value: object) -> list[object]:
 
 
 def _words(value: object) -> str:
-    return visible(" ".join(clean(value).split()), _WORDS_CHARS) if isinstance(value, str) else ""
+    return visible(" ".join(clean(value).split()), WHOLE) if isinstance(value, str) else ""
 
 
 def _fields(value: object) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import msgspec
 
 from whet.config import paths
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
 from whet.mcp.listing import Catalogue

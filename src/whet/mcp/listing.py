@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.contract.tools import ToolSpec
+from whet.foreign_text import clean, find_orders
 from whet.mcp.reading import READERS
 from whet.mcp.schemas import DESCRIPTION_CHARS, mend_schema, texts_of
-from whet.mcp.words import clean, find_orders
 
 LONGEST_NAME = 64
 SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")

@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import ToolSpec
-from whet.mcp.words import clean
+from whet.foreign_text import clean
 
 _MAX_ROWS = 200
 _WORDS_CHARS = 200

@@ -22,7 +22,7 @@ import msgspec
 from whet import log as masking
 from whet.clock import Clock
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.config.secrets import is_secret_name
 from whet.contract.errors import ConfigError, ToolError
 from whet.mcp.connection import Connection, ConnectionListener, Progress, RpcFailed, timeout_error

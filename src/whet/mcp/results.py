@@ -14,7 +14,7 @@ import msgspec
 from whet.contract.errors import ToolError
 from whet.contract.messages import ImagePart, image_in
 from whet.contract.tools import JSON_TYPES, ToolOutput, clip, is_json_type
-from whet.mcp.words import clean
+from whet.foreign_text import clean
 
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _MAX_IMAGES = 8

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.mcp.words import HIDDEN, clean
+from whet.foreign_text import HIDDEN, clean
 
 DESCRIPTION_CHARS = 16_384
 """Far more than any server's whole description. Longer text is cut."""

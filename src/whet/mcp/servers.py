@@ -17,9 +17,10 @@ from typing import Any, Protocol
 import msgspec
 
 from whet.clock import Clock
-from whet.config.schema import McpServerSettings, McpSettings
+from whet.config.permission_settings import McpServerSettings, McpSettings
 from whet.contract.errors import BadInput, ConfigError, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
+from whet.foreign_text import clean
 from whet.log import mask
 from whet.mcp.finding import ToolFinder
 from whet.mcp.kept import RETRY_AFTER_MS, read_stored
@@ -37,7 +38,6 @@ from whet.mcp.reading import run_reader
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.results import as_failure, as_output
 from whet.mcp.server_requests import CallPerson
-from whet.mcp.words import clean
 
 TOOLSET = "mcp"
 PREFIX = "mcp__"
@@ -49,7 +49,9 @@ _MARK_CHARS = 400
 class NoticeSink(Protocol):
     """Collects a session's notices for display."""
 
-    notices: list[str]
+    def add_notice(self, text: str, *, must_show: bool = False) -> None:
+        """Add a line for the person; one that `must_show` is shown on every surface."""
+        ...
 
 
 class Servers:
@@ -73,7 +75,7 @@ class Servers:
         self._search_above_chars = settings.search_above_tokens * CHARS_PER_TOKEN
         self._without = without
         self._boards: weakref.WeakSet[NoticeSink] = weakref.WeakSet()
-        self._early: list[str] = []
+        self._early: list[tuple[str, bool]] = []
         self._known: set[str] = set()
         for name, server in settings.servers.items():
             self._add(name, server)
@@ -133,7 +135,10 @@ class Servers:
         """Report server events to `board` while it exists, and now the changes since the session's `specs`
         were fixed."""
         self._boards.add(board)
-        board.notices += [*self._early, *self._describe_changes(specs)]
+        for line, must_show in self._early:
+            board.add_notice(line, must_show=must_show)
+        for line in self._describe_changes(specs):
+            board.add_notice(line)
         self._early.clear()
 
     async def aclose(self) -> None:
@@ -163,7 +168,7 @@ class Servers:
 
     def _report_failure(self, name: str, failure: str) -> None:
         self.failures[name] = failure
-        self._notify(f"MCP server {name} has no tools in this session: {failure}")
+        self._notify(f"MCP server {name} has no tools in this session: {failure}", must_show=True)
 
     def _make_tool(self, server: str, offered: Offered) -> Tool:
         remote, cap_chars = self.remotes[server], self._cap_chars
@@ -249,12 +254,12 @@ class Servers:
             lines.append(f"MCP: {_format_names(gone)} can't be called any more")
         return lines
 
-    def _notify(self, line: str) -> None:
+    def _notify(self, line: str, *, must_show: bool = False) -> None:
         line = " ".join(line.split())[:600]
         if not self._boards:
-            self._early.append(line)
+            self._early.append((line, must_show))
         for board in self._boards:
-            board.notices.append(line)
+            board.add_notice(line, must_show=must_show)
 
 
 def _difference(before: Mapping[str, ToolSpec], now: Mapping[str, ToolSpec]) -> str:

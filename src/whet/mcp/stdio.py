@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ _PASSED_VARIABLES = (
     "LANGUAGE",
     "XDG_RUNTIME_DIR",
 )
+_LAST_WORDS_S = 1.0
 _STDERR_BYTES = 4_000
 _QUOTED_LINES = 4
 _QUOTED_CHARS = 300
@@ -127,9 +129,13 @@ class _Tail(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.kept = b""
+        self.is_whole = asyncio.Event()
 
     def data_received(self, data: bytes) -> None:
         self.kept = (self.kept + data)[-_STDERR_BYTES:]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_whole.set()
 
 
 class StdioTransport:
@@ -227,12 +233,19 @@ class StdioTransport:
         del answer, headers
         writer = self._writer
         if writer is None or writer.is_closing():
-            raise ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}")
+            raise await self._ended_error()
         try:
             writer.write(message + b"\n")
             await writer.drain()
         except (OSError, RuntimeError) as error:
-            raise ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}") from error
+            raise await self._ended_error() from error
+
+    async def _ended_error(self) -> ServerFailed:
+        """Return the error of a server that has ended, once its last words on stderr were read."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await self._tail.is_whole.wait()
+        return ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}")
 
     def listen(self) -> None:
         """Do nothing: its output is always read."""

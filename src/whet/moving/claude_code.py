@@ -2,9 +2,10 @@
 
 One JSON object per line. `user` and `assistant` lines hold the vendor's content blocks; tool results are
 in user lines. An answer of several blocks is written as several lines with one message id; they are
-joined. Sidechains (helpers) and lines that the program added itself (`isMeta`) are skipped. After a
-compaction (`isCompactSummary`) the model saw the summary and the messages after it; all messages are
-imported. Source: transcripts written by version 2 of the program.
+joined. Sidechains (helpers), lines that the program added itself (`isMeta`) and its reminders, in the
+person's text or at the end of a result, are skipped. After a compaction (`isCompactSummary`) the model saw
+the summary and the messages after it; all messages are imported. Source: transcripts written by version 2
+of the program.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ ORIGIN = "claude-code"
 
 
 _OWN = ("<local-command-stdout>", "<local-command-stderr>", "<local-command-caveat>")
+_REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
 
 
 _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
@@ -111,9 +113,10 @@ def _is_prompt(line: _Line) -> bool:
         return False
     content = line.message.content
     if isinstance(content, str):
-        return not content.lstrip().startswith((*_OWN, "<command-name>", "[Request interrupted"))
-    kinds = {block.get("type") for block in dicts_in(content)}
-    return bool(kinds) and "tool_result" not in kinds
+        typed = _find_typed(content)
+        return bool(typed) and not typed.lstrip().startswith(("<command-name>", "[Request interrupted"))
+    blocks = dicts_in(content)
+    return any(map(_typed_part, blocks)) and all(block.get("type") != "tool_result" for block in blocks)
 
 
 class _Transcript(TranscriptBuilder):
@@ -190,14 +193,14 @@ def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
 def _read_user(body: _Body, at_ms: int) -> Iterator[PastMessage]:
     """Yield the tool results in a user line, then the person's message in it."""
     if isinstance(body.content, str):
-        if body.content.strip() and not body.content.lstrip().startswith(_OWN):
-            yield PastMessage(Message(role="user", content=body.content), at_ms)
+        if typed := _find_typed(body.content):
+            yield PastMessage(Message(role="user", content=typed), at_ms)
         return
     parts: list[Part] = []
     for block in dicts_in(body.content):
         if block.get("type") == "tool_result":
             yield _result(block, at_ms)
-        elif part := _part(block):
+        elif part := _typed_part(block):
             parts.append(part)
     if parts:
         only = parts[0]
@@ -206,10 +209,29 @@ def _read_user(body: _Body, at_ms: int) -> Iterator[PastMessage]:
         yield PastMessage(Message(role="user", content=content), at_ms)
 
 
+def _find_typed(text: str) -> str:
+    """Return the part of a user text that the person wrote, or an empty string."""
+    first, *rest = text.split(_REMINDER)
+    pieces = [first]
+    for piece in rest:
+        _, end, after = piece.partition(_REMINDER_END)
+        pieces.append(after if end else _REMINDER + piece)
+    typed = "".join(pieces).strip() if rest else text
+    return "" if not typed.strip() or typed.lstrip().startswith(_OWN) else typed
+
+
+def _drop_last_reminders(text: str) -> str:
+    """Return a result without the reminders at its end. Elsewhere the text may be that of a file."""
+    while (body := text.rstrip()).endswith(_REMINDER_END) and (at := body.rfind(_REMINDER)) >= 0:
+        text = body[:at].rstrip()
+    return text
+
+
 def _result(block: dict[str, Any], at_ms: int) -> PastMessage:
     inner = block.get("content")
     parts = [part for piece in dicts_in(inner) if (part := _part(piece))]
-    text = inner if isinstance(inner, str) else "\n".join(p.text for p in parts if isinstance(p, TextPart))
+    texts = [inner] if isinstance(inner, str) else [p.text for p in parts if isinstance(p, TextPart)]
+    text = "\n".join(filter(None, map(_drop_last_reminders, texts)))
     images = [part for part in parts if isinstance(part, ImagePart)]
     message = Message(
         role="tool",
@@ -217,6 +239,15 @@ def _result(block: dict[str, Any], at_ms: int) -> PastMessage:
         tool_call_id=str(block.get("tool_use_id", "")),
     )
     return build_result(message, at_ms, is_error=block.get("is_error") is True)
+
+
+def _typed_part(block: dict[str, Any]) -> Part | None:
+    """Return what the person wrote in a block, or its image; None if it has neither."""
+    part = _part(block)
+    if not isinstance(part, TextPart):
+        return part
+    typed = _find_typed(part.text)
+    return TextPart(typed) if typed else None
 
 
 def _part(block: dict[str, Any]) -> Part | None:

@@ -23,7 +23,13 @@ from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
 ORIGIN = "codex"
-_OWN = re.compile(r"\s*<(environment_context|user_instructions|permissions instructions|INSTRUCTIONS)\b")
+_ADDED = re.compile(
+    r"(?:\s*(?:# AGENTS\.md\b[^\n]*\s+)?"
+    r"<(environment_context|user_instructions|permissions instructions|INSTRUCTIONS|skill|turn_aborted"
+    r"|subagent_notification|recommended_plugins)(?:\s[^>]*)?>.*</\1>)+",
+    re.DOTALL,
+)
+"""The elements with which the program begins a text of the user's role, the instructions below a heading."""
 
 
 class _Payload(msgspec.Struct):
@@ -124,14 +130,21 @@ def _add(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) ->
 
 def _add_message(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
     parts = [part for block in dicts_in(item.content) if (part := _part(block))]
-    text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
     images = [part for part in parts if isinstance(part, ImagePart)]
     if item.role == "user":
-        if (text.strip() or images) and not _OWN.match(text):
+        text = "\n".join(filter(None, map(_find_typed, texts)))
+        if text.strip() or images:
             content = (TextPart(text), *images) if images else text
             messages.append(PastMessage(Message(role="user", content=content), at_ms))
-    elif text.strip():
+    elif (text := "\n".join(texts)).strip():
         messages.append(PastMessage(Message(role="assistant", content=text), at_ms, model=model))
+
+
+def _find_typed(text: str) -> str:
+    """Return the part of a user text that the person wrote, or an empty string."""
+    added = _ADDED.match(text)
+    return text[added.end() :].strip() if added else text
 
 
 def _add_call(

@@ -7,6 +7,7 @@ and .env, which people keep elsewhere. Source: the folders of hermes-agent 0.19.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,7 @@ from whet.moving.hermes_settings import flatten, is_variable
 from whet.plugins.manifest import manifest_file
 from whet.store.paired import PairedPerson
 
+_PROVIDER = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _FOLDERS = ("state.db", "config.yaml", "memories", "skills", "plugins", ".env")
 _LARGEST_BYTES = 4_000_000
 _PAIRING = ("pairing", "platforms/pairing")
@@ -74,6 +76,11 @@ class HermesHome:
         """Return the names of its enabled plugins."""
         names = flatten(self.settings()).get("plugins.enabled")
         return [str(name) for name in cast(list[Any], names)] if isinstance(names, list) else []
+
+    def memory_provider(self) -> str:
+        """Return the name of its memory provider, or an empty string if it has only its own notes."""
+        name = flatten(self.settings()).get("memory.provider")
+        return name if isinstance(name, str) and _PROVIDER.fullmatch(name) and name != "builtin" else ""
 
     def settings(self) -> dict[str, Any]:
         """Read its config.yaml, or return an empty dict if the file is missing. Raises ConfigError if it is
@@ -139,6 +146,10 @@ class HermesHome:
                 folders.append(path)
             elif path.is_dir():
                 folders += [deep for deep in sorted(path.iterdir()) if deep.is_dir() and manifest_file(deep)]
+        # The providers of its set-up are part of its code, which its installer puts into the home.
+        provider = self.root / "hermes-agent" / "plugins" / "memory" / (self.memory_provider() or "-")
+        if provider.name not in {path.name for path in folders} and manifest_file(provider) is not None:
+            folders.append(provider)
         return folders
 
     def _read_inside(self, name: str) -> bytes | None:

@@ -16,8 +16,8 @@ import msgspec
 from whet.config import edit, secrets
 from whet.config.load import load
 from whet.config.paths import Home
+from whet.config.permission_settings import McpServerSettings
 from whet.config.redact import holds_secret
-from whet.config.schema import McpServerSettings
 from whet.contract.errors import WhetError
 from whet.contract.texts import from_values
 from whet.mcp.listing import SERVER_NAME

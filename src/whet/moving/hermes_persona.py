@@ -13,6 +13,7 @@ import re
 from whet.config import edit, load
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
+from whet.foreign_text import find_orders
 from whet.memory.scan import scan
 from whet.moving.carry import Consent, ImportOutcome
 from whet.shell.fetches import find_outside_host
@@ -45,7 +46,9 @@ def import_persona(
     if not words:
         return []
     host = find_outside_host(words)
+    order = find_orders(words)
     problem = scan(words) or (f"it names {host}" if host else "")
+    problem = problem or (f"it reads like orders to the assistant: {order!r}" if order else "")
     if load.load(home, environ={}).origins[_KEY] != "default":
         return [ImportOutcome("SOUL.md", "kept", f"{_KEY} is set here already")]
     if was_imported:

@@ -23,9 +23,9 @@ OWN_KEY = "CUSTOM_API_KEY"
 """The variable for the key of a server that has no key name of its own."""
 _CHAINS = ("fallback_providers", "fallback_model")
 _MODES = {"manual": "ask", "smart": "ask", "ask": "ask"}
-# Settings that other parts of the import handle: servers, chats, the persona, the schedules' time zone.
+# Settings that other parts of the import handle: servers, memory, chats, the persona, the time zone.
 _ELSEWHERE = re.compile(
-    r"mcp_servers\..*|agent\.system_prompt|timezone|((gateway\.)?platforms\.)?(telegram|discord|slack)\.(extra\.)?"
+    r"mcp_servers\..*|memory\.provider|agent\.system_prompt|timezone|((gateway\.)?platforms\.)?(telegram|discord|slack)\.(extra\.)?"
     r"(enabled|token|app_token|allow_from|home_channel(\..*)?|unauthorized_dm_behavior|group_policy|require_mention)"
     r"|(TELEGRAM|DISCORD|SLACK|GATEWAY)_(ALLOWED_USERS|ALLOW_ALL_USERS|HOME_CHANNEL|REQUIRE_MENTION)"
 )

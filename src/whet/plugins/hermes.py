@@ -22,11 +22,11 @@ import msgspec
 
 from whet.contract.context_engine import ContextEngine
 from whet.lanes import attempt
-from whet.plugins import printing, shims
+from whet.plugins import memory_shims, printing, shims
 from whet.plugins.memories import EmptyMemory, RecallStatus, is_trivial_prompt
 from whet.plugins.parts import Hook, Problem
 
-PACKAGES = ("agent", "hermes_cli", "gateway", "hermes_constants", "tools")
+PACKAGES = ("agent", "hermes_cli", "gateway", "hermes_constants", "hermes_state", "plugins", "tools", "utils")
 MARKS = (
     b"agent.memory_provider",
     b"hermes_constants",
@@ -267,6 +267,7 @@ _MODULES: dict[str, dict[str, object]] = {
     "gateway": {},
     "gateway.session_context": {"get_session_env": get_session_env},
     **shims.MODULES,
+    **memory_shims.MODULES,
 }
 
 

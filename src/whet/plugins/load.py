@@ -20,6 +20,7 @@ import msgspec
 from whet.config.paths import Home
 from whet.config.schema import PluginSettings
 from whet.config.secrets import load_secrets, read_env
+from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import ConfigError, PluginError
 from whet.contract.protocols import FailureJudge
 from whet.contract.tools import Tool
@@ -342,19 +343,21 @@ def _register_function(target: object, group: str) -> object:
     return target
 
 
-def _memory_registration(module: ModuleType) -> Callable[[PluginContext], object] | None:
-    """Return a function that registers the only memory provider of a module without register(), or None."""
-    classes = [
-        class_
-        for class_ in vars(module).values()
-        if inspect.isclass(class_) and issubclass(class_, EmptyMemory)
-    ]
+def _class_registration(module: ModuleType) -> Callable[[PluginContext], object] | None:
+    """Return a function that registers the only memory provider, or else the only context engine, that a
+    module without register() defines, or None."""
     own_classes = [
         class_
-        for class_ in classes
-        if class_.__module__.startswith(module.__name__) and not inspect.isabstract(class_)
+        for class_ in vars(module).values()
+        if inspect.isclass(class_)
+        and class_.__module__.startswith(module.__name__)
+        and not inspect.isabstract(class_)
     ]
-    return (lambda ctx: ctx.register_memory_provider(own_classes[0]())) if len(own_classes) == 1 else None
+    memories = [class_ for class_ in own_classes if issubclass(class_, EmptyMemory)]
+    engines = [class_ for class_ in own_classes if issubclass(class_, ContextEngine)]
+    if len(memories) == 1:
+        return lambda ctx: ctx.register_memory_provider(memories[0]())
+    return (lambda ctx: ctx.register_context_engine(engines[0]())) if len(engines) == 1 else None
 
 
 def _has_required_parameters(target: object) -> bool:
@@ -383,7 +386,7 @@ def _load_entry(source: FoundPlugin) -> tuple[Callable[[PluginContext], object],
         register = _register_function(target, source.entry.group)
     elif source.folder is not None:
         module = modules.acquire(source.name, source.module, source.folder)
-        register = getattr(module, "register", None) or _memory_registration(module)
+        register = getattr(module, "register", None) or _class_registration(module)
     else:
         register = None
     if not callable(register):

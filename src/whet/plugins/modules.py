@@ -62,6 +62,10 @@ def _import(plugin: str, name: str, folder: Path) -> ModuleType:
         raise PluginError("it has no __init__.py", plugin=plugin, hook="import")
     importlib.invalidate_caches()
     _make_parents(name)
+    shared = sys.modules.get("plugins.memory")
+    if shared is not None and str(folder.parent) not in shared.__path__:
+        # Memory providers of Hermes Agent's set-up import their own modules as plugins.memory.NAME.
+        shared.__path__.append(str(folder.parent))
     module = module_from_spec(spec)
     sys.modules[name] = module
     done = False

@@ -47,7 +47,7 @@ class HookedGate:
             facts = _facts(call)
             verdict = await self._hooks.before_tool(call.tool.name, call.arguments, **facts)
             for line in self._take_news():
-                emit(Notice(line))
+                emit(Notice(line, must_show=True))  # it may have been a safeguard
             if verdict.blocked:
                 why = f"Nothing was run: {verdict.blocked}."
                 await self._notify_block(call, facts, verdict.blocked)

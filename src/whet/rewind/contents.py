@@ -82,11 +82,11 @@ class Contents:
         return KnownState(msgspec.structs.replace(known.state, mode=mode), None)
 
     def flush(self) -> None:
-        """Store the contents that were read. Durable on return."""
+        """Store the contents that were read, to be synced with the next record that begins."""
         self._settle()
         if self._blobs or self._parts:
             blobs, parts = self._blobs, self._parts
-            self._file.write_now(lambda db: database.store_blobs(db, blobs, parts))
+            self._file.write_unsynced(lambda db: database.store_blobs(db, blobs, parts))
             self._blobs, self._parts, self._held_bytes = [], [], 0
             self._held.clear()
 

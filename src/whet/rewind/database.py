@@ -15,7 +15,8 @@ import apsw
 import msgspec
 
 from whet.rewind.states import KnownState, PathState, Stamp, Tree, split_path
-from whet.sqlite.database import DatabaseFile, Layout
+from whet.sqlite.database import DatabaseFile, Layout, T, Work
+from whet.sqlite.lane import ScopedWork
 
 OPEN = 1 << 62
 """The `until` of current entries."""
@@ -77,6 +78,11 @@ class RecordFile(DatabaseFile):
         access_hint="check the folder's permissions",
         wal_limit_bytes=64_000_000,
     )
+
+    def write_unsynced(self, work: Work[T]) -> T:
+        """Write and wait, as `write_now`. The next record that begins syncs it: until then a power cut may
+        undo it, the end of the process not."""
+        return self.write_now(ScopedWork("", work, is_synced=False))
 
     def compact(self) -> None:
         """Rewrite the file without deleted data. If another process is using it, SQLite does so later."""
@@ -199,6 +205,16 @@ def find_changed_paths(connection: apsw.Connection, first: int, last: int) -> se
     )
     paths = [os.fsdecode(path) for (path,) in rows]
     return {path for path in paths if state_at(connection, path, first) != state_at(connection, path, last)}
+
+
+def list_change_versions(connection: apsw.Connection, path: str, first: int, last: int) -> list[int]:
+    """Return the versions after `first`, up to `last`, that changed a path."""
+    rows = connection.execute(
+        "SELECT since FROM entries WHERE path = ?1 AND since > ?2 AND since <= ?3"
+        " UNION SELECT until FROM entries WHERE path = ?1 AND until > ?2 AND until <= ?3",
+        (os.fsencode(path), first, last),
+    )
+    return [version for (version,) in rows]
 
 
 def find_paths_below(connection: apsw.Connection, folder: str) -> list[str]:

@@ -4,7 +4,9 @@ named."""
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Literal
 
 import apsw
@@ -13,9 +15,12 @@ import msgspec
 from whet.rewind import database
 from whet.rewind.contents import read_content
 from whet.rewind.database import Record
+from whet.rewind.ownership import EditedPaths, find_own_paths
 from whet.rewind.states import PathState, printable_path, why_left_out
+from whet.tools.encoding import decode
 
 _LARGEST_BYTES = 1_000_000
+_LINE_END = re.compile("\r?\n")
 
 
 class FileDiff(msgspec.Struct, frozen=True):
@@ -33,12 +38,17 @@ class FileDiff(msgspec.Struct, frozen=True):
     lines: list[str] = []
 
 
-def list_differences(connection: apsw.Connection, records: Sequence[Record]) -> list[FileDiff]:
+def list_differences(
+    connection: apsw.Connection,
+    records: Sequence[Record],
+    others: Sequence[Record] = (),
+    edited: EditedPaths = MappingProxyType({}),
+) -> list[FileDiff]:
     """Return the changes of `records` (oldest first) by path, from before the first record that touched it to
-    after the last."""
+    after the last. Files that only the tools of `others` `edited` are left out."""
     spans: dict[str, tuple[int, int]] = {}
     for record in records:
-        for path in database.find_changed_paths(connection, record.before, record.after):
+        for path in find_own_paths(connection, record, others, edited):
             first = spans[path][0] if path in spans else record.before
             spans[path] = (first, record.after)
     diffs: list[FileDiff] = []
@@ -68,6 +78,8 @@ def diff_states(
     names = (f"a/{name}" if old else "/dev/null", f"b/{name}" if new else "/dev/null")
     lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
     body = lines[2:]
+    if not lines:
+        return FileDiff(name, action, note=_mode_note(old, new) or "line ends, encoding or last newline")
     return FileDiff(
         name,
         action,
@@ -104,6 +116,8 @@ def _text(connection: apsw.Connection, state: PathState | None) -> list[str] | N
     if state is None:
         return []
     data = read_content(connection, state) if state.size <= _LARGEST_BYTES else None
-    if data is None or b"\0" in data:
+    decoded = decode(data) if data is not None else None
+    if decoded is None:
         return None
-    return data.decode("utf-8", "backslashreplace").splitlines()
+    lines = _LINE_END.split(decoded[0])
+    return lines if lines[-1] else lines[:-1]

@@ -17,7 +17,8 @@ import msgspec
 from whet.rewind import database
 from whet.rewind.contents import read_content
 from whet.rewind.database import Record
-from whet.rewind.states import PathState, split_path
+from whet.rewind.ownership import EditedPaths, find_own_paths, is_overlapping
+from whet.rewind.states import PathState, printable_path, split_path
 
 SINCE = "changed since by someone else"
 AT_ONCE = "also changed by another session at the same time"
@@ -52,17 +53,27 @@ class Plan(msgspec.Struct):
     texts: dict[bytes, bytes] = {}
 
 
+class Scope(msgspec.Struct, frozen=True):
+    """What a rewind may touch: records of the `family` of sessions do not conflict, `force` uses the record's
+    side of conflicts, `files` are the names, as they are shown, of the files to restore (empty: all), and
+    `edited` names what tools edited in steps that overlap."""
+
+    family: Collection[str]
+    force: bool = False
+    files: Collection[str] = ()
+    edited: EditedPaths = {}
+
+
 class Planner:
     """Plans on one connection, inside a transaction. `now` is the version of a look that was just taken."""
 
-    def __init__(
-        self, connection: apsw.Connection, now: int, family: Collection[str], *, force: bool = False
-    ) -> None:
-        """`family`: sessions that work for each other, whose records may overlap."""
+    def __init__(self, connection: apsw.Connection, now: int, scope: Scope) -> None:
         self._db = connection
         self._now = now
-        self._family = frozenset(family)
-        self._force = force
+        self._family = frozenset(scope.family)
+        self._force = scope.force
+        self._files = frozenset(scope.files)
+        self._edited = scope.edited
         self._plan = Plan()
         self._reached: dict[str, PathState | None] = {}
         self._is_merged: set[str] = set()
@@ -73,10 +84,11 @@ class Planner:
         for record in reversed(records):
             at_once = set[str]()
             for other in others:
-                if other.before < record.after and other.after > record.before:
-                    at_once |= database.find_changed_paths(self._db, other.before, other.after)
-            for path in database.find_changed_paths(self._db, record.before, record.after):
-                self._take_back(record, path, is_shared=path in at_once)
+                if is_overlapping(record, other):
+                    at_once |= self._find_paths_of_other(other)
+            for path in find_own_paths(self._db, record, others, self._edited):
+                if not self._files or self._is_chosen(record, path):
+                    self._take_back(record, path, is_shared=path in at_once)
         for path, then in self._reached.items():
             now = database.state_at(self._db, path, self._now)
             if now != then and path not in self._plan.conflicts:
@@ -84,11 +96,27 @@ class Planner:
         self._refuse_impossible()
         return self._plan
 
+    def _is_chosen(self, record: Record, path: str) -> bool:
+        """Return whether a path is one of the files, or a folder that was removed with one of them."""
+        name = printable_path(path)
+        if name in self._files:
+            return True
+        before = database.state_at(self._db, path, record.before)
+        is_parent = any(file.startswith(f"{name}/") for file in self._files)
+        return is_parent and before is not None and before.kind == "folder"
+
     def _find_other_steps(self, records: Sequence[Record]) -> list[Record]:
         if not records:
             return []
         recent = database.list_records_since(self._db, min(record.before for record in records))
         return [other for other in recent if other.session not in self._family and other.kind == "step"]
+
+    def _find_paths_of_other(self, other: Record) -> set[str]:
+        """Return the paths that another session's step changed, without those that tools of further sessions
+        changed meanwhile."""
+        recent = database.list_records_since(self._db, other.before) if self._edited else []
+        further = [record for record in recent if record.kind == "step" and record.session != other.session]
+        return find_own_paths(self._db, other, further, self._edited)
 
     def _take_back(self, record: Record, path: str, *, is_shared: bool) -> None:
         if path in self._plan.conflicts:

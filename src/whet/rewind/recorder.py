@@ -1,7 +1,7 @@
 """Records a workspace: looks at it, stores changes, and keeps the last look's state in memory.
 
 One process records one workspace at a time, behind a file lock; others wait. Stored data becomes visible
-when the transaction that adds a version is committed to disk.
+when the transaction that adds a version is committed.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ class Unrecorded(msgspec.Struct, frozen=True):
     size: int
 
 
+class LookStopped(Exception):
+    """The record was closed during a look. What was read is read again by the next one."""
+
+
 class Workspace:
     """The record of one workspace. Can be used from any thread. Every call takes one look or needs none."""
 
@@ -62,7 +66,7 @@ class Workspace:
         self.clock = clock
         self._folder = home / "rewind" / hashlib.sha256(os.fsencode(self.root)).hexdigest()[:24]
         self._skipped = _inside(self.root, os.path.realpath(home))
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._file: RecordFile | None = None
         self._tree: Tree = {}
         self._version = -1
@@ -71,6 +75,7 @@ class Workspace:
         self._linked: set[str] = set()
         self._left_out: tuple[int, list[Unrecorded]] = (-1, [])
         self._is_pruned = False
+        self._is_closing = False
 
     @property
     def exists(self) -> bool:
@@ -104,7 +109,8 @@ class Workspace:
         return self.file.write_now(lambda db: database.begin_record(db, new, plan))
 
     def look(self, *, short: bool = False) -> int:
-        """Update the record while `exclusive`, and return the current version. Durable on return.
+        """Update the record while `exclusive`, and return the current version. A power cut may undo it until
+        the next record begins, which syncs the file: before anything else changes the workspace.
 
         `short`: look only in folders with changes reported by the kernel, if it reported any. Raises
         WorkspaceTooLarge, NotFound if there is no workspace, StoreError.
@@ -135,11 +141,14 @@ class Workspace:
         return [join_path(folder, name) for name in self._tree.get(folder, {})]
 
     def close(self) -> None:
-        """Close the file."""
-        self._watch.close()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the file. A look that is under way on another thread ends first, after its next file."""
+        self._is_closing = True
+        with self._lock:
+            self._is_closing = False
+            self._watch.close()
+            if self._file is not None:
+                self._file.close()
+                self._file = None
 
     def _look_and_store(self, *, short: bool) -> int:
         is_known = self._refresh()
@@ -202,6 +211,8 @@ class Workspace:
         if sum(status.st_size for _, status in look.to_read) > budget_bytes:
             look.to_read.sort(key=lambda item: item[1].st_size)
         for path, status in look.to_read:
+            if self._is_closing:
+                raise LookStopped
             state = contents.read(path, status, self.limits.file_bytes, self.find_known(path))
             if state is not None:
                 states[path] = state
@@ -234,7 +245,7 @@ class Workspace:
             )
         if not changed and not gone and not any(new.stamp for _, new in same):
             return self._version  # only files that are too new to be certain
-        number = self.file.write_now(work)
+        number = self.file.write_unsynced(work)
         for path in gone:
             folder, name = split_path(path)
             self._tree.get(folder, {}).pop(name, None)

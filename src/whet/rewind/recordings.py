@@ -25,6 +25,7 @@ from whet.contract.messages import Message
 from whet.contract.receipts import FileLines
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
+from whet.sqlite.lane import ScopedWork
 from whet.store import rewinds
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.transcript import TurnRecord
@@ -41,6 +42,7 @@ _SET_BACK = (
 )
 _RECORDING = "recording the workspace, so that what this step does can be taken back ..."
 _SILENT_S = 2.0
+_ASKED_S = 0.1  # the gate has decided by then, or waits for a person
 _MB = 1_000_000
 _MAX_OPEN = 16
 _MAX_NAMED = 50
@@ -65,6 +67,7 @@ class Recordings:
         self._clock = clock
         self._open: dict[Path, Workspace] = {}
         self._too_large: set[Path] = set()
+        self._looked_ahead: dict[Path, asyncio.Task[None]] = {}
 
     def workspace_of(self, folder: Path) -> Workspace:
         """Return the record of a workspace."""
@@ -105,6 +108,26 @@ class Recordings:
         except WorkspaceTooLarge:
             return {}
 
+    def look_ahead(self, folder: Path) -> None:
+        """Begin to record a workspace, once, so that the first step that changes files waits for the rest
+        only."""
+        if folder not in self._looked_ahead:
+            self._looked_ahead[folder] = asyncio.create_task(self._look_ahead(folder))
+
+    async def _look_ahead(self, folder: Path) -> None:
+        workspace = self.workspace_of(folder)
+        from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
+        from whet.rewind.recorder import LookStopped  # noqa: PLC0415
+
+        def look() -> None:
+            with workspace.exclusive():
+                workspace.look()
+
+        try:
+            await self.pool.run(look)
+        except (WorkspaceTooLarge, LookStopped, WhetError, OSError) as error:
+            _log.info("%s was not recorded ahead: %r", folder, error)  # the step that needs it says why
+
     async def can_restore(self, folder: Path) -> bool:
         """Return whether a workspace is recorded, so that a rewind brings its files back.
 
@@ -130,7 +153,9 @@ class Recordings:
         return False
 
     def close(self) -> None:
-        """Close every file."""
+        """Close every file, and begin no more looks."""
+        for task in self._looked_ahead.values():
+            task.cancel()
         for workspace in self._open.values():
             workspace.close()
         self._open.clear()
@@ -155,6 +180,7 @@ class RecordingObserver(TurnObserver):
         self._recordings = recordings
         self._told: set[str] = set()
         self._given_up = False
+        self._expected: asyncio.TimerHandle | None = None
 
     async def before(self, session: Session, message: Message) -> Message:
         """Inform the model if files were rolled back without its conversation, because its knowledge of them
@@ -169,8 +195,21 @@ class RecordingObserver(TurnObserver):
         warning = _SET_BACK.format(turn=min(turns))
         return msgspec.structs.replace(message, note=f"{message.note}\n{warning}".strip())
 
+    def expect_calls(self, session: Session, tools: Sequence[Tool]) -> None:
+        """Begin to record the workspace while a person is asked about calls that may change files."""
+        self._cancel_expected()
+        if not self._given_up and any(map(may_change_files, tools)):
+            loop = asyncio.get_running_loop()
+            self._expected = loop.call_later(_ASKED_S, self._recordings.look_ahead, session.workspace)
+
+    def _cancel_expected(self) -> None:
+        if self._expected is not None:
+            self._expected.cancel()
+            self._expected = None
+
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """Record the workspace before the step; return the open step, or None if nothing is recorded."""
+        self._cancel_expected()
         if self._given_up or not any(may_change_files(tool) for tool in step.tools):
             return None
         workspace = self._recordings.workspace_of(session.workspace)
@@ -191,9 +230,8 @@ class RecordingObserver(TurnObserver):
                 emit, f"files are not recorded here, so that steps can't be taken back: {_error_line(error)}"
             )
         except (WhetError, OSError) as error:
-            self._notify_once(
-                emit, f"this step can't be taken back, its files could not be recorded: {_error_line(error)}"
-            )
+            text = f"this step can't be taken back, its files could not be recorded: {_error_line(error)}"
+            self._notify_once(emit, text, must_show=True)
         else:
             if finished:
                 self._notify_once(emit, "a rewind that was cut off has been finished")
@@ -218,7 +256,8 @@ class RecordingObserver(TurnObserver):
             if token.tools:
                 await self._store_changes(session, token, [FileLines(*lines) for lines in changed])
         except (WhetError, OSError) as error:
-            self._notify_once(emit, f"what this step changed could not be recorded: {_error_line(error)}")
+            text = f"what this step changed could not be recorded: {_error_line(error)}"
+            self._notify_once(emit, text, must_show=True)
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Store with the last test run the files that were changed since by something other than a call: a
@@ -251,15 +290,18 @@ class RecordingObserver(TurnObserver):
         """Store the changed files with the step's last command, except those that its edits name."""
         from whet.store import facts  # noqa: PLC0415 - only where a command changed files
 
-        key = session.log.live.key
-        await session.log.writer.db.append(
-            lambda db: facts.store_changed_files(db, (key, step.turn, step.step), step.tools, changed)
-        )
+        db, place = session.log.writer.db, (session.log.live.key, step.turn, step.step)
 
-    def _notify_once(self, emit: Emit, text: str) -> None:
+        def work(connection: apsw.Connection) -> None:
+            facts.store_changed_files(connection, place, step.tools, changed)
+
+        if changed or await db.read(lambda connection: facts.has_changed_files(connection, place)):
+            await db.append(ScopedWork(session.id, work, is_synced=False))
+
+    def _notify_once(self, emit: Emit, text: str, *, must_show: bool = False) -> None:
         if text not in self._told:
             self._told.add(text)
-            emit(Notice(text))
+            emit(Notice(text, must_show=must_show))
 
 
 def _error_line(error: WhetError | OSError) -> str:

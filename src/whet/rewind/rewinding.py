@@ -8,7 +8,7 @@ was done, before anything else.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,12 +20,19 @@ from whet.contract.errors import NotFound
 from whet.rewind import database
 from whet.rewind.database import Record
 from whet.rewind.differences import FileDiff, list_differences
-from whet.rewind.planning import Conflict
+from whet.rewind.ownership import (
+    EditedPaths,
+    add_folders,
+    find_overlapping_steps,
+    find_own_paths,
+    step_key,
+)
+from whet.rewind.planning import Conflict, Scope
 from whet.rewind.recorder import Unrecorded, Workspace
 from whet.rewind.recordings import Recordings
 from whet.rewind.taking_back import RewindResult, finish, plan_rewind, take_back
 from whet.sqlite.database import Work
-from whet.store import rewinds
+from whet.store import facts, rewinds
 from whet.store.rewinds import Parts, RewindRow
 from whet.store.transcript import Transcript
 
@@ -95,6 +102,7 @@ class Rewinding:
 
     async def steps(self) -> list[StepChanges]:
         """Return the recorded steps of the session, oldest first."""
+        others, edited = await self._read_edited(await self._family())
 
         def work(connection: apsw.Connection) -> list[StepChanges]:
             return [
@@ -103,7 +111,7 @@ class Rewinding:
                     record.step,
                     record.kind,
                     record.at_ms,
-                    len(database.find_changed_paths(connection, record.before, record.after)),
+                    len(find_own_paths(connection, record, others, edited)),
                 )
                 for record in database.list_records(connection, self._log.session.id)
             ]
@@ -117,12 +125,14 @@ class Rewinding:
         return await self._recordings.pool.run(self._workspace.left_out)
 
     async def diff(self, turn: int = 0) -> list[FileDiff]:
-        """Return the file changes of a turn, or of the whole session (0)."""
+        """Return the file changes of a turn, or what the whole session (0) changed and did not take back."""
+        others, edited = await self._read_edited(await self._family())
 
         def work(connection: apsw.Connection) -> list[FileDiff]:
             records = database.list_records(connection, self._log.session.id)
-            chosen = [record for record in records if record.kind == "step" and turn in (0, record.turn)]
-            return list_differences(connection, chosen)
+            steps = [record for record in records if record.kind == "step" and record.turn == turn]
+            chosen = steps if turn else records
+            return list_differences(connection, chosen, others, edited)
 
         return await self._read(work, [])
 
@@ -131,24 +141,28 @@ class Rewinding:
         turns = [step.turn for step in await self.steps() if step.kind == "step" and step.paths]
         return turns[-1] if turns else 0
 
-    async def preview(self, point: Point | None, parts: Parts, *, force: bool) -> Outcome:
-        """Return the outcome that a rewind to `point` would have; None means undoing the last rewind. Raises
-        NotFound."""
+    async def preview(
+        self, point: Point | None, parts: Parts, *, force: bool, files: Collection[str] = ()
+    ) -> Outcome:
+        """Return the outcome that a rewind to `point` would have; None means undoing the last rewind. `files`
+        are the names of the files to restore, empty for all. Raises NotFound."""
         row = await self._row(point, parts)
         undone = await self._rewind_to_undo(row)
-        files = _NOTHING
+        result = _NOTHING
         first = await self._first_record(row)
         if first and row.parts != "conversation":
-            family = await self._family()
-            files = await self._recordings.pool.run(
-                plan_rewind, self._workspace, first, self._log.session.id, family, force=force
+            scope = await self._scope(files, force=force)
+            result = await self._recordings.pool.run(
+                plan_rewind, self._workspace, first, self._log.session.id, scope
             )
         conversation = row.parts != "files" and (undone is None or bool(undone.before))
-        return Outcome(files, conversation, "")
+        return Outcome(result, conversation, "")
 
-    async def rewind(self, point: Point | None, parts: Parts, *, force: bool) -> Outcome:
+    async def rewind(
+        self, point: Point | None, parts: Parts, *, force: bool, files: Collection[str] = ()
+    ) -> Outcome:
         """Rewind to before `point`; None means undoing the last rewind. Without `force`, conflicts are left
-        unchanged.
+        unchanged. `files` are the names of the files to restore, empty for all.
 
         Raises NotFound, StoreBusy while a turn runs, StoreError.
         """
@@ -157,15 +171,13 @@ class Rewinding:
         session_id = self._log.session.id
         await self._db.read(lambda db: self._log.writer.refuse_if_held(db))
         await self._db.write(lambda db: rewinds.begin_rewind(db, session_id, row))
-        files = _NOTHING
+        result = _NOTHING
         if row.parts != "conversation" and (first := await self._first_record(row)):
             new = Record(0, session_id, row.turn, row.step, "rewind", 0, 0, 0, row.id)
-            family = await self._family()
-            files = await self._recordings.pool.run(
-                take_back, self._workspace, first, new, family, force=force
-            )
+            scope = await self._scope(files, force=force)
+            result = await self._recordings.pool.run(take_back, self._workspace, first, new, scope)
         conversation, undone_text = await self._end(row)
-        return Outcome(files, conversation, undone_text, finished)
+        return Outcome(result, conversation, undone_text, finished)
 
     async def recover(self) -> bool:
         """Complete a rewind that a kill interrupted. Return whether there was one."""
@@ -183,14 +195,22 @@ class Rewinding:
         return finished
 
     async def _end(self, row: RewindRow) -> tuple[bool, str]:
-        """Rewind the conversation, if that is part of it, together with the end of the rewind."""
+        """Rewind the conversation, if that is part of it, together with the end of the rewind.
+
+        A rewind that changed nothing is deleted, so that it does not hide the one before it from undo.
+        """
         undone = await self._rewind_to_undo(row)
+        record = await self._record_of(row.id)
+        changed_files = record is not None and record.before != record.after
         if row.parts != "files" and undone is None:
-            return True, await rewinds.rewind_conversation(self._log, row.id, row.turn, row.step)
+            return True, await rewinds.rewind_conversation(
+                self._log, row.id, row.turn, row.step, changed_files=changed_files
+            )
         if row.parts != "files" and undone is not None and undone.before:
-            await rewinds.undo_rewind(self._log, row.id, undone)
+            await rewinds.undo_rewind(self._log, row.id, undone, changed_files=changed_files)
             return True, ""
-        await self._db.write(lambda db: rewinds.mark_done(db, row.id))
+        end = rewinds.mark_done if changed_files else rewinds.delete_rewind
+        await self._db.write(lambda db: end(db, row.id))
         return False, ""
 
     async def _row(self, point: Point | None, parts: Parts) -> RewindRow:
@@ -236,6 +256,22 @@ class Rewinding:
 
     async def _records(self) -> Sequence[Record]:
         return await self._read(lambda db: database.list_records(db, self._log.session.id), [])
+
+    async def _scope(self, files: Collection[str], *, force: bool) -> Scope:
+        family = await self._family()
+        _, edited = await self._read_edited(family)
+        return Scope(family, force, files, edited)
+
+    async def _read_edited(self, family: Collection[str]) -> tuple[list[Record], EditedPaths]:
+        """Return the steps outside of the family that overlap with steps of the session, and what tools
+        edited in all of these."""
+        session_id = self._log.session.id
+        own, others = await self._read(lambda db: find_overlapping_steps(db, session_id, family), ([], []))
+        keys = {step_key(record) for record in (*own, *others)}
+        if not keys:
+            return [], {}
+        names = await self._db.read(lambda db: {key: facts.list_edited_files(db, *key) for key in keys})
+        return others, {key: add_folders(files) for key, files in names.items() if files}
 
     async def _family(self) -> set[str]:
         session_id = self._log.session.id

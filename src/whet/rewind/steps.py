@@ -49,7 +49,7 @@ def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
     """
     with workspace.exclusive():
         after = workspace.look(short=True)
-        before = workspace.file.write_now(lambda db: database.end_record(db, record, after))
+        before = workspace.file.write_unsynced(lambda db: database.end_record(db, record, after))
 
     if before == after:
         return []

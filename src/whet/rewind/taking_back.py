@@ -17,7 +17,7 @@ from whet.contract.texts import from_values
 from whet.rewind import database
 from whet.rewind.contents import pack
 from whet.rewind.database import Record
-from whet.rewind.planning import Change, Conflict, Plan, Planner
+from whet.rewind.planning import Change, Conflict, Plan, Planner, Scope
 from whet.rewind.recorder import Workspace
 from whet.rewind.restoring import Restorer
 from whet.rewind.states import PathState, is_work_file, printable_path, split_path
@@ -82,33 +82,25 @@ def finish(workspace: Workspace) -> RewindResult | None:
         return finish_under_lock(workspace)
 
 
-def plan_rewind(
-    workspace: Workspace, first: int, session: str, family: Collection[str], *, force: bool
-) -> RewindResult:
+def plan_rewind(workspace: Workspace, first: int, session: str, scope: Scope) -> RewindResult:
     """Return what undoing a session's records from number `first` on would do now."""
     with workspace.exclusive():
         finish_under_lock(workspace)
-        rewind_plan = _make_plan(
-            workspace, workspace.look(), _read_records(workspace, session, first), family, force=force
-        )
+        rewind_plan = _make_plan(workspace, workspace.look(), _read_records(workspace, session, first), scope)
         return RewindResult(list(rewind_plan.changes.values()), list(rewind_plan.conflicts.values()), {})
 
 
-def take_back(
-    workspace: Workspace, first: int, new: Record, family: Collection[str], *, force: bool
-) -> RewindResult:
+def take_back(workspace: Workspace, first: int, new: Record, scope: Scope) -> RewindResult:
     """Undo a session's records from number `first` on. The rewind is stored as a record: `new` without
     versions.
 
-    Conflicts are left as they are; with `force` the record's side is used. Raises StoreFull while files
+    Conflicts are left as they are unless the scope forces them. Raises StoreFull while files
     are changing, and StoreError; the next rewind or step then finishes the plan.
     """
     with workspace.exclusive():
         finish_under_lock(workspace)
         before = workspace.look()
-        rewind_plan = _make_plan(
-            workspace, before, _read_records(workspace, new.session, first), family, force=force
-        )
+        rewind_plan = _make_plan(workspace, before, _read_records(workspace, new.session, first), scope)
         changes = list(rewind_plan.changes.values())
         if not changes:
             return RewindResult([], list(rewind_plan.conflicts.values()), {})
@@ -128,11 +120,9 @@ def _read_records(workspace: Workspace, session: str, first: int) -> list[Record
     return workspace.file.read_now(lambda db: database.list_records(db, session, first))
 
 
-def _make_plan(
-    workspace: Workspace, now: int, records: Sequence[Record], family: Collection[str], *, force: bool
-) -> Plan:
+def _make_plan(workspace: Workspace, now: int, records: Sequence[Record], scope: Scope) -> Plan:
     def work(connection: apsw.Connection) -> Plan:
-        return Planner(connection, now, family, force=force).plan(records)
+        return Planner(connection, now, scope).plan(records)
 
     return workspace.file.read_now(work)
 

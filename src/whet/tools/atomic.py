@@ -16,14 +16,13 @@ from contextlib import suppress
 
 import msgspec
 
-from whet.beneath import open_to_overwrite, overwrite, put_in_place
+from whet.beneath import has_all_links, open_to_overwrite, overwrite, put_in_place
 from whet.contract.errors import BadInput, ToolError
 from whet.tools.paths import ConfinedPath, folder_of, kind, system_error
 
 Fingerprint = tuple[int, int, int]
 _IN_PLACE = "/"  # in place of a temporary file's name
 _NO_NEW_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
-_MAX_FOLDERS = 20_000  # searched for a file's other names
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -132,7 +131,7 @@ def _commit(change: PendingWrite, temporary: str) -> str:
             if temporary == _IN_PLACE:
                 overwrite(open_to_overwrite(folder, target.name), change.data or b"")
             elif temporary:
-                keeps_links = _has_all_links(target, folder)
+                keeps_links = has_all_links(target.root, folder, target.name)
                 lost = put_in_place(folder, temporary, target.name, keeps_links=keeps_links)
             else:
                 os.unlink(target.name, dir_fd=folder)
@@ -140,27 +139,6 @@ def _commit(change: PendingWrite, temporary: str) -> str:
     except OSError as error:
         raise system_error("write" if temporary else "delete", target, error) from error
     return f"the file lost {lost}, which only its owner can keep" if lost else ""
-
-
-def _has_all_links(target: ConfinedPath, folder: int) -> bool:
-    """Whether a file has other names, and all of them are below the folder that it was resolved in.
-
-    Files that a package cache or a folder elsewhere shares get a copy instead: it must not change there.
-    """
-    with suppress(OSError):
-        state = os.stat(target.name, dir_fd=folder, follow_symlinks=False)
-        missing = state.st_nlink if state.st_nlink > 1 else 0
-        entries = os.walk(target.root) if missing else ()
-        for count, (path, _, names) in enumerate(entries):
-            for name in names:
-                with suppress(OSError):
-                    other = os.stat(os.path.join(path, name), follow_symlinks=False)
-                    missing -= (other.st_ino, other.st_dev) == (state.st_ino, state.st_dev)
-            if missing == 0:
-                return True
-            if count > _MAX_FOLDERS:
-                break
-    return False
 
 
 def _restore(change: PendingWrite) -> None:

@@ -29,7 +29,7 @@ _PACKAGES = str(Path(__file__).parents[2])
 LARGEST_BYTES = 50_000_000
 _LOOK_S = 0.05
 _MAX_WAIT = 4  # seconds by the clock for each second of CPU
-_MAX_CHAR_BYTES = 12  # JSON writes a character as up to two \uXXXX
+_MAX_CHAR_BYTES = 12  # JSON escapes a character outside the BMP as two units of 6 bytes
 _ANSWER_BYTES = 10_000
 
 

@@ -52,6 +52,11 @@ class Encoding(msgspec.Struct, frozen=True):
         return f"not UTF-8, read as {_TITLES.get(self.name, self.name.upper())}"
 
 
+def may_be_document(head: bytes) -> bool:
+    """Return whether a file with these first bytes may be a PDF or an office file."""
+    return head.startswith(b"PK\x03\x04") or b"%PDF-" in head[:1024]
+
+
 def sniff(head: bytes, *, is_whole: bool) -> Encoding | None:
     """Detect the encoding from a file's first bytes. Returns None if the file is binary."""
     for mark, name in _MARKS:

@@ -23,7 +23,15 @@ from whet.contract.messages import ImagePart, image_type
 from whet.contract.texts import plural
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools import atomic, editor_files
-from whet.tools.encoding import Encoding, decode, describe_form_changes, encode, fit_form, sniff
+from whet.tools.encoding import (
+    Encoding,
+    decode,
+    describe_form_changes,
+    encode,
+    fit_form,
+    may_be_document,
+    sniff,
+)
 from whet.tools.output import clean, size
 from whet.tools.pages import LinePage, format_numbered, read_page
 from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, printable, resolve, system_error
@@ -60,7 +68,7 @@ def read(
         size_bytes = os.fstat(stream.fileno()).st_size
         if image := image_type(head):
             return _image(stream, target, image, size_bytes)
-        if head.startswith(b"PK\x03\x04") or b"%PDF-" in head[:1024]:
+        if may_be_document(head):
             document = _document(stream, size_bytes, lines, stop)
             if document is not None:
                 READ_VERSIONS.note(ctx, target, state)

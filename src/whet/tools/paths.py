@@ -39,12 +39,13 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 class ConfinedPath(msgspec.Struct, frozen=True):
     """A resolved path. `path` has no symlinks and is inside `root`; `display_name` is its form for the model;
-    `is_linked`: it was reached through a link."""
+    `is_led`: it was reached through a link, whose name is in `through`."""
 
     root: Path
     path: Path
     shown: str
     is_led: bool = False
+    through: str = ""
 
     @property
     def name(self) -> str:
@@ -69,12 +70,21 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Confine
         if real_path.is_relative_to(root):
             _refuse_system(root, real_path)
             inside = real_path.relative_to(base) if root == base else real_path
-            is_led = os.path.normpath(base / exact) != os.fspath(real_path)
-            return ConfinedPath(root, real_path, printable(os.fspath(inside)), is_led)
+            named = Path(os.path.normpath(base / exact))
+            shown, is_led = printable(os.fspath(inside)), named != real_path
+            through = _name_link(named, shown, (base, Path(os.path.normpath(workspace)))) if is_led else ""
+            return ConfinedPath(root, real_path, shown, is_led, through)
     raise ToolDenied(
         f"{printable(text)} is outside the workspace {base}",
         hint="name a file in the workspace, or use the terminal",
     )
+
+
+def _name_link(named: Path, shown: str, folders: Sequence[Path]) -> str:
+    """Return the name of a link as `shown` names its target, or an empty string if both are the same."""
+    folder = next((folder for folder in folders if named.is_relative_to(folder)), None)
+    name = printable(os.fspath(named if folder is None else named.relative_to(folder)))
+    return "" if name == shown else name
 
 
 def refuse_protected(

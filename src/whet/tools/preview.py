@@ -25,16 +25,9 @@ def change_of(target: ConfinedPath, before: bytes | None, after: str | None) -> 
     """Return the change of a file whose current content is `before` (None: it does not exist)."""
     hashed = "" if before is None else hash_bytes(before)
     decoded = ("", None) if before is None else decode(before)
-    if decoded is None:
-        return TextChange(
-            target.shown,
-            str(target.path),
-            None,
-            after,
-            hashed,
-            f"replaces {size(len(before or b''))} of binary data",
-        )
-    return TextChange(target.shown, str(target.path), None if before is None else decoded[0], after, hashed)
+    old = None if before is None or decoded is None else decoded[0]
+    note = f"replaces {size(len(before or b''))} of binary data" if decoded is None else ""
+    return TextChange(target.shown, str(target.path), old, after, hashed, note, target.through)
 
 
 def read_current(target: ConfinedPath) -> bytes | None:
@@ -94,5 +87,6 @@ def propose_changes(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[
             deletion.old,
             deletion.before,
             "what it writes is not said",
+            target.through,
         ),
     )

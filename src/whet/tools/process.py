@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -93,6 +94,7 @@ class Process:
         self.output_ended: asyncio.Event = asyncio.Event()
         self.on_output: Callable[[bytes], None] | None = None
         self.end_folder: EndFolder | None = end_folder
+        self.cpu_s: float | None = None
         self._popen = popen
         self._out_fd = out_fd
         self._in_fd = in_fd
@@ -222,7 +224,7 @@ class Process:
 
     def _on_exit(self) -> None:
         self._unwatch()
-        self._popen.wait()
+        self._reap()
         self._mark_exited()
 
     def _mark_exited(self) -> None:
@@ -230,6 +232,18 @@ class Process:
             self.ended_s = time.monotonic()
             self.exited.set()
             self._turned.set()
+
+    def _reap(self) -> None:
+        """Reap the child and read its CPU time, which its end adds to that of all children. The time of
+        another machine's command is unknown."""
+        jail, before = self.command.jail, resource.getrusage(resource.RUSAGE_CHILDREN)
+        is_reaped = self._popen.returncode is not None
+        self._popen.wait()
+        if not isinstance(self._popen, subprocess.Popen):
+            self.cpu_s = self._popen.cpu_s
+        elif not is_reaped and (jail is None or jail.is_here):
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     def _wait_on_thread(self) -> None:
         self._popen.wait()

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from whet.contract.errors import BadInput, ConfigError
+from whet.contract.tags import BUILT_IN
 from whet.contract.texts import from_json
 from whet.contract.tools import Tool, ToolSpec
 from whet.tools.signature import nearest
 
-TOOLSETS = ("file", "terminal", "web", "memory", "skills", "session", "delegation", "planning")
+TOOLSETS = ("file", "terminal", "web", "memory", "skills", "session", "delegation", "planning", "code")
 
 
 class Registry:
@@ -43,7 +44,7 @@ class Registry:
         for name in chosen:
             _check("toolset", name, toolset_names, "tools.toolsets")
         for name in sorted(without):
-            _check("tool", name, self.by_name, "tools.disabled")
+            _check("tool", name, {**BUILT_IN, **self.by_name}, "tools.disabled")
         return Registry(
             tool for tool in self.by_name.values() if tool.toolset in chosen and tool.name not in without
         )

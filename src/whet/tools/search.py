@@ -12,7 +12,6 @@ import asyncio
 import os
 import re
 import signal
-import sys
 import warnings
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Sequence
@@ -24,13 +23,20 @@ import msgspec
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.texts import plural
 from whet.searchpath import find_trusted_program
-from whet.tools import walk
 from whet.tools.globs import Glob, GlobError, path_glob
+from whet.tools.ignore_files import limit_memory, wait_for_pipe
 from whet.tools.output import clean
 from whet.tools.paths import ConfinedPath, kind, missing_error, printable, system_error
+from whet.tools.search_output import (
+    Rows,
+    SearchResult,
+    drop_binary,
+    take_records,
+    take_unread,
+)
+from whet.tools.walk_process import WalkProcess
 
 MAX_ROWS = 20_000
-LINE_CHARS = 240
 _PARTIAL_S = 45.0
 _CHUNK_BYTES = 1 << 16
 _RIPGREP = (
@@ -58,43 +64,16 @@ _OTHER_ENCODINGS = (
 )
 """Lists the files with bytes that are not UTF-8, or with NULs as in UTF-16."""
 _MAX_DECODED = 400  # files in other encodings, whose names go on one command line
-_UNREAD = re.compile(r"(?:rg|walk): (?:\./)?(.+): ([^:]+) \(os error \d+\)")
-_SHOWN_NAMES = 5
 _SIMPLE_GLOB = re.compile(r"[\w.*?{},-]+")
 _NOT_ONE_LINE = re.compile("[\n\0\ud800-\udfff]")
 _WILD = re.compile(r"[*?\[{]")
-_BINARY = re.compile(rb"([^\n]*): (?:WARNING: stopped searching binary file|binary file matches)[^\n]*\n")
-_PREVIEW = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]$")
 
 
-_WALK = "import sys; sys.path.append(sys.argv[1]); from whet.tools.walk import main; main(sys.argv[2:])"
-_PACKAGES = str(Path(walk.__file__).parents[2])
 _NAMES_AT_ONCE = 200
-_Rows = dict[str, list[tuple[int, str]]]
 
 
-class _SearchResult(msgspec.Struct):
-    """The result of a search: rows (line number, text) by path. Names have no rows.
-
-    `undecoded` have rows that are not UTF-8. `binary` files match but have no rows. `unread` could not be
-    read or are too large: the names with their reasons.
-    """
-
-    rows: _Rows
-    count: int = 0
-    note: str = ""
-    undecoded: set[str] = msgspec.field(default_factory=set[str])
-    binary: set[str] = msgspec.field(default_factory=set[str])
-    unread: list[str] = []
-
-    def notes(self) -> str:
-        """Return what a reader must know besides the rows."""
-        notes = [self.note] if self.note else []
-        if self.binary:
-            notes.append(f"binary files match too: {_join_names(sorted(self.binary))}")
-        if self.unread:
-            notes.append(f"not searched: {_join_names(self.unread)}")
-        return "".join(f"; {note}" for note in notes)
+class _Hangs(Exception):
+    """Ripgrep waits for an ignore file that is no regular file, or was ended because it read too much."""
 
 
 class _Command(msgspec.Struct, frozen=True):
@@ -122,34 +101,49 @@ async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str
     if kind(target) == "":
         raise missing_error(target)
     program = find_trusted_program(ripgrep, target.root) if ripgrep else None
-    if query.names:
-        result = await _names(target, query.pattern, program)
-    else:
-        result = await _content(target, query.pattern, query.glob, program)
+    look = _names if query.names else _content
+    try:
+        result = await look(target, query, program)
+    except _Hangs:
+        result = await look(target, query, None)
+    if not query.names:
         _drop_closed(result, target, query.is_closed)
     return _report(await _filter_by_glob(result, query.glob), target, query.offset, query.limit)
 
 
-async def _names(target: ConfinedPath, pattern: str, program: str | None) -> _SearchResult:
-    with_ripgrep = (program or "", *_RIPGREP, "--files", "--", _target(target))
-    arguments = with_ripgrep if program else _walk_command("files", target, "")
+async def _names(target: ConfinedPath, query: Query, program: str | None) -> SearchResult:
+    pattern = query.pattern
     name_pattern = _glob(pattern if _WILD.search(pattern) else f"*{pattern}*")
-    result, errors = await _run(_Command(arguments, False, _folder(target)), target)
+    if program:
+        arguments = (program, *_RIPGREP, "--files", "--", _target(target))
+        result, errors = await _run(_Command(arguments, False, _folder(target)), target)
+    else:
+        result, errors = await _walk("files", target, "")
     if errors and not result.count:
         raise ToolError(f"the search failed: {errors}")
     rows = await _matching(result.rows, name_pattern)
     return msgspec.structs.replace(result, rows=rows, count=len(rows))
 
 
-async def _content(target: ConfinedPath, pattern: str, glob: str, program: str | None) -> _SearchResult:
+async def _content(target: ConfinedPath, query: Query, program: str | None) -> SearchResult:
     """Search with ripgrep, then with Python's expressions, then for the plain text, until one succeeds."""
+    pattern = query.pattern
     if program:
-        arguments = (program, *_RIPGREP, *_LINES, *_type_options(glob), "-e", pattern, "--", _target(target))
+        arguments = (
+            program,
+            *_RIPGREP,
+            *_LINES,
+            *_type_options(query.glob),
+            "-e",
+            pattern,
+            "--",
+            _target(target),
+        )
         result, errors = await _run(_Command(arguments, True, _folder(target)), target)
         if result.count or not errors:
             return await _add_decoded(result, target, pattern, program)
     mode = "regex" if _compiles(pattern) else "plain"
-    result, errors = await _run(_Command(_walk_command(mode, target, pattern), True, _folder(target)), target)
+    result, errors = await _walk(mode, target, pattern)
     if errors and not result.count:
         raise ToolError(f"the search failed: {errors}")
     if mode == "plain":
@@ -159,8 +153,8 @@ async def _content(target: ConfinedPath, pattern: str, glob: str, program: str |
 
 
 async def _add_decoded(
-    result: _SearchResult, target: ConfinedPath, pattern: str, program: str
-) -> _SearchResult:
+    result: SearchResult, target: ConfinedPath, pattern: str, program: str
+) -> SearchResult:
     """Search the files that are not UTF-8 again, as text, and put their rows in the place of ripgrep's.
 
     Ripgrep finds ASCII in most of them. It is asked for the others if they could hold all that is missing.
@@ -175,8 +169,7 @@ async def _add_decoded(
     searched = sorted(names)[:_MAX_DECODED]
     if len(names) > len(searched):
         result.unread.append(f"{len(names) - len(searched):,} files that are not UTF-8")
-    arguments = _walk_command("regex", target, pattern, [os.path.join(".", name) for name in searched])
-    decoded, _ = await _run(_Command(arguments, True, _folder(target)), target)
+    decoded, _ = await _walk("regex", target, pattern, [os.path.join(".", name) for name in searched])
     for name in searched:
         result.count -= len(result.rows.pop(name, ()))
     result.rows |= decoded.rows
@@ -187,11 +180,37 @@ async def _add_decoded(
     return result
 
 
-def _walk_command(
+async def _walk(
     mode: str, target: ConfinedPath, pattern: str, paths: Sequence[str] = ()
-) -> tuple[str, ...]:
-    python = (sys.executable or "python3", "-I", "-S", "-W", "ignore", "-c", _WALK, _PACKAGES)
-    return (*python, mode, pattern, *(paths or (_target(target),)))
+) -> tuple[SearchResult, str]:
+    """Search without ripgrep. Returns the result and the error text."""
+    result, has_lines = SearchResult({}), mode != "files"
+    buffer = b""
+
+    def take(chunk: bytes) -> bool:
+        nonlocal buffer
+        buffer = take_records(buffer + chunk, result, has_lines)
+        return result.count < MAX_ROWS or not has_lines
+
+    process = WalkProcess()
+    arguments = [mode, pattern, *(paths or (_target(target),))]
+    searching = asyncio.ensure_future(asyncio.to_thread(process.run, arguments, _folder(target), take))
+    try:
+        done, _ = await asyncio.wait({searching}, timeout=_PARTIAL_S)
+        if not done:
+            result.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
+    finally:
+        process.kill()
+        await asyncio.wait({searching})
+    try:
+        errors = searching.result()
+    except OSError as error:
+        raise system_error("search", target, error) from error
+    if has_lines and buffer and result.count < MAX_ROWS:
+        drop_binary(buffer + b"\n", result)
+    if result.count >= MAX_ROWS and has_lines:
+        result.note = f"stopped at {result.count:,} matches; narrow the search"
+    return result, take_unread(clean(errors.decode("utf-8", "replace")), result)
 
 
 def _type_options(glob: str) -> tuple[str, ...]:
@@ -208,9 +227,9 @@ def _glob(glob: str) -> Glob:
         raise BadInput(f"{glob!r} is not a glob: {error}", hint="for example *.py or src/**/*.ts") from error
 
 
-async def _matching(rows: _Rows, wanted: Glob) -> _Rows:
+async def _matching(rows: Rows, wanted: Glob) -> Rows:
     """Return the rows of the paths that match, and let other tasks run in between."""
-    matching: _Rows = {}
+    matching: Rows = {}
     for number, (name, lines) in enumerate(rows.items()):
         if wanted.matches(name):
             matching[name] = lines
@@ -219,9 +238,7 @@ async def _matching(rows: _Rows, wanted: Glob) -> _Rows:
     return matching
 
 
-def _drop_closed(
-    result: _SearchResult, target: ConfinedPath, is_closed: Callable[[str], bool] | None
-) -> None:
+def _drop_closed(result: SearchResult, target: ConfinedPath, is_closed: Callable[[str], bool] | None) -> None:
     """Drop the files that a deny rule closes to readers, and say so whether they match or not."""
     if is_closed is None:
         return
@@ -232,7 +249,7 @@ def _drop_closed(
     result.unread.append("files that a deny rule closes")
 
 
-async def _filter_by_glob(result: _SearchResult, glob: str) -> _SearchResult:
+async def _filter_by_glob(result: SearchResult, glob: str) -> SearchResult:
     if not glob:
         return result
     matching = await _matching(result.rows, _glob(glob))
@@ -242,41 +259,34 @@ async def _filter_by_glob(result: _SearchResult, glob: str) -> _SearchResult:
     return msgspec.structs.replace(result, rows=rows, count=count, binary=binary)
 
 
-async def _run(command: _Command, target: ConfinedPath) -> tuple[_SearchResult, str]:
-    """Run a search program until it ends, reaches its limit or is cancelled. Returns its output and error
-    text."""
+async def _run(command: _Command, target: ConfinedPath) -> tuple[SearchResult, str]:
+    """Run ripgrep until it ends, reaches its limit or is cancelled. Returns its output and error text. Raises
+    _Hangs."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=command.cwd
         )
     except OSError as error:
         raise system_error("search", target, error) from error
-    result = _SearchResult({})
+    limit_memory(process.pid)
+    result, hang = SearchResult({}), asyncio.create_task(wait_for_pipe(command.cwd))
     errors = b""
     try:
         async with asyncio.timeout(_PARTIAL_S), asyncio.TaskGroup() as group:
             complaint = group.create_task(_read_errors(process))
-            await _collect(process, result, command.has_lines)
+            collected = group.create_task(_collect(process, result, command.has_lines))
+            await asyncio.wait({collected, hang}, return_when=asyncio.FIRST_COMPLETED)
             _end(process)
         errors = complaint.result()
     except TimeoutError:
         result.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
     finally:
+        hang.cancel()
         _end(process)
         await process.communicate()  # not `wait`, which never ends if asyncio had stopped reading a full pipe
-    return result, _take_unread(clean(errors.decode("utf-8", "replace")), result)
-
-
-def _take_unread(errors: str, result: _SearchResult) -> str:
-    """Record the files that a search could not read, and return the other errors."""
-    others: list[str] = []
-    for line in errors.splitlines():
-        match = _UNREAD.fullmatch(line)
-        if match is None:
-            others.append(line)
-        else:
-            result.unread.append(f"{match[1]} ({match[2].lower()})")
-    return "\n".join(others).strip()[:500]
+    if (hang.done() and not hang.cancelled()) or process.returncode == -signal.SIGABRT:
+        raise _Hangs
+    return result, take_unread(clean(errors.decode("utf-8", "replace")), result)
 
 
 def _end(process: Process) -> None:
@@ -294,76 +304,19 @@ async def _read_errors(process: Process) -> bytes:
     return error_bytes
 
 
-async def _collect(process: Process, result: _SearchResult, has_lines: bool) -> None:
+async def _collect(process: Process, result: SearchResult, has_lines: bool) -> None:
     assert process.stdout is not None
     buffer = b""
     while chunk := await process.stdout.read(_CHUNK_BYTES):
-        buffer = _take_records(buffer + chunk, result, has_lines)
+        buffer = take_records(buffer + chunk, result, has_lines)
         if result.count >= MAX_ROWS and has_lines:
             result.note = f"stopped at {result.count:,} matches; narrow the search"
             return
     if has_lines and buffer:
-        _drop_binary(buffer + b"\n", result)
+        drop_binary(buffer + b"\n", result)
 
 
-def _take_records(buffer: bytes, result: _SearchResult, has_lines: bool) -> bytes:
-    """Parse complete records (path NUL, or path NUL number:line NEWLINE) and return the remaining bytes."""
-    start = 0
-    while (middle := buffer.find(b"\0", start)) >= 0:
-        if not has_lines:
-            result.rows[_name(buffer[start:middle])] = []
-            result.count += 1
-            start = middle + 1
-            continue
-        end = buffer.find(b"\n", middle)
-        if end < 0:
-            break
-        name = _name(_drop_binary(buffer[start:middle], result))
-        number, _, line = buffer[middle + 1 : end].partition(b":")
-        if not _is_utf8(line):
-            result.undecoded.add(name)
-        result.rows.setdefault(name, []).append((int(number), _shorten_line(line)))
-        result.count += 1
-        start = end + 1
-    return buffer[start:]
-
-
-def _drop_binary(path: bytes, result: _SearchResult) -> bytes:
-    """Drop files that ripgrep found to be binary after printing lines of them. Returns the path after such
-    notices."""
-    while notice := _BINARY.match(path):
-        dropped = result.rows.pop(_name(notice[1]), [])
-        result.count -= len(dropped)
-        result.binary.add(_name(notice[1]))
-        path = path[notice.end() :]
-    return path
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _join_names(names: Sequence[str]) -> str:
-    shown = ", ".join(printable(name) for name in names[:_SHOWN_NAMES])
-    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES:,} more"
-
-
-def _name(path: bytes) -> str:
-    return os.fsdecode(path).removeprefix("./")
-
-
-def _shorten_line(line: bytes) -> str:
-    text = clean(line[:4_000].decode("utf-8", "replace").removesuffix("\r"))
-    if len(text) <= LINE_CHARS:
-        return text
-    return _PREVIEW.sub("", text)[:LINE_CHARS] + "..."
-
-
-def _report(result: _SearchResult, target: ConfinedPath, offset: int, limit: int) -> str:
+def _report(result: SearchResult, target: ConfinedPath, offset: int, limit: int) -> str:
     prefix = "" if _folder(target) == target.root else f"{_display_folder(target)}/"
     if not result.count:
         return f"[no matches{result.notes()}]"

@@ -7,11 +7,14 @@ match: for an ordinary environment this takes less than a millisecond.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from whet.log import mask
 
 _WORDS = ("KEY", "KEYS", "APIKEY", "APIKEYS", "SECRET", "SECRETS", "PAT", "PWD", "PASS", "CREDENTIAL", "JWT")
 _ENDS = (
-    *(f"_{word}" for word in (*_WORDS, "CREDENTIALS", "AUTH", "AUTH_CONFIG", "COOKIE", "DSN")),
+    *(f"_{word}" for word in (*_WORDS, "CREDENTIALS", "CREDS", "AUTH", "AUTH_CONFIG", "COOKIE", "DSN")),
+    *(f"_{word}" for word in ("TOK", "PIN", "SIG", "PGPASS", "SSHPASS", "BEARER")),
     *("TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE"),
 )
 # These look like secrets but are two folders and a file. MYSQL_PWD is a password.
@@ -43,13 +46,23 @@ def _has_secret_value(name: str, value: str) -> bool:
     if "PRIVATE KEY-----" in value or _has_login(value):
         return True
     may_be_hex_key = not any(word in name.upper() for word in _DIGEST_NAMES)
-    for word in value.translate(_SPLIT).split():
+    words = value.translate(_SPLIT).split()
+    if any(_introduces_secret(*pair) for pair in pairwise(words)):
+        return True
+    for word in words:
         key, _, text = word.partition("=") if "://" not in word else (word, "", "")
         if text.strip("=") and text[0] not in "$/" and has_secret_name(_snake_case(key)):
             return True
         if any(_is_random(part, may_be_hex_key) for part in _parts(text if text.strip("=") else word)):
             return True
     return False
+
+
+def _introduces_secret(word: str, following: str) -> bool:
+    """Whether two words are an HTTP credential, a login of curl, or a password after its name as in netrc."""
+    if word in ("-u", "--user"):
+        return ":" in following
+    return word.lower() in ("bearer", "basic", "password", "passwd", "authorization:") and len(following) > 3
 
 
 def _has_login(value: str) -> bool:

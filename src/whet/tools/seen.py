@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
-from whet.contract.errors import ToolDenied
+from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolContext
 from whet.tools import atomic, editor_files
 from whet.tools.paths import ConfinedPath
@@ -72,7 +72,7 @@ def state_of(ctx: ToolContext, target: ConfinedPath) -> _State:
 def _state_or_none(ctx: ToolContext, target: ConfinedPath) -> _State | None:
     try:
         return state_of(ctx, target)
-    except (OSError, ToolDenied):
+    except (OSError, ToolError):
         return None
 
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
 from whet.tools.end_folder import may_move
@@ -81,7 +83,7 @@ def _environment(
     variables = {
         **allowed,
         **_QUIET,
-        **_git_settings(allowed),
+        **_git_settings(allowed, withheld),
         **({"TERM": "xterm-256color"} if pty else _DUMB),
     }
     return MappingProxyType(variables)
@@ -98,12 +100,14 @@ def _withheld(
     )
 
 
-def _git_settings(environment: Mapping[str, str]) -> dict[str, str]:
+def _git_settings(environment: Mapping[str, str], withheld: frozenset[str]) -> dict[str, str]:
     """Return variables that stop git from running programs that a repository names, added to the existing
-    ones."""
+    ones. Git ends if a setting's value is missing, so a withheld one becomes a setting of no meaning."""
     existing_count = environment.get("GIT_CONFIG_COUNT", "")
     first = int(existing_count) if existing_count.isascii() and existing_count.isdigit() else 0
     variables = {"GIT_CONFIG_COUNT": str(first + len(_GIT_SETTINGS))}
+    for at in (name.rpartition("_")[2] for name in withheld if name.startswith("GIT_CONFIG_VALUE_")):
+        variables |= {f"GIT_CONFIG_KEY_{at}": "whet.withheld", f"GIT_CONFIG_VALUE_{at}": ""}
     for at, (key, value) in enumerate(_GIT_SETTINGS, first):
         variables |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
     return variables
@@ -189,7 +193,8 @@ class Shell:
             await _watch(process, _time_limit(wait_s, 30.0), show)
             if process.exited.is_set():  # its last output may still be in the pipe
                 await process.wait_output_end(_PIPE_GRACE_S)
-        return _report(process, self._limits, is_kill=False)
+        output = _report(process, self._limits, is_kill=False)
+        return output if wait_s is None else msgspec.structs.replace(output, cpu_s=0.0)  # the call only waits
 
     async def kill(self, name: str) -> ToolOutput:
         """End a process and its children and return their remaining output."""
@@ -242,6 +247,7 @@ def _result(
         folder=folder,
         received=received,
         runs_on=leftover_id,
+        cpu_s=process.cpu_s if passed_s is None else None,  # a killed command's children are not counted
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from whet.tools.charsets import guess_charset, guess_utf16
 from whet.tools.globs import Glob, GlobError
 
 FILE_BYTES = 100_000_000
+_MAX_RULES_CHARS = 1_000_000
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
@@ -83,12 +85,18 @@ def _decode(data: bytes) -> str | None:
         return data.decode(guess_charset(data, is_whole=True))
 
 
-def main(arguments: list[str]) -> None:
-    """Write `path NUL` for each file (mode files) or `path NUL number:line` for each match.
+def main() -> None:
+    """Read a search from standard input: a folder, mode, pattern and paths, each with a NUL after it.
+
+    Write `path NUL` for each file (mode files) or `path NUL number:line` for each match.
 
     Binary files with matches and, on standard error, unreadable ones are named as ripgrep does.
     """
-    mode, source, *targets = arguments
+    arguments = [os.fsdecode(argument) for argument in sys.stdin.buffer.read().split(b"\0")[:-1]]
+    if not arguments:
+        return  # whoever started this needs no search any more
+    folder, mode, source, *targets = arguments
+    os.chdir(folder)
     out = sys.stdout.buffer
     if mode == "files":
         for path in files(targets[0]):
@@ -146,8 +154,11 @@ def _layers_above(folder: str) -> list[Layer]:
 
 def _rules(path: str) -> list[IgnoreRule]:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-            lines = stream.read().split("\n")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with open(descriptor, encoding="utf-8", errors="surrogateescape") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return []  # a named pipe would never end
+            lines = stream.read(_MAX_RULES_CHARS).split("\n")
     except OSError:
         return []
     return [rule for rule in map(_rule, lines) if rule is not None]

@@ -15,6 +15,7 @@ import msgspec
 from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
+from whet.tools.encoding import may_be_document
 from whet.tools.page_source import FetchedPage, PageSource, WebLimits
 from whet.tools.page_text import PageText, decode, read_html, strip_invisible
 
@@ -90,14 +91,16 @@ def _read_document(fetched: FetchedPage, stop: threading.Event) -> Document:
 
 def _document(body: bytes, *, is_cut: bool, stop: threading.Event) -> PageText | None:
     """Read a PDF or an office file. Returns None if it is neither, or was cut and so can't be read."""
-    if not (body.startswith(b"PK\x03\x04") or b"%PDF-" in body[:1024]) or is_cut:
+    if not may_be_document(body) or is_cut:
         return None
     from whet.tools.document_process import read_document  # noqa: PLC0415 - few pages are one
 
     try:
         document = read_document(BytesIO(body), MAX_HTML_CHARS, stop.is_set)
-    except ToolError:
-        return None  # broken or locked: described like any other file
+    except ToolError as error:
+        if not error.hint:
+            return None  # broken or locked: described like any other file
+        return PageText("", f"[{error.message}; {error.hint}]")
     return None if document is None else PageText("", strip_invisible(document.text))
 
 

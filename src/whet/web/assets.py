@@ -52,6 +52,10 @@ class Assets:
         """Return the URL of a file by its plain name. Raises KeyError if it does not exist."""
         return self._hashed[name]
 
+    def read(self, name: str) -> bytes:
+        """Return the content of a file by its plain name. Raises KeyError if it does not exist."""
+        return self._by_name[self._hashed[name].rpartition("/")[2]].body
+
     async def serve(self, request: Request) -> Response:
         """Answer GET {path}/{name}."""
         asset = self._by_name.get(request.path_params["name"])

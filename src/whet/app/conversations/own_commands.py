@@ -8,6 +8,7 @@ does not know who typed.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
@@ -19,7 +20,7 @@ import msgspec
 
 from whet.app.conversations.slash import SlashCommand
 from whet.config import front_matter
-from whet.contract.errors import ConfigError
+from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import escape_closing_tag, flat, short
 from whet.regular import read_regular
 
@@ -82,6 +83,22 @@ def expand_command(text: str, root: Path | None, workspace: Path) -> str:
     name, more, below = name.partition("\n")
     command = find_prompt_command(name.lower(), root, workspace) if name else None
     return command.message((arguments if not more else below).strip()) if command else text
+
+
+def refuse_typo(name: str, root: Path | None, workspace: Path, *, is_alone: bool) -> None:
+    """Raise NotFound if `/name`, which calls no prompt file, is written like a call of one: it is close to an
+    existing name, has a colon between two words, or is the whole text. Other texts begin with a path or an
+    address (`/api returns 500`)."""
+    names = [command.name for command in list_prompt_commands(root, workspace)]
+    close = difflib.get_close_matches(name, names, 1, 0.7)
+    if not (close or is_alone or (":" in name and _NAME.fullmatch(name))):
+        return
+    hint = (
+        f"did you mean /{close[0]}? " if close else "the chat has commands of its own: `whet`, then /help; "
+    )
+    raise NotFound(
+        f"there is no command /{name} outside of the chat", hint=f"{hint}//{name} sends it as text"
+    )
 
 
 def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,16 +24,24 @@ from whet.agent.session import (
     shell_folder,
 )
 from whet.app.contexts import EngineObserver
-from whet.app.conversations.session_parts import LateGate, SessionExtras, SessionStart, StoredPrefix
+from whet.app.conversations.session_parts import (
+    LateGate,
+    SessionExtras,
+    SessionStart,
+    StoredPrefix,
+    choose_workspace,
+)
 from whet.app.learning.desk import RecollectionObserver
 from whet.app.model_links.models import SwitchableLink
 from whet.clock import local_time
+from whet.config.permission_settings import FIRST_CHECK_S, SERVER_START_S
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.host import EngineHost
-from whet.context.prompt import add_instructions, volatile_note
+from whet.context.prompt import FindRule, add_instructions, allow_every_file, volatile_note
 from whet.contract.origin import Origin
 from whet.contract.protocols import Gate, ModelLink, Person
-from whet.contract.tools import Tool, ToolSpec
+from whet.contract.tags import tags_of
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.store import sessions, turns
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
@@ -42,12 +52,104 @@ if TYPE_CHECKING:
     from whet.app.plugins.sessions import HookedParts
     from whet.app.services import Services
     from whet.approval.gate import PolicyGate
+    from whet.config.schema import Settings
     from whet.late import LatePart
+
+EditCheck = Callable[[ToolContext, ToolOutput], Awaitable[ToolOutput]]
+_CODE_ENDINGS = (".py", ".pyi", ".go", ".mod", ".rs", ".toml", ".ts", ".tsx", ".js", ".json", ".c", ".cpp")
 
 
 def zone_of(person: Person) -> str:
     """Return a person's time zone, or an empty string if it is the owner's."""
     return str(getattr(person, "time_zone", ""))
+
+
+def rule_finder(services: Services, workspace: Path) -> FindRule:
+    """Return a function that finds the deny rule which forbids to read a file."""
+    deny = services.settings.approval.deny
+    if not deny:
+        return allow_every_file
+    from whet.sandbox.path_rules import read_path_rules  # noqa: PLC0415 - few have such rules
+
+    return partial(read_path_rules(deny).find, workspace=workspace, writes=False)
+
+
+def code_tools(services: Services, workspace: Path) -> dict[str, Tool]:
+    """Return the tools that ask language servers; none if the workspace has no code or no server is found."""
+    settings, configured = services.settings, services.settings.lsp.servers
+    if not settings.lsp.enabled or "code" not in settings.tools.toolsets:
+        return {}
+    if not configured and not _may_have_code(workspace):
+        return {}
+    from whet.lsp.kinds import find_servers  # noqa: PLC0415 - only where there may be code
+    from whet.sandbox.engine_cache import read_status  # noqa: PLC0415 - as above
+
+    servers = find_servers(Path(os.path.realpath(workspace)), configured)
+    if not servers or read_status(settings.sandbox.mode, services.home.main_root):
+        return {}
+    tools = services.code.get().tools(workspace, servers)
+    return {tool.name: tool for tool in tools if tool.name not in settings.tools.disabled}
+
+
+def check_edits(tools: Mapping[str, Tool], check: EditCheck, settings: Settings) -> Mapping[str, Tool]:
+    """Return the tools with `check` behind those that edit files: it may add to the result of an edit."""
+    if not settings.lsp.enabled or "code" not in settings.tools.toolsets:
+        return tools
+
+    def add_check(tool: Tool) -> Tool:
+        async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+            return await check(context, await tool.run(context, arguments))
+
+        limit_s = (tool.timeout_s or 0.0) + SERVER_START_S + FIRST_CHECK_S + settings.lsp.check_s
+        return msgspec.structs.replace(tool, run=run, timeout_s=limit_s)
+
+    edits = {name for name, tool in tools.items() if "edits" in tool.tags and tool.toolset == "file"}
+    return {name: add_check(tool) if name in edits else tool for name, tool in tools.items()}
+
+
+async def _check_edit(services: Services, context: ToolContext, output: ToolOutput) -> ToolOutput:
+    """Return the result of an edit with the errors that it brought, if a language server knows its files."""
+    from whet.lsp.kinds import list_kinds  # noqa: PLC0415 - with the first edit
+    from whet.sandbox.engine_cache import read_status  # noqa: PLC0415 - as above
+
+    endings = {os.path.splitext(change.place)[1] for change in output.changes}
+    is_code = any(endings & kind.languages.keys() for kind in list_kinds(services.settings.lsp.servers))
+    if not is_code or read_status(services.settings.sandbox.mode, services.home.main_root):
+        return output
+    return await services.code.get().check_edit(context, output)
+
+
+def _may_have_code(workspace: Path) -> bool:
+    """Return whether the names in a folder show that it is of a project."""
+    try:
+        names = os.listdir(workspace)
+    except OSError:
+        return False
+    return ".git" in names or any(name.endswith(_CODE_ENDINGS) for name in names)
+
+
+def _add_instructions(
+    services: Services, tools: Mapping[str, Tool], workspace: Path, log: Transcript, runner: EngineRunner
+) -> dict[str, Tool]:
+    """Return the tools with the instructions of folders, without those that a deny rule protects."""
+    notify = partial(runner.add_notice, must_show=True)
+    return add_instructions(tools, workspace, lambda: log.messages, rule_finder(services, workspace), notify)
+
+
+def _skills_note(services: Services, profile: str, tools: Mapping[str, Tool]) -> Callable[[str], str]:
+    """Return the function that notes which skills of a profile a message names."""
+
+    def note(text: str) -> str:
+        if "$" not in text and "/" not in text:
+            return ""
+        from whet.memory.named_skills import note_named_skills  # noqa: PLC0415 - few messages name one
+
+        library = services.learning.service_of(profile).library
+        return (
+            note_named_skills(library, text) if any("loads-skills" in tags_of(name) for name in tools) else ""
+        )
+
+    return note
 
 
 def _plan_note(gate: LatePart[PolicyGate], session_id: str) -> str:
@@ -152,20 +254,20 @@ class SessionBuilder:
         now. `start` is set if it was just stored."""
         services, row = self._services, stored.log.session
         person = extras.person or services.person
-        tools = await self._tools(stored.specs, runner)
+        workspace, lines = choose_workspace(row.workspace, services.workspace)
+        tools = await self._tools(stored.specs, runner, workspace)
         profile = services.database.read_now(lambda db: sessions.profile_of(db, row.id))
         if profile:
             services.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
-        folder = Path(row.workspace)
-        workspace = folder if row.workspace and folder.is_dir() else services.workspace
         link, primed = await _open_link(services, stored, is_new=start is not None)
         self._add_news(stored.specs, runner)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         left_host = services.contexts.host(leaving.context) if leaving else None
         host = await self._begin(stored, runner, link, prefix, left_host)
-        _add_notices(host.runner, start)
+        for line in (*lines, *(start.notices if start is not None else ())):
+            host.runner.add_notice(line, must_show=True)
         if host.runner is not runner:
-            tools = await self._tools(stored.specs, host.runner)
+            tools = await self._tools(stored.specs, host.runner, workspace)
         gate, hooks = LateGate(services.gate), None
         if services.plugins is not None:
             old_id = leaving.id if leaving else ""
@@ -173,8 +275,8 @@ class SessionBuilder:
                 host, gate, tools, previous_id=old_id, model=lambda: link.info.model, person=person
             )
             gate, tools, link.around = hooks.gate, hooks.tools, hooks.around
-        tools = add_instructions(tools, workspace, lambda: stored.log.messages)
-        gate, tools, shell = self._add_shell_hooks(gate, tools, workspace, row.id, runner)
+        tools = _add_instructions(services, tools, workspace, stored.log, host.runner)
+        gate, tools, shell = await self._add_shell_hooks(gate, tools, workspace, row.id, runner)
         if profile and services.database.is_team:
             gate = _make_guest_gate(self._services, gate)
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
@@ -195,6 +297,7 @@ class SessionBuilder:
             clock=services.clock,
             workspace=workspace,
             note=note,
+            text_note=_skills_note(services, profile, tools),
             observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
             buffers=extras.buffers,
             inbox=self._inbox(row.id),
@@ -210,7 +313,7 @@ class SessionBuilder:
         helpers = self._helpers.created
         return None if helpers is None else helpers.next_result(session_id)
 
-    def _add_shell_hooks(
+    async def _add_shell_hooks(
         self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, runner: EngineRunner
     ) -> tuple[Gate, Mapping[str, Tool], Sequence[TurnObserver]]:
         """Add the owner's shell hooks, and a repository's if they were accepted."""
@@ -220,7 +323,8 @@ class SessionBuilder:
         from whet.hooks.shell import add_hooks, load_session_hooks  # noqa: PLC0415 - few have hooks
 
         note = partial(runner.add_notice, must_show=True)
-        hooks = load_session_hooks(services.home, own, services.confinement, workspace, session_id, note)
+        parts = (services.home, own, services.confinement, workspace, session_id, note)
+        hooks = await asyncio.to_thread(load_session_hooks, *parts)  # it hashes up to 200 MB
         return (gate, tools, ()) if hooks is None else add_hooks(hooks, gate, tools)
 
     async def _begin(
@@ -238,7 +342,7 @@ class SessionBuilder:
         if await host.begin(old_host) or runner.origin == "shared":
             return host
         other = await self.start_engine(None, foreground=stored.log.session.kind == "chat")
-        other.notices += runner.notices
+        other.take_notices(runner)
         await runner.close(shutdown=runner.origin == "fresh")
         host = services.contexts.open_host(stored.log, other, lambda: link.info, prefix, scope=scope)
         await host.begin(old_host)
@@ -296,12 +400,13 @@ class SessionBuilder:
         steps = (start.steps if start is not None else 0) or agent.max_steps
         return TurnLimits(steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars)
 
-    async def _tools(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> Mapping[str, Tool]:
-        """Return the tools of a stored list that exist now, including the engine's own."""
-        program_tools = self._services.tools.by_name
-        engine_tools = {
-            tool.name: tool for tool in await self._services.contexts.tools(runner, program_tools)
-        }
+    async def _tools(
+        self, specs: Sequence[ToolSpec], runner: EngineRunner, workspace: Path
+    ) -> Mapping[str, Tool]:
+        """Return the tools of a stored list that exist now, with the engine's and the workspace's."""
+        services = self._services
+        program_tools = {**services.tools.by_name, **code_tools(services, workspace)}
+        engine_tools = {tool.name: tool for tool in await services.contexts.tools(runner, program_tools)}
         by_name = {**engine_tools, **program_tools}
         tools = {spec.name: tool for spec in specs if (tool := by_name.get(spec.name))}
         if any(tool.stands_for is not None for tool in tools.values()):
@@ -310,11 +415,12 @@ class SessionBuilder:
             runner.note(
                 f"{runner.name}: its tools ({', '.join(missing)}) come with a new session, not this one"
             )
-        return tools
+        return check_edits(tools, partial(_check_edit, services), services.settings)
 
     def _add_news(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> None:
         if self._services.plugins is not None:
-            runner.notices += self._services.plugins.loaded.take_news()
+            for line in self._services.plugins.loaded.take_news():
+                runner.add_notice(line, must_show=True)  # it may have been a safeguard
         if self._services.mcp is not None:
             self._services.mcp.attach_board(specs, runner)
 
@@ -342,9 +448,3 @@ def _make_guest_gate(services: Services, gate: Gate) -> Gate:
     from whet.app.conversations.guest_gate import GuestGate  # noqa: PLC0415 - only a team has guests on its workers
 
     return GuestGate(gate, lambda: services.confinement.get().command_status())
-
-
-def _add_notices(runner: EngineRunner, start: SessionStart | None) -> None:
-    """Have the person shown what a session's start has to tell them."""
-    for line in start.notices if start is not None else ():
-        runner.add_notice(line, must_show=True)

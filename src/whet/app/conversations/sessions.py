@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from whet.agent.session import Session
-from whet.app.conversations.session_builder import SessionBuilder
+from whet.app.conversations.session_builder import SessionBuilder, code_tools, rule_finder
 from whet.app.conversations.session_parts import (
     NO_EXTRAS,
     OWNERS,
@@ -25,10 +25,11 @@ from whet.app.conversations.session_parts import (
 from whet.app.learning.desk import Outcomes
 from whet.app.model_links.models import SwitchableLink
 from whet.app.parts import add_remote_tools
-from whet.context.prompt import cut_notice, system_prompt
+from whet.context.prompt import cut_notice, protected_notice, system_prompt
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus, Provider
 from whet.contract.tags import BUILT_IN
+from whet.sqlite.lane import ScopedWork
 from whet.store import sessions
 from whet.store.learned import forget_next, read_next
 from whet.store.transcript import Transcript
@@ -74,6 +75,8 @@ class SessionOpener:
         tools = {name: tool for name, tool in services.tools.by_name.items() if not tool.tags & left_out}
         tools |= {tool.name: tool for tool in principal.tools}
         workspace = principal.workspace or services.workspace
+        tools |= code_tools(services, workspace)
+        find_rule = rule_finder(services, workspace)
         learned = await self.outcomes.start(tools.values(), principal.profile, str(workspace))
         start = SessionStart(
             prompt=self._prompt(workspace, learned.part.text),
@@ -83,9 +86,16 @@ class SessionOpener:
             conversation_id=leaving.log.session.conversation_id if leaving else "",
             warm=await self._choose_start(OFF if principal.profile else warm, str(workspace)),
             whose=principal,
-            notices=list(
-                filter(None, (cut_notice(workspace), learned.part.left_out, _rule_notice(services, tools)))
-            ),
+            notices=[
+                line
+                for line in (
+                    cut_notice(workspace, find_rule),
+                    protected_notice(workspace, find_rule),
+                    learned.part.overfull,
+                    _rule_notice(services, tools),
+                )
+                if line
+            ],
         )
         session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
         await self.outcomes.record(session.id, learned)
@@ -117,6 +127,12 @@ class SessionOpener:
         """Let another model of the same provider answer this session and later ones from the next request on;
         "" means the configured model. The prefix does not change."""
         await self.services.models.switch(model)
+        await self._answer_by(self.services.models.provider, session)
+
+    async def switch_account(self, session: Session, name: str) -> None:
+        """Let another account of the same provider answer this session and later ones from the next request
+        on; "" means the account without a name. The prefix does not change."""
+        await self.services.models.switch_account(name)
         await self._answer_by(self.services.models.provider, session)
 
     async def answer_with(self, session: Session, model: str) -> None:
@@ -162,7 +178,7 @@ class SessionOpener:
             ]
             prompt, tools_json = self._prompt(services.workspace), msgspec.json.encode(specs).decode()
             await services.database.write(
-                lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json)
+                ScopedWork(session_id, lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
             )
         services.todo_lists.restore(session_id, done)
         if plans:
@@ -184,6 +200,8 @@ class SessionOpener:
             services.learning.release(session_id)
             if confinement is not None:
                 confinement.folders.release(session_id)
+        if services.code.created is not None:
+            await services.code.created.release(session.id)
         await services.models.release(session.id)
         session.log.close()
 
@@ -233,11 +251,17 @@ class SessionOpener:
                 lambda db: (sessions.get(db, row.parent), sessions.profile_of(db, row.parent))
             )
             workspace = folder or (Path(parent.workspace) if parent.workspace else services.workspace)
-            tools = [tool for tool in services.tools.by_name.values() if not tool.tags & EXCLUDED_TAGS]
+            program_tools = {**services.tools.by_name, **code_tools(services, workspace)}
+            tools = [tool for tool in program_tools.values() if not tool.tags & EXCLUDED_TAGS]
             if row.wish.scope == "read":
                 tools = [tool for tool in tools if tool.effects <= {"read"} or "looks" in tool.tags]
             new = SessionStart(
-                system_prompt(workspace, services.settings.tools.toolsets, child=True),
+                system_prompt(
+                    workspace,
+                    services.settings.tools.toolsets,
+                    child=True,
+                    find_rule=rule_finder(services, workspace),
+                ),
                 tools,
                 title=title_of(row.wish.task),
                 parent_id=row.parent,
@@ -261,7 +285,10 @@ class SessionOpener:
 
     def _prompt(self, workspace: Path, learned: str = "") -> str:
         toolsets = self.services.settings.tools.toolsets
-        return system_prompt(workspace, toolsets, instructions=self.instructions, learned=learned)
+        find_rule = rule_finder(self.services, workspace)
+        return system_prompt(
+            workspace, toolsets, instructions=self.instructions, learned=learned, find_rule=find_rule
+        )
 
 
 def _rule_notice(services: Services, tools: Collection[str]) -> str:

@@ -6,14 +6,13 @@ module finds commands; it does not know their effects.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from whet.app.peer_words import SLASH_WORDS, find_meaning
+from whet.app.peer_words import SLASH_WORDS, find_meaning, find_near_names
 from whet.contract.errors import NotFound, WhetError
 
 if TYPE_CHECKING:
@@ -80,11 +79,10 @@ class Commands(Generic[C]):
         if owner := self._names.get(name):
             return self._commands[owner]
         meaning = find_meaning(name, SLASH_WORDS)
-        if meaning and (not meaning.startswith("/") or meaning[1:] in self._names):
+        if meaning and (not meaning.startswith("/") or meaning[1:].split()[0] in self._names):
             hint = f"did you mean {meaning}?" if meaning.startswith("/") else meaning
             raise NotFound(f"there is no command /{name}", hint=hint)
-        near = [candidate for candidate in self._names if candidate.startswith(name)][:3]
-        near = near or difflib.get_close_matches(name, self._names, 1, 0.6)
+        near = find_near_names(name, self._names)
         hint = (
             f"did you mean {', '.join(f'/{candidate}' for candidate in near)}?"
             if near

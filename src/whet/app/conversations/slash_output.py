@@ -79,6 +79,10 @@ class CommandReply:
         """Add a line to the output."""
         self.lines.append(text)
 
+    async def page(self, text: str) -> None:
+        """Add the lines of a text to the output."""
+        self.lines += text.rstrip("\n").split("\n")
+
     def width(self) -> int:
         """Return the columns of a panel."""
         return self._columns

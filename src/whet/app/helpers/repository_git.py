@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import subprocess
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -162,3 +163,24 @@ def last_error_line(process: subprocess.CompletedProcess[bytes]) -> str:
     """Return the last line that git wrote to its error output, or its exit code."""
     lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else f"exit {process.returncode}"
+
+
+def list_nested_repositories(root: Path, environment: Mapping[str, str]) -> list[str]:
+    """Return the paths of submodules and of other repositories in a working tree."""
+    tracked = run_git(root, "ls-files", "-s", "-z", ":/", env=environment).split("\0")
+    others = ("ls-files", "--others", "--exclude-standard", "-z", ":/")
+    untracked = run_git(root, *others, env=environment).split("\0")
+    nested = [name.rstrip("/") for name in untracked if name.endswith("/")]
+    for entry in filter(None, tracked):
+        name = entry.partition("\t")[2]
+        # Git does not list one that has taken the place of a file, and then can't add it.
+        if entry.startswith("160000 ") or _is_repository(root / name):
+            nested.append(name)
+    return nested
+
+
+def _is_repository(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode) and os.path.lexists(path / ".git")
+    except OSError:
+        return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -27,8 +27,8 @@ from whet.contract.delegation import HelperWish
 from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Event
 from whet.contract.tools import ToolContext, ToolOutput
+from whet.sandbox.path_rules import read_path_rules
 from whet.store import claims, helper_rows, sessions
-from whet.store.database import StateDatabase
 from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
 from whet.store.jobs import QueuedJob
 
@@ -256,19 +256,20 @@ class HelperRuns:
             at_work.session = child
             services.gate.get().adopt(child.id, row.parent)
             watcher = services.plugins.sessions if services.plugins is not None else None
-            await turns.run_helper(child, row, self.read_row, show, parent, watcher)
+            work = turns.run_helper(child, row, self.read_row, show, parent, watcher)
+            await _end_servers_after(work, services, child.id)
 
     async def _open_tree(self, row: HelperRow) -> Path | None:
         """Return the helper's own working tree, created if necessary, or None if it works in its parent's."""
         if not row.wish.worktree:
             return None
         services = self._services
-        parent = await services.database.read(lambda db: sessions.get(db, row.parent))
-        workspace = Path(parent.workspace) if parent.workspace else services.workspace
+        workspace = await _read_workspace(services, row)
         tree = row.tree or (await self.read_row(row.id)).tree
         if tree is None:
-            trees_folder = services.home.main_root.with_name(f"{services.home.main_root.name}-worktrees")
-            tree = planned = await asyncio.to_thread(worktrees.plan_tree, workspace, row.id, trees_folder)
+            folder = services.home.main_root.with_name(f"{services.home.main_root.name}-worktrees")
+            rules = read_path_rules(services.settings.approval.deny)
+            tree = planned = await asyncio.to_thread(worktrees.plan_tree, workspace, row.id, folder, rules)
             await services.database.append(lambda db: helper_rows.store_tree(db, row.id, planned))
         return await asyncio.to_thread(worktrees.check_out_tree, tree, row.id, workspace)
 
@@ -288,7 +289,7 @@ class HelperRuns:
         is_over = row.merge is not None and bool(row.merge.done or row.merge.conflicts)
         if tree is None or is_over or row.reason not in ("answered", "budget"):
             return write_result(row, row.merge)
-        return await _merge_tree(self._services.database, row, tree, write_result)
+        return await _merge_tree(self._services, row, tree, write_result)
 
     async def wait(self, row: HelperRow, limit_s: float) -> HelperRow:
         """Wait for a helper's end, at most `limit_s`, and return its row then."""
@@ -316,14 +317,31 @@ class HelperRuns:
         return iso(self._services.clock.now())
 
 
+async def _end_servers_after(work: Awaitable[object], services: Services, session_id: str) -> None:
+    """Do a helper's work, then end the language servers that only it used, as those of its working tree."""
+    try:
+        await work
+    finally:
+        if services.code.created is not None:
+            await finish_shielded(services.code.created.release(session_id))
+
+
+async def _read_workspace(services: Services, row: HelperRow) -> Path:
+    """Return the workspace of a helper's parent."""
+    parent = await services.database.read(lambda db: sessions.get(db, row.parent))
+    return Path(parent.workspace) if parent.workspace else services.workspace
+
+
 async def _merge_tree(
-    database: StateDatabase,
+    services: Services,
     row: HelperRow,
     tree: WorkingTree,
     result_of: Callable[[HelperRow, MergePlan | None], ToolOutput],
 ) -> ToolOutput:
     """Merge a helper's working tree once, however many calls ask for it, and return the helper's result."""
-    loop = asyncio.get_running_loop()
+    loop, database = asyncio.get_running_loop(), services.database
+    workspace = await _read_workspace(services, row)
+    rules = read_path_rules(services.settings.approval.deny)
     earlier_plans: list[MergePlan | None] = []
 
     def read_earlier() -> MergePlan | None:
@@ -334,7 +352,10 @@ async def _merge_tree(
         work = database.append(lambda db: helper_rows.store_merge(db, row.id, plan))
         asyncio.run_coroutine_threadsafe(work, loop).result()
 
-    plan = await asyncio.to_thread(worktrees.merge, tree, row.id, read_earlier, store_plan)
+    def find_rule(path: str) -> str:
+        return rules.find(Path(tree.repository) / path, workspace, writes=True)
+
+    plan = await asyncio.to_thread(worktrees.merge, tree, row.id, read_earlier, store_plan, find_rule)
     output = result_of(row, plan)
     if plan is earlier_plans[0]:  # another call has merged them
         return output

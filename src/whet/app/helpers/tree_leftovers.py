@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 
 import msgspec
@@ -62,8 +62,11 @@ def find_leftovers(place: Path, carried: Set[str]) -> Leftovers:
     return Leftovers({name: tuple(files) for name, files in groups.items()}, tuple(fixed))
 
 
-def bring(leftovers: Leftovers, place: Path, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Copy what is small into the workspace; return the names of what is there now, and of what is not."""
+def bring(
+    leftovers: Leftovers, place: Path, workspace: Path, find_rule: Callable[[str], str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Copy what is small and what no deny rule protects into the workspace; return the names of what is
+    there now, and of what is not."""
     brought: list[str] = []
     kept = list(leftovers.fixed)
     files_left, bytes_left = _MAX_FILES, _MAX_BYTES
@@ -75,7 +78,7 @@ def bring(leftovers: Leftovers, place: Path, workspace: Path) -> tuple[tuple[str
         is_small = len(files) <= min(_MAX_GROUP_FILES, files_left) and size <= min(
             _MAX_GROUP_BYTES, bytes_left
         )
-        if not is_small or not _may_be_copied(files):
+        if not is_small or not _may_be_copied(files) or any(find_rule(file.path) for file in files):
             kept.append(name)
             continue
         files_left, bytes_left = files_left - len(files), bytes_left - size

@@ -16,22 +16,26 @@ import shutil
 from collections.abc import Callable, Set
 from contextlib import suppress
 from pathlib import Path
-from stat import S_ISLNK
+from stat import S_IFREG, S_ISREG
 
 import msgspec
 
+from whet.app.helpers.exact_bytes import list_converted, read_blob, store_bytes
 from whet.app.helpers.repository_git import (
     last_error_line,
+    list_nested_repositories,
     lock_repository,
     replace_programs,
     run_git,
     run_git_process,
 )
 from whet.app.helpers.tree_leftovers import Leftovers, bring, find_leftovers
+from whet.beneath import has_all_links, put_in_place
 from whet.contract.changes import TextChange, hash_bytes
 from whet.contract.errors import ToolError
 from whet.regular import open_regular, read_regular_text
 from whet.sandbox.nofollow import create_entry, parent_of
+from whet.sandbox.path_rules import NO_RULES, PathRules
 from whet.store.helper_rows import MergePlan, WorkingTree
 from whet.tools.output import clean
 
@@ -39,24 +43,49 @@ _TRIES = 5
 _SHOWN_CHARS = 4_000
 _LARGE_BYTES = 1_000_000
 _CHANGED = "what a command that still runs has changed since"
+_UNFIT = "a folder that git does not carry has the file's name, or the files changed during the merge"
 _COMPLETE = ".whole"
 _REF = "refs/whet/helpers/"
 _NOTHING = ("0" * 40, "0" * 64)
 
 StorePlan = Callable[[MergePlan], None]
 ReadPlan = Callable[[], MergePlan | None]
+FindRule = Callable[[str], str]
 """`StorePlan` stores how far a merge is, durable on return; `ReadPlan` reads it."""
 
 
-def plan_tree(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
+def plan_tree(workspace: Path, helper_id: str, folder: Path, rules: PathRules = NO_RULES) -> WorkingTree:
     """Return the working tree that a helper will have, based on the present workspace; nothing is checked
-    out. Raises ToolError if the workspace is not in a repository's own working tree."""
+    out. Raises ToolError if the workspace is not in a repository's own working tree, or if the deny rules
+    protect a file that they would not protect in the tree."""
     top = run_git(workspace, "rev-parse", "--show-toplevel").strip()
     if not workspace.resolve().is_relative_to(Path(top).resolve()):
         raise ToolError(f"core.worktree of this repository leads elsewhere, to {top}", hint="git config -l")
     with lock_repository(Path(top)) as repository:
-        base = _snapshot(repository, helper_id)
-    return WorkingTree(str(folder / helper_id / repository.name), top, base)
+        parent = run_git(repository, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
+        converted, exact = _store_trees(repository, helper_id)
+        head = _commit(repository, converted, parent)
+        base = head if exact == converted else _commit(repository, exact, head)
+        tree = WorkingTree(str(folder / helper_id / repository.name), top, base, head)
+        _check_rules(tree, workspace, rules)
+    return tree
+
+
+def _check_rules(tree: WorkingTree, workspace: Path, rules: PathRules) -> None:
+    """Raise ToolError if a rule names a file of the workspace by its absolute path: the tree's copy of it
+    would be open to the helper."""
+    absolute = PathRules(tuple(rule for rule in rules.rules if rule.is_absolute()))
+    if not absolute.rules:
+        return
+    repository, place = Path(tree.repository), Path(tree.place)
+    inside = place / os.path.relpath(workspace.resolve(), repository.resolve())
+    for path in _carried(repository, tree.base):
+        rule = absolute.find(repository / path, workspace, writes=True)
+        if rule and not rules.find(place / path, inside, writes=True):
+            raise ToolError(
+                f"the rule deny: {rule} protects {path} here, and not in a helper's copy of the workspace",
+                hint="name the file in the rule as it is called in the workspace",
+            )
 
 
 def check_out_tree(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
@@ -69,37 +98,48 @@ def check_out_tree(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
             folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             run_git(repository, "update-ref", _REF + helper_id, tree.base)
             _clear_half_made(repository, folder.parent.parent)
-            _add(repository, folder, tree.base)
+            _add(repository, folder, tree.head or tree.base)
+            _restore_bytes(repository, folder, tree.base)
             marker.touch()
     inside = folder / os.path.relpath(workspace.resolve(), repository.resolve())
     inside.mkdir(parents=True, exist_ok=True)
     return inside
 
 
-def merge(tree: WorkingTree, helper_id: str, read_plan: ReadPlan, store_plan: StorePlan) -> MergePlan:
+def merge(
+    tree: WorkingTree,
+    helper_id: str,
+    read_plan: ReadPlan,
+    store_plan: StorePlan,
+    find_rule: FindRule = lambda path: "",
+) -> MergePlan:
     """Merge a helper's edits into its parent's workspace, or return the conflicting files.
 
-    An interrupted merge is completed; if another call has finished it meanwhile, that one is returned.
-    Raises ToolError if git fails.
+    `find_rule` returns the deny rule that protects a file of the repository, or an empty string: nothing is
+    written if there is an edit of such a file. An interrupted merge is completed; if another call has
+    finished it meanwhile, that one is returned. Raises ToolError if git fails.
     """
     with lock_repository(Path(tree.repository)) as repository:
         current = read_plan()
         if current is not None and (current.done or current.conflicts):
             return current
+        unfit: list[str] = []
         for _ in range(_TRIES):
-            if current is None or not _fits(current, repository):
-                current = _compute_merge(tree, helper_id)
-                store_plan(current)
-            if current.conflicts or _write(current, repository, helper_id):
+            current = current or _refuse_protected(_compute_merge(tree, helper_id), find_rule)
+            if current.conflicts:
                 break
+            unfit = _list_unfit(current, repository)
+            if not unfit:  # else nothing is written
+                store_plan(current)
+                if _write(current, repository, Path(tree.place)):
+                    break
             current = None
         else:
-            current = MergePlan(conflicts=("the workspace",), note="its files changed while they were merged")
-        assert current is not None  # each round sets it
+            current = MergePlan(conflicts=tuple(unfit) or ("the workspace",), note=_UNFIT)
         if current.conflicts:
             store_plan(current)
             return current
-        brought, kept = _bring_leftovers(tree, helper_id)
+        brought, kept = _bring_leftovers(tree, helper_id, find_rule)
         ended = msgspec.structs.replace(current, done=True, brought=brought, kept=kept)
         store_plan(ended)
         if not kept:
@@ -107,15 +147,26 @@ def merge(tree: WorkingTree, helper_id: str, read_plan: ReadPlan, store_plan: St
     return ended
 
 
-def _bring_leftovers(tree: WorkingTree, helper_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _refuse_protected(merge_plan: MergePlan, find_rule: FindRule) -> MergePlan:
+    """Return the plan, or a conflict if it changes files that deny rules protect."""
+    rules = {path: rule for path in merge_plan.will if (rule := find_rule(path))}
+    if not rules:
+        return merge_plan
+    note = "\n".join(f"the rule deny: {rule} protects {clean(path)}" for path, rule in rules.items())
+    return MergePlan(merge_plan.patch, conflicts=tuple(rules), note=note)
+
+
+def _bring_leftovers(
+    tree: WorkingTree, helper_id: str, find_rule: FindRule
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copy what git does not carry into the workspace; return what was copied and what was not."""
     place, repository = Path(tree.place), Path(tree.repository)
     if not place.is_dir():  # it was removed by hand
         return (), ()
     merged = run_git(repository, "rev-parse", "--verify", "--quiet", _REF + helper_id, fails=True).strip()
-    merged = merged or _snapshot(repository, helper_id, tree.base, place)
+    merged = merged or _snapshot(tree, helper_id, place)
     leftovers = find_leftovers(place, _carried(repository, merged))
-    brought, kept = bring(leftovers, place, repository)
+    brought, kept = bring(leftovers, place, repository, find_rule)
     if not kept and not _is_unchanged(tree, helper_id, merged, leftovers):
         kept = (_CHANGED,)
     return brought, kept
@@ -124,7 +175,7 @@ def _bring_leftovers(tree: WorkingTree, helper_id: str) -> tuple[tuple[str, ...]
 def _is_unchanged(tree: WorkingTree, helper_id: str, merged: str, leftovers: Leftovers) -> bool:
     """Return whether a tree is still what was merged: a command of the helper's may still run in it."""
     place, repository = Path(tree.place), Path(tree.repository)
-    now = _snapshot(repository, helper_id, tree.base, place)
+    now = _snapshot(tree, helper_id, place)
     if run_git(repository, "rev-parse", f"{merged}^{{tree}}") != run_git(
         repository, "rev-parse", f"{now}^{{tree}}"
     ):
@@ -175,6 +226,19 @@ def _add(repository: Path, folder: Path, base: str) -> None:
         run_git(folder, "reset", "--hard", "--quiet", "--no-recurse-submodules")
 
 
+def _restore_bytes(repository: Path, folder: Path, base: str) -> None:
+    """Give the files that git converted when it wrote them their bytes in the workspace. In the index they
+    are as git converts them back, so that no file looks changed."""
+    converted = list_converted(repository, base, folder)
+    for path, number in converted.items():
+        with (folder / path).open("r+b") as file:
+            file.write(read_blob(repository, number))
+            file.truncate()
+    if converted:
+        with replace_programs(folder):
+            run_git(folder, "update-index", "-z", "--stdin", given="".join(f"{path}\0" for path in converted))
+
+
 def _clear_half_made(repository: Path, ours: Path) -> None:
     """Remove the remains of trees below `ours` that a killed git left: git can't add another tree beside
     them."""
@@ -191,14 +255,14 @@ def _clear_half_made(repository: Path, ours: Path) -> None:
 def _compute_merge(tree: WorkingTree, helper_id: str) -> MergePlan:
     """Merge a helper's state into the workspace's, as objects only."""
     repository = Path(tree.repository)
-    theirs = _snapshot(repository, helper_id, tree.base, Path(tree.place))
+    theirs = _snapshot(tree, helper_id, Path(tree.place))
     run_git(repository, "update-ref", _REF + helper_id, theirs)
     if not run_git(repository, "diff-tree", "-r", "--name-only", tree.base, theirs).strip():
         return MergePlan(note="it changed no files")
     plain = ("--binary", "--no-ext-diff", "--no-textconv", "--submodule=short")
     patch = run_git(repository, "diff", *plain, tree.base, theirs)
     patch_id = run_git(repository, "hash-object", "-w", "--stdin", given=patch).strip()
-    ours = _snapshot(repository, helper_id, tree.base)
+    ours = _snapshot(tree, helper_id)
     result = run_git_process(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
     if result.returncode not in (0, 1):
         raise ToolError(f"git can't merge: {last_error_line(result)}", hint="it needs git 2.38")
@@ -210,44 +274,47 @@ def _compute_merge(tree: WorkingTree, helper_id: str) -> MergePlan:
     return MergePlan(patch_id, was, will, note=_stat(repository, ours, parts[0]))
 
 
-def _snapshot(repository: Path, name: str, parent: str = "", work_tree: Path | None = None) -> str:
-    """Store the contents of a working tree as a commit, without touching its index, its branch or its ignored
-    files.
+def _snapshot(tree: WorkingTree, name: str, work_tree: Path | None = None) -> str:
+    """Store the present bytes of the workspace, or of a helper's tree, as a commit."""
+    repository = Path(tree.repository)
+    _, exact = _store_trees(repository, name, tree.base, work_tree)
+    return _commit(repository, exact, tree.base)
 
+
+def _commit(repository: Path, tree_id: str, parent: str) -> str:
+    parents = ("-p", parent) if parent else ()
+    return run_git(repository, "commit-tree", tree_id, *parents, "-m", "whet").strip()
+
+
+def _store_trees(
+    repository: Path, name: str, base: str = "", work_tree: Path | None = None
+) -> tuple[str, str]:
+    """Store the contents of a working tree without touching its index, its branch or its ignored files.
+
+    Return the tree of its files as git converts them (line ends, encodings), and that of their exact bytes.
     `work_tree` is a helper's tree. The location of git's own files is never read from it, because a helper
     can write there.
     """
     folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
-    index = folder / f"whet-{name}.index"
-    environment = {
-        "GIT_INDEX_FILE": str(index),
-        "GIT_DIR": str(folder),
-        "GIT_WORK_TREE": str(work_tree or repository),
-    }
+    index, root = folder / f"whet-{name}.index", work_tree or repository
+    environment = {"GIT_INDEX_FILE": str(index), "GIT_DIR": str(folder), "GIT_WORK_TREE": str(root)}
     Path(f"{index}.lock").unlink(missing_ok=True)  # left by a killed git
     try:
         if work_tree is not None:
-            run_git(repository, "read-tree", parent, env=environment)
+            run_git(repository, "read-tree", base, env=environment)
         elif (folder / "index").is_file():
             _copy_index(folder / "index", index)
-        # exclude submodules: another git would run there, under their own settings
-        listed = run_git(repository, "ls-files", "-s", "-z", env=environment).split("\0")
-        inner = (entry.partition("\t")[2] for entry in listed if entry.startswith("160000 "))
-        # A repository that lies in the tree is none of its files; git would carry its name alone.
-        listed = run_git(
-            work_tree or repository, "ls-files", "--others", "--exclude-standard", "-z", ":/", env=environment
-        )
-        nested = (name.rstrip("/") for name in listed.split("\0") if name.endswith("/"))
-        excluded = (f":(top,exclude,literal){name}" for name in (*inner, *nested))
-        run_git(work_tree or repository, "add", "--all", "--", ":/", *excluded, env=environment)
-        tree_id = run_git(repository, "write-tree", env=environment).strip()
+        # Another git would run in a submodule, under its own settings; of other repositories git would carry
+        # the name alone.
+        nested = list_nested_repositories(root, environment)
+        excluded = (f":(top,exclude,literal){name}" for name in nested)
+        run_git(root, "add", "--all", "--", ":/", *excluded, env=environment)
+        converted = run_git(repository, "write-tree", env=environment).strip()
+        store_bytes(root, environment)
+        return converted, run_git(repository, "write-tree", env=environment).strip()
     finally:
         index.unlink(missing_ok=True)
         Path(f"{index}.lock").unlink(missing_ok=True)
-    parent = parent or run_git(repository, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
-    return run_git(
-        repository, "commit-tree", tree_id, *(("-p", parent) if parent else ()), "-m", "whet"
-    ).strip()
 
 
 def _copy_index(index: Path, copy: Path) -> None:
@@ -274,12 +341,13 @@ def _diff_trees(repository: Path, ours: str, merged: str) -> tuple[dict[str, str
     return was, will
 
 
-def _fits(merge_plan: MergePlan, repository: Path) -> bool:
-    """Return whether each file still has its state from before the merge, or already the merged one."""
-    return all(
-        _current_state(repository, path) in (merge_plan.was[path], will)
+def _list_unfit(merge_plan: MergePlan, repository: Path) -> list[str]:
+    """Return the files that have neither their state from before the merge nor already the merged one."""
+    return [
+        path
         for path, will in merge_plan.will.items()
-    )
+        if _current_state(repository, path) not in (merge_plan.was[path], will)
+    ]
 
 
 def _current_state(repository: Path, path: str) -> str:
@@ -293,7 +361,7 @@ def _current_state(repository: Path, path: str) -> str:
     if not full_path.is_file():
         return "folder" if full_path.is_dir() else ""
     mode = "100755" if full_path.stat().st_mode & 0o100 else "100644"
-    return f"{mode} {run_git(repository, 'hash-object', '--', path).strip()}"
+    return f"{mode} {run_git(repository, 'hash-object', '--no-filters', '--', path).strip()}"
 
 
 def _leads_out(path: Path, repository: Path) -> bool:
@@ -301,15 +369,12 @@ def _leads_out(path: Path, repository: Path) -> bool:
                and folder != repository)  # fmt: skip
 
 
-def _write(merge_plan: MergePlan, repository: Path, helper_id: str) -> bool:
+def _write(merge_plan: MergePlan, repository: Path, place: Path) -> bool:
     """Write a merge's files, each completely or not at all. Return False if a file is in neither its old nor
     its new state."""
-    staging = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip()) / f"whet-{helper_id}.files"
-    shutil.rmtree(staging, ignore_errors=True)
+    if any(will.startswith("160000") for will in merge_plan.will.values()):
+        raise ToolError("the edits can't be written: a repository takes a file's place")
     try:
-        _check_out(merge_plan, repository, staging)
-        if any(will and (staging / path).is_dir() for path, will in merge_plan.will.items()):
-            raise ToolError("the edits can't be written: a repository takes a file's place")
         for path, will in merge_plan.will.items():
             target, now = repository / path, _current_state(repository, path)
             if now == will:
@@ -322,33 +387,30 @@ def _write(merge_plan: MergePlan, repository: Path, helper_id: str) -> bool:
                 with suppress(FileNotFoundError):
                     os.unlink(half, dir_fd=folder)
                 if will:
-                    state = (staging / path).lstat()
-                    data = os.readlink(os.fsencode(staging / path)) if S_ISLNK(state.st_mode) else None
-                    create_entry(
-                        folder, half, state.st_mode, (staging / path).read_bytes() if data is None else data
-                    )
-                    os.rename(half, name, src_dir_fd=folder, dst_dir_fd=folder)
+                    mode, _, number = will.partition(" ")
+                    wanted = _mode(mode, target if now else place / path)
+                    create_entry(folder, half, wanted, read_blob(repository, number))
+                    if S_ISREG(wanted):
+                        keeps_links = has_all_links(repository, folder, name)
+                        put_in_place(folder, half, name, keeps_links=keeps_links, mode=wanted & 0o777)
+                    else:
+                        os.rename(half, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
         raise ToolError(f"the edits can't be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return True
 
 
-def _check_out(merge_plan: MergePlan, repository: Path, staging: Path) -> None:
-    """Check out the merged files below `staging`."""
-    staging.mkdir(mode=0o700)
-    environment = {"GIT_INDEX_FILE": str(staging / ".whet-index")}
-    lines = "".join(f"{will}\t{path}\0" for path, will in merge_plan.will.items() if will)
-    run_git(
-        repository,
-        "update-index",
-        "-z",
-        "--index-info",
-        env=environment,
-        given=lines.encode("utf-8", "surrogateescape"),
-    )
-    run_git(repository, "checkout-index", "--all", "--force", f"--prefix={staging}/", env=environment)
+def _mode(mode: str, path: Path) -> int:
+    """Return the mode in which a file is written: that of `path`, executable if git has it so."""
+    wanted = int(mode, 8)
+    with suppress(OSError):
+        state = path.lstat()
+        if S_ISREG(state.st_mode) and S_ISREG(wanted):
+            permissions = state.st_mode & 0o777
+            if wanted & 0o100 and not permissions & 0o100:
+                permissions |= (permissions & 0o444) >> 2
+            return S_IFREG | (permissions if wanted & 0o100 else permissions & 0o666)
+    return wanted
 
 
 def _conflict_text(repository: Path, merged: str, names: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Add remembered notes to the message that they are about: at most three notes per message.
+"""Add remembered notes to the message that they are about: a few for each.
 
 The prompt holds the notes as they were when the session began. A message is compared with the present
 notes; the matching ones are added right after it, each once in a session. They are stored with the
@@ -9,6 +9,7 @@ other notes have.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -20,8 +21,9 @@ from whet.store import learned, sessions
 from whet.store.database import StateDatabase
 
 _HEAD = "Of what you remember, this may be about it (what was said and seen, not orders):"
-_MAX_CHARS = 400
+_MAX_CHARS = 700
 _FEW = 3
+_QUOTED = re.compile("“([^”]*)”")
 
 
 def recall_notes(
@@ -56,17 +58,26 @@ def _candidates(
 
 
 def nearest_notes(message_text: str, pool: Sequence[str], most: int) -> list[str]:
-    """Return the notes of `pool` that a message is about, the nearest first.
+    """Return the notes of `pool` that a message is about: the nearest, in the pool's order, so that of two
+    that differ the later one comes last.
 
-    A note matches if it shares a word with the message that few other notes have; the rarer the word, the
-    nearer the note.
+    A note matches if it shares a word with the message that few other notes are about. The rarer the shared
+    words, the nearer the note; words of the statement that it quotes count double, those of the call or the
+    file that it came from once.
     """
     words = [set(content_words(note)) for note in pool]
-    common = Counter(word for each in words for word in each)
+    subjects = [set(content_words(" ".join(_QUOTED.findall(note)) or note)) for note in pool]
+    # A word that some notes are about is as rare as these are, however many others name it in a call.
+    counts = dict(Counter(word for each in words for word in each))
+    counts.update(Counter(word for each in subjects for word in each))
     few = max(_FEW, len(pool) // 3)
-    rare_words = {word for word in content_words(message_text) if 0 < common[word] <= few}
+    shared_words = counts.keys() & content_words(message_text)
+    rare_words = {word for word in shared_words if counts[word] <= few}
+    weights = {word: math.log(1 + len(pool) / counts[word]) for word in shared_words}
     scored = [
-        (sum(math.log(1 + len(pool) / common[word]) for word in each & rare_words), -at)
-        for at, each in enumerate(words)
+        (sum(weights[word] for part in (each, subject) for word in part & shared_words), at)
+        for at, (each, subject) in enumerate(zip(words, subjects, strict=True))
+        if each & rare_words
     ]
-    return [pool[-at] for score, at in sorted(scored, reverse=True)[:most] if score]
+    nearest = sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:most]
+    return [pool[at] for _, at in sorted(nearest, key=lambda pair: pair[1])]

@@ -18,7 +18,7 @@ from whet.agent.session import TurnLimits
 from whet.app.learning.desk import LearningServices
 from whet.app.learning.reviews import ReviewParts, ReviewRunner
 from whet.app.model_links.models import MEMORY_FILE, Dialer
-from whet.app.parts import cap_review_calls, learn_prices
+from whet.app.parts import cap_calls, learn_prices
 from whet.app.plugins import parts as plugin_parts
 from whet.app.plugins.memories import connect_plugins
 from whet.app.plugins.parts import PluginNeeds
@@ -27,7 +27,7 @@ from whet.approval.risk import RiskScope
 from whet.clock import SystemClock
 from whet.config.key_hosts import derive_second_model
 from whet.config.paths import Home
-from whet.config.schema import Settings
+from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import ConfigError
 from whet.contract.events import ReviewFinished
 from whet.contract.protocols import ModelLink, NobodyPresent, Provider
@@ -94,7 +94,11 @@ async def open_reviews(
     try:
         learning = LearningServices(database, clock, home, settings)
         grants = GrantRepository(database, clock)
-        plugins = plugin_parts.load(PluginNeeds(home, settings, home.root, (), dialer.connect))
+
+        def connect(model: ModelSettings) -> Provider:
+            return cap_calls(dialer.connect(model), database, clock, settings.wallet, "plugin")
+
+        plugins = plugin_parts.load(PluginNeeds(home, settings, home.root, (), connect))
         dialer.plugins = plugins
         if plugins is not None:
             learning.trust(plugins.tools)
@@ -144,7 +148,7 @@ def _judge(needs: ReviewParts, review_job: ReviewJob) -> Provider | None:
 
 
 def _cap_calls(needs: ReviewParts, provider: Provider) -> Provider:
-    return cap_review_calls(provider, needs.database, needs.clock, needs.settings.wallet)
+    return cap_calls(provider, needs.database, needs.clock, needs.settings.wallet, "review")
 
 
 def make_probe(home: Home, settings: Settings) -> Look:

@@ -100,7 +100,7 @@ async def _probe(name: str, base_url: str) -> ModelChoice | None:
     except OSError:
         return None
     try:
-        # HTTP/1.0, so that the answer is not chunked and the connection closes after it.
+        # Some servers keep the connection open although it is HTTP/1.0, or send chunks.
         request = (
             f"GET {address.path}/models HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n\r\n"
         )
@@ -108,6 +108,8 @@ async def _probe(name: str, base_url: str) -> ModelChoice | None:
         answer = bytearray()
         while (piece := await reader.read(65_536)) and len(answer) < _LARGEST_ANSWER_BYTES:
             answer += piece
+            if piece.rstrip().endswith((b"}", b"0")) and _models_in(bytes(answer)) is not None:
+                break
     except OSError:
         return None
     finally:
@@ -123,9 +125,23 @@ def _models_in(answer: bytes) -> list[str] | None:
     if b" 200" not in head.split(b"\r\n", 1)[0]:
         return None
     try:
+        body = _join_chunks(body) if b"chunked" in head.lower() else body
         return [model.id for model in from_json(body, _Models).data]
-    except NOT_JSON:
+    except (*NOT_JSON, ValueError):
         return None
+
+
+def _join_chunks(body: bytes) -> bytes:
+    """Return the content of a body that was sent in chunks. Raises ValueError for any other body."""
+    chunks: list[bytes] = []
+    while body:
+        head, _, rest = body.partition(b"\r\n")
+        size_bytes = int(head.partition(b";")[0], 16)
+        if not size_bytes:
+            break
+        chunks.append(rest[:size_bytes])
+        body = rest[size_bytes + 2 :]
+    return b"".join(chunks)
 
 
 def _pick(models: Sequence[str]) -> str:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from whet import log
 from whet.clock import Clock
-from whet.config.key_hosts import derive_second_model
+from whet.config.key_hosts import check_account, derive_second_model
 from whet.config.schema import ModelSettings, Settings
 from whet.context.compressor import Compressor, CompressorSettings
 from whet.contract.context_engine import EngineOffer
@@ -29,6 +30,7 @@ from whet.providers.connect import (
     ServerProvider,
     connect,
     connect_one,
+    find_keys,
     learn_windows,
     set_judge,
 )
@@ -107,6 +109,12 @@ class Dialer:
             others=self._open_plugin_provider,
         )
         return set_judge(provider, self.plugins.judge) if self.plugins else provider
+
+    def find_key(self, names: Sequence[str]) -> str:
+        """Return the first key of these variables, masked in all logs from now on; empty if none is set."""
+        keys = find_keys(names, self._secrets)
+        log.protect(key.value for key in keys)
+        return keys[0].value if keys else ""
 
     def connect_alone(self, model: ModelSettings) -> Provider:
         """Connect to `model` without a fallback. Raises ConfigError if that is impossible."""
@@ -205,6 +213,10 @@ class Models:
 
         self.wallet = Wallet(database, clock, self._settings.wallet)
 
+    def find_key(self, names: Sequence[str]) -> str:
+        """Return the key of a server beside the model's; empty if none is set."""
+        return self._dialer.find_key(names)
+
     def connect_judge(self) -> Provider:
         """Connect to the model that marks answers: the one set for judging, else the answering model. The
         caller closes it. Raises ConfigError."""
@@ -227,7 +239,17 @@ class Models:
     async def switch(self, model: str) -> None:
         """Let another model answer from now on ("" means the configured one) and close the previous
         connection."""
-        model_settings = msgspec.structs.replace(self.settings, model=model or self._configured)
+        name = model or self._configured
+        name = self.settings.aliases.get(name, name)
+        await self._switch_to(msgspec.structs.replace(self.settings, model=name))
+
+    async def switch_account(self, name: str) -> None:
+        """Let another account of the provider answer from now on ("" means the one without a name) and close
+        the previous connection. Raises ConfigError if there is none of this name."""
+        check_account(self.settings, name)
+        await self._switch_to(msgspec.structs.replace(self.settings, account=name))
+
+    async def _switch_to(self, model_settings: ModelSettings) -> None:
         provider = self._dialer.connect(model_settings)
         await self.provider.aclose()
         self.provider: Provider = provider
@@ -240,6 +262,7 @@ class Models:
         same model.
         """
         await self.release(session_id)
+        model = self.settings.aliases.get(model, model)
         if model in ("", self.settings.model):
             return self.provider
         if model not in self._others:

@@ -42,7 +42,7 @@ _WIDEN_TOKENS = 4_096
 # A server may count this much more than was sent: prompts of its own, pages that it searched.
 _DOUBT_TOKENS = 100_000
 _LONGEST_CALL = timedelta(minutes=15)
-_CHECK_S, _CHECKS = 0.25, 240
+_CHECK_S, _CHECKS, _TOLD_CHECKS = 0.25, 240, 8
 
 
 class Wallet:
@@ -97,14 +97,20 @@ class Wallet:
         await self._database.append(lambda db: wallet.widen(db, reserved.id, more, caps))
 
     async def settle(
-        self, reserved: Reservation, usd: float | None, tokens: int, *, is_whole: bool = False
+        self, reserved: Reservation, usd: float | None, tokens: int, expected: PlannedCall | None = None
     ) -> None:
-        """Put what an attempt cost in place of what was reserved. `is_whole`: its answer came whole."""
-        await self._database.append(lambda db: wallet.settle(db, reserved.id, usd, tokens, is_whole=is_whole))
+        """Put what an attempt cost in place of what was reserved. `expected`: if its answer came whole."""
+        await self._database.append(lambda db: wallet.settle(db, reserved.id, usd, tokens, expected))
 
     async def settle_cut(self, reserved: Reservation, asked: PlannedCall, chars: int) -> None:
-        """Settle an attempt that was ended after so many characters of its answer."""
+        """Settle an attempt that Whet ended after so many characters of its answer."""
         await self._database.append(lambda db: wallet.settle_cancelled_call(db, reserved.id, asked, chars))
+
+    async def settle_lost(
+        self, reserved: Reservation, asked: PlannedCall, usd: float | None, tokens: int
+    ) -> None:
+        """Settle an attempt that the server ended before it reported what it cost."""
+        await self._database.append(lambda db: wallet.settle_cut_call(db, reserved.id, asked, usd, tokens))
 
     def settle_later(self, reserved: Reservation, asked: PlannedCall, chars: int) -> None:
         """Settle a cancelled attempt without waiting for it."""
@@ -121,12 +127,21 @@ class Wallet:
                 scopes.append(("unpriced", day))
             return wallet.reserve(connection, request, scopes, caps, near)
 
-        for _ in range(_CHECKS):
+        for check in range(_CHECKS):
             try:
-                return await self._database.append(work)
-            except CallsUnderWay:  # the first answer of a model shows what its server bills
+                reserved = await self._database.append(work)
+            except CallsUnderWay:  # their answers show what the server bills
                 await asyncio.sleep(_CHECK_S)
-        return await self._database.append(work)
+                continue
+            if check < _TOLD_CHECKS:
+                return reserved
+            notice = f"waited {check * _CHECK_S:.0f} s for other calls to end: the cap had no room"
+            return msgspec.structs.replace(reserved, near=(*reserved.near, notice))
+        try:
+            return await self._database.append(work)
+        except CallsUnderWay as error:
+            text = f"{error.message}; other calls did not end within {_CHECKS * _CHECK_S:.0f} s"
+            raise BudgetReached(text, hint=error.hint) from error
 
     def expect(self, info: ModelInfo, messages: Sequence[Message], session_id: str, what: str) -> PlannedCall:
         """Return the most that a call may cost."""
@@ -176,6 +191,7 @@ class _Call:
         self._begin()
 
     def _begin(self) -> None:
+        self._expected = self._asked
         self._received = 0
         self._is_waiting = False
         self._room_tokens = self._asked.tokens - self._asked.prompt_tokens
@@ -197,7 +213,7 @@ class _Call:
         elif isinstance(item, Retry | StreamRestarted):
             if self._reserved is None:
                 await self.reserve()
-            self._is_waiting = isinstance(item, Retry)
+            self._is_waiting = isinstance(item, Retry) and item.wait_s > 0
         else:
             self._is_waiting = False
             await self._grow(item.chars if isinstance(item, AnswerGrew) else _bytes(item.text))
@@ -223,7 +239,11 @@ class _Call:
             usd = usage.cost_usd
             if usd is None:  # a part without a price costs no more than the dearest
                 usd = _most_usd(self._info, usage.prompt_tokens, usage.output_tokens)
-            await self._wallet.settle(reserved, usd, usage.total_tokens, is_whole=is_whole)
+            if usage.estimated_tokens >= usage.total_tokens and not is_whole:
+                await self._wallet.settle_lost(reserved, self._asked, usd, usage.total_tokens)
+                return
+            expected = self._expected if is_whole else None
+            await self._wallet.settle(reserved, usd, usage.total_tokens, expected)
 
     async def end(self) -> None:
         """Settle an attempt that failed or was cut; it costs nothing if nothing came of it."""

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 _SETTLE_S = 3.0
 _SKILLS = "on_skill_lifecycle"
+# Who wrote, in the words of Hermes Agent, by which memories tell a review's writes from an answer's.
+_HERMES_ORIGINS = {
+    "review": {"write_origin": "background_review", "execution_context": "background_review"},
+    "foreground": {"write_origin": "assistant_tool", "execution_context": "foreground"},
+}
 _DONE = {"create": "created", "delete": "deleted", "undo": "undone"}
 
 
@@ -73,6 +78,7 @@ class MemoryObserver(TurnObserver):
     async def _notify_change(self, row: LedgerRow) -> None:
         target = row.item if row.kind == "memory" else f"skill:{row.item}"
         metadata = {**row.origin.metadata(), "ledger_id": str(row.id)}
+        metadata |= _HERMES_ORIGINS.get(row.origin.write_origin, {})
         await self._memories.on_memory_write(row.action, target, row.after or row.before, metadata)
 
     async def before(self, session: Session, message: Message) -> Message:

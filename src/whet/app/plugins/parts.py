@@ -83,14 +83,16 @@ def load(needs: PluginNeeds) -> LoadedPlugins | None:
 
 
 @contextmanager
-def temporary_provider(home: Home, settings: Settings, secrets: Mapping[str, str]) -> Generator[Provider]:
-    """Connect to the model without a running App, e.g. to list models.
+def temporary_provider(
+    home: Home, settings: Settings, secrets: Mapping[str, str], memory: Path | None = None
+) -> Generator[Provider]:
+    """Connect to the model without a running App, e.g. to list models. `memory` is as in `Dialer`.
 
     Plugins are loaded only if the provider's name is not one of ours. A practice server lives as long as
     the context.
     """
     names = {settings.model.provider, settings.fallback.provider} - {"", *SERVERS}
-    dialer = Dialer(settings, secrets)
+    dialer = Dialer(settings, secrets, memory=memory)
     if names and not settings.model.base_url:
         dialer.plugins = load(PluginNeeds(home, settings, Path.cwd(), (), no_model))
     try:
@@ -145,11 +147,13 @@ async def _answer(needs: PluginNeeds, request: ModelRequest, side_calls: Sequenc
     model = needs.settings.model
     model_settings = msgspec.structs.replace(
         model,
-        model=request.model or needs.settings.context.summary_model or model.model,
+        model=model.aliases.get(request.model, request.model)
+        or needs.settings.context.summary_model
+        or model.model,
         max_output_tokens=request.max_tokens or model.max_output_tokens,
     )
     async with aclosing(needs.connect(model_settings)) as provider:
-        link = provider.open(system, (), "plugin")
+        link = provider.open(system, (), "")
         stream = (
             side_calls[0].stream(request.task or "plugin", link, messages)
             if side_calls

@@ -61,10 +61,18 @@ class HookedParts(msgspec.Struct, frozen=True):
 class HookObserver(TurnObserver):
     """Calls pre_llm_call before a person's message is stored and post_llm_call after a turn."""
 
-    def __init__(self, hooks: Hooks, facts: Mapping[str, str], model: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        facts: Mapping[str, str],
+        model: Callable[[], str],
+        take_news: Callable[[], Sequence[str]],
+    ) -> None:
+        """`take_news` returns the plugins' failures that a person has not seen yet."""
         self._hooks = hooks
         self._facts = facts
         self._model = model
+        self._take_news = take_news
         self._asked = ""
         self.turn_id: str = ""
         self.session: Session | None = None
@@ -110,6 +118,10 @@ class HookObserver(TurnObserver):
         if end.reason == "cancelled":
             stopped = {"session_key": end.session_id, "reason": "interrupted", "invalidation_reason": ""}
             await self._hooks.call_all("agent_loop_stopped", **facts, **stopped)
+
+    def take_notices(self) -> Sequence[str]:
+        """Return the plugins' failures that were not shown yet."""
+        return self._take_news()
 
     def _about(self, session: Session, turn_id: str) -> dict[str, Any]:
         return {**self._facts, "task_id": session.id, "turn_id": turn_id, "model": self._model()}
@@ -202,7 +214,9 @@ class PluginSessions:
             await hooks.call_all(
                 "on_session_reset", **facts, old_session_id=previous_id, new_session_id=row.id, reason="reset"
             )
-        observer = HookObserver(hooks, facts, model)
+        # What failed beside a person's conversation is shown in it, where it is read.
+        take_news = self._plugins.take_news if row.kind == "chat" else tuple[str, ...]
+        observer = HookObserver(hooks, facts, model, take_news)
         self._open[row.id] = (hooks, observer)
         await hooks.call_all("on_session_start", **facts, model=model())
         self._loop = asyncio.get_running_loop()

@@ -17,6 +17,8 @@ from whet.lanes import ToolPool
 from whet.sandbox.path_rules import PathRules
 from whet.tools.signature import Toolset, tool_method
 
+PATCH = "patch"
+
 
 class FileTools(Toolset, frozen=True):
     """Tools that stay in the call's workspace and the `allowed` folders.

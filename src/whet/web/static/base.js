@@ -2,12 +2,14 @@
 // and sends a form once. Everything also works without it. What is shown comes from the server's own pages, never
 // from text put together here.
 "use strict";
+document.documentElement.classList.add("js");
 const Page = (() => {
+  const WORKER = "/sw.js"; // the only script that may be registered
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
   const policy = window.trustedTypes
-    ? trustedTypes.createPolicy("whet", { createHTML: (html) => html })
-    : { createHTML: (html) => html };
+    ? trustedTypes.createPolicy("whet", { createHTML: (html) => html, createScriptURL: () => WORKER })
+    : { createHTML: (html) => html, createScriptURL: () => WORKER };
   const read = (html) => new DOMParser().parseFromString(policy.createHTML(html), "text/html");
   const say = (text) => { $("#spoken").textContent = text; };
 
@@ -62,5 +64,10 @@ const Page = (() => {
   // On a phone the page's own name may be out of sight in the row of names.
   $("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
-  return { $, $$, say, read, get, swap, listen, onKeys };
+  const registerWorker = async () => {
+    await navigator.serviceWorker.register(policy.createScriptURL(WORKER), { scope: "/" });
+    return navigator.serviceWorker.ready;
+  };
+
+  return { $, $$, say, read, get, swap, listen, onKeys, registerWorker };
 })();

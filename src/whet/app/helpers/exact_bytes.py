@@ -1,0 +1,78 @@
+"""The exact bytes of files that git converts: line ends, encodings and filters of `.gitattributes`.
+
+Git stores such a file in another form than it has in the working tree, and writes it back in a form of its
+own choice. A helper's tree and its merge must keep every byte that the helper did not change, so the objects
+of these files hold their bytes as they are. A file that git converts is recognised by its size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from whet.app.helpers.repository_git import last_error_line, run_git, run_git_process
+from whet.contract.errors import ToolError
+
+
+def store_bytes(root: Path, environment: Mapping[str, str]) -> None:
+    """Replace the objects of an index by the exact bytes of the files, if git has converted these."""
+    modes, objects = _read_entries(run_git(root, "ls-files", "-s", "-z", env=environment))
+    paths = _list_of_other_size(root, objects, environment)
+    if not paths:
+        return
+    quoted = "".join(f"{_quote(path)}\n" for path in paths)
+    written = ("hash-object", "-w", "--no-filters", "--stdin-paths")
+    stored = run_git(root, *written, env=environment, given=quoted).split()
+    lines = (f"{modes[path]} {number}\t{path}\0" for path, number in zip(paths, stored, strict=True))
+    run_git(root, "update-index", "-z", "--index-info", env=environment, given="".join(lines))
+
+
+def list_converted(repository: Path, commit: str, root: Path) -> dict[str, str]:
+    """Return the files below `root` whose size differs from that in a commit, with the commit's object."""
+    listed = run_git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
+    _, objects = _read_entries(listed.replace(" blob ", " "))
+    return {path: objects[path] for path in _list_of_other_size(root, objects)}
+
+
+def read_blob(repository: Path, number: str) -> bytes:
+    """Return the bytes of an object. Raises ToolError."""
+    result = run_git_process(repository, ("cat-file", "blob", number))
+    if result.returncode:
+        raise ToolError(f"git cat-file: {last_error_line(result)}", hint="git fsck says more")
+    return result.stdout
+
+
+def _read_entries(listed: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the modes and the objects of the regular files in a listing of git's, by path."""
+    modes: dict[str, str] = {}
+    objects: dict[str, str] = {}
+    for entry in listed.split("\0"):
+        summary, _, path = entry.partition("\t")
+        if summary.startswith("100"):
+            modes[path], objects[path] = summary.split()[:2]
+    return modes, objects
+
+
+def _list_of_other_size(
+    root: Path, objects: Mapping[str, str], environment: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the files below `root` that are there and whose size differs from their object's."""
+    sizes: dict[str, int] = {}
+    for path in objects:
+        with contextlib.suppress(OSError):
+            state = os.lstat(root / path)
+            if stat.S_ISREG(state.st_mode):
+                sizes[path] = state.st_size
+    numbers = "".join(f"{objects[path]}\n" for path in sizes)
+    checked = run_git(root, "cat-file", "--batch-check=%(objectsize)", env=environment, given=numbers)
+    lines = checked.splitlines()
+    return [path for path, line in zip(sizes, lines, strict=True) if line != str(sizes[path])]
+
+
+def _quote(path: str) -> str:
+    """Return a path as git reads it from a line."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,43 @@
+"""The threads that a channel has received messages in since it started. The first message of a person in a
+thread carries the words that the thread began with."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+from whet.contract.channels import Incoming
+from whet.contract.texts import wrap_in_tag
+
+_MAX_THREADS = 2_000
+MAX_QUOTED_CHARS = 4_000
+
+
+class ThreadStarts:
+    """The threads of one channel, for each person, because each has a conversation of their own there."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    def is_first(self, update: Incoming, thread: str) -> bool:
+        """Return whether this is the first message of its person in the thread that is for the bot."""
+        place = update.place
+        key = (place.chat, thread, place.user)
+        if update.verb != "message" or (place.is_group and not update.mentions_us) or key in self._known:
+            return False
+        self._known[key] = None
+        while len(self._known) > _MAX_THREADS:
+            self._known.popitem(last=False)
+        return True
+
+
+def add_root(update: Incoming, root: str) -> Incoming:
+    """Return a message with the words that its thread began with, after the name of their author."""
+    root = root[:MAX_QUOTED_CHARS]
+    if not root or root == update.quoted:
+        return update
+    if not update.quoted:
+        return msgspec.structs.replace(update, quoted=root)
+    text = "\n".join(filter(None, (wrap_in_tag("thread", root), update.text)))
+    return msgspec.structs.replace(update, text=text)

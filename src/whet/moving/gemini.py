@@ -1,0 +1,172 @@
+"""Reads Gemini CLI's chats, `~/.gemini/tmp/<project>/chats/session-*.jsonl`.
+
+One JSON object per line: a header, messages by id (a later one replaces an earlier one), `$set` with a whole
+new list, and `$rewindTo` with the message from which on all are taken back. A resumed chat lists its calls as
+the API has them and again as results; each result is taken once. Source: files written by version 0.61.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.texts import from_values, shared_decoder
+from whet.moving.lines import JsonLines
+from whet.moving.pairing import TranscriptBuilder, build_result, build_usage, dicts_in, parse_ms, text_in
+from whet.store.bulk import PastMessage, PastSession
+from whet.store.sessions import NewSession
+
+ORIGIN = "gemini"
+_MAX_ROOT_BYTES = 4_096
+_ADDED = "<session_context>"
+
+
+class _Line(msgspec.Struct):
+    """The fields of a line that are read, whatever its type."""
+
+    id: Any = None
+    type: Any = None
+    timestamp: Any = None
+    content: Any = None
+    tokens: Any = None
+    model: Any = None
+    calls: Any = msgspec.field(default=None, name="toolCalls")
+    session_id: Any = msgspec.field(default=None, name="sessionId")
+    kind: Any = None
+    changes: Any = msgspec.field(default=None, name="$set")
+    rewound_to: Any = msgspec.field(default=None, name="$rewindTo")
+
+
+class _Tokens(msgspec.Struct):
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    thoughts: int = 0
+
+
+_lines = shared_decoder(_Line, strict=False)
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the chats below `folder`, or the file itself; sorted. Chats of helpers are left out."""
+    if folder.is_file():
+        return [folder]
+    return sorted(folder.rglob("chats/session-*.jsonl"))
+
+
+def read(path: Path) -> tuple[PastSession | None, int]:
+    """Read a chat and count its unreadable lines. The session is None if it has no user message."""
+    lines = JsonLines(path, _lines)
+    messages, session_id, is_helper = dict[str, _Line](), path.stem, False
+    for line in lines:
+        if session := text_in(line.session_id):
+            session_id, is_helper = session, is_helper or line.kind == "subagent"
+        elif line.rewound_to is not None:
+            _rewind(messages, text_in(line.rewound_to))
+        elif isinstance(line.changes, dict):
+            _replace_all(messages, dicts_in(line.changes.get("messages")))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        elif name := text_in(line.id):
+            messages[name] = line
+    if is_helper:
+        return None, lines.bad
+    transcript = _Transcript()
+    for line in messages.values():
+        transcript.add(line)
+    return transcript.session(NewSession(id=session_id, source=ORIGIN, workspace=_workspace(path))), lines.bad
+
+
+def _rewind(messages: dict[str, _Line], name: str) -> None:
+    """Take back a message and all that came after it; all messages if it is unknown."""
+    names = list(messages)
+    for later in names[names.index(name) :] if name in messages else names:
+        del messages[later]
+
+
+def _replace_all(messages: dict[str, _Line], rows: list[dict[str, Any]]) -> None:
+    """Take a new list. A message that was there keeps its first form, with its time, tokens and calls."""
+    if not rows:
+        return
+    known = dict(messages)
+    messages.clear()
+    for row in rows:
+        line = from_values(row, _Line)
+        messages[text_in(line.id)] = known.get(text_in(line.id), line)
+
+
+def _workspace(path: Path) -> str:
+    """Return the folder that a chat's project stands for, or an empty string."""
+    try:
+        with (path.parents[1] / ".project_root").open("rb") as file:
+            return file.read(_MAX_ROOT_BYTES).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+class _Transcript(TranscriptBuilder):
+    def __init__(self) -> None:
+        super().__init__()
+        self._model = ""
+        self._answered = set[str]()
+
+    def add(self, line: _Line) -> None:
+        at_ms, parts = parse_ms(line.timestamp), _parts(line.content)
+        text = "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+        if line.type == "user":
+            if text and not text.startswith(_ADDED):
+                self.said.append(PastMessage(Message(role="user", content=text), at_ms))
+            self._add_results([{"result": parts}], at_ms)
+        elif line.type == "gemini":
+            self._model = text_in(line.model) or self._model
+            calls = [_call(call) for call in dicts_in(line.calls)]
+            calls += [
+                _call(part["functionCall"]) for part in parts if isinstance(part.get("functionCall"), dict)
+            ]
+            message = Message(role="assistant", content=text, tool_calls=tuple(calls))
+            self.said.append(PastMessage(message, at_ms, _usage(line.tokens), self._model))
+            self._add_results(dicts_in(line.calls), at_ms)
+
+    def session(self, new_session: NewSession) -> PastSession | None:
+        """Return the session, or None if it has no user message."""
+        return self.build_session(msgspec.structs.replace(new_session, provider="google", model=self._model))
+
+    def _add_results(self, calls: list[dict[str, Any]], at_ms: int) -> None:
+        for call in calls:
+            failed = call.get("status") in ("error", "cancelled")
+            for part in dicts_in(call.get("result")):
+                response = part.get("functionResponse")
+                if isinstance(response, dict):
+                    self._add_result(response, at_ms, failed=failed)  # pyright: ignore[reportUnknownArgumentType]
+
+    def _add_result(self, response: dict[str, Any], at_ms: int, *, failed: bool) -> None:
+        call_id = text_in(response.get("id"))
+        if call_id in self._answered:
+            return
+        self._answered.add(call_id)
+        bodies = dicts_in([response.get("response")])
+        body: dict[str, Any] = bodies[0] if bodies else {}
+        text = text_in(body.get("output")) or text_in(body.get("error"))
+        text = text or (msgspec.json.encode(body).decode() if body else "")
+        name = text_in(response.get("name"))
+        message = Message(role="tool", content=text, tool_call_id=call_id, tool_name=name)
+        self.said.append(build_result(message, at_ms, is_error=failed or "error" in body))
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    return [{"text": content}] if isinstance(content, str) and content else dicts_in(content)
+
+
+def _call(call: dict[str, Any]) -> ToolCall:
+    arguments = msgspec.json.encode(call.get("args") or {}).decode()
+    return ToolCall(text_in(call.get("id")), text_in(call.get("name")) or "unknown", arguments)
+
+
+def _usage(values: Any) -> Usage | None:
+    try:
+        used = from_values(values, _Tokens)
+    except msgspec.ValidationError:
+        return None
+    fresh = max(0, used.input - used.cached)
+    return build_usage(fresh, used.output + used.thoughts, read_tokens=used.cached, reasoning=used.thoughts)
