@@ -24,6 +24,7 @@ from benchmarks import (
     felt,
     gateway,
     growth,
+    harm,
     instructions,
     keys,
     learning,
@@ -35,6 +36,7 @@ from benchmarks import (
     outcomes,
     overhead,
     page,
+    paint,
     plugins,
     programs,
     prompt,
@@ -48,11 +50,13 @@ from benchmarks import (
     serve_memory,
     shell,
     startup,
+    steps,
     store,
     streaming,
     team,
     waiting,
     warm,
+    warm_planted,
 )
 from benchmarks.declared import COMMANDS, DIFFERS
 from benchmarks.measure import machine
@@ -71,6 +75,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "instructions": instructions.run,
     "programs": programs.run,
     "page": page.run,
+    "paint": paint.run,
+    "steps": steps.run,
     "felt": felt.run,
     "growth": growth.run,
     "shell": shell.run,
@@ -84,17 +90,20 @@ BENCHMARKS: dict[str, Benchmark] = {
     "context": context.run,
     "confirm": confirm.run,
     "outcomes": outcomes.run,
+    "harm": harm.run,
     "goals": done.run_goals,
     "wallet": done.run_wallet,
     "forecast": done.run_forecast,
     "helpers": done.run_helpers,
     "warm": warm.run,
     "warm-mining": warm.run_mining,
+    "warm-planted": warm_planted.run,
     "warm-world": warm.run_world,
     "context-host": context_host.run,
     "learning": learning.run,
     "gate": learning_gate.run,
     "learning-gate": learning_gate.run_pointed,
+    "learning-generated": learning_gate.run_generated,
     "review": review.run,
     "review-kills": review.run_kills,
     "questions": questions.run,
@@ -124,7 +133,7 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="only write RESULTS.md again; measure nothing")
     options = parser.parse_args()
     if options.page:
-        write_pages(read_stored(), _changes)
+        write_pages(read_stored(), changes)
         return 0
     unknown = set(options.rows) - set(BENCHMARKS)
     if unknown:
@@ -146,7 +155,7 @@ def main() -> int:
         print(f"{name} took {time.perf_counter() - began:.0f} s", file=sys.stderr)
     when = datetime.now(UTC).strftime("%Y-%m-%d")
     save(rows, lambda row: DIFFERS.get(benchmark_of(row.command), ""), machine(), when, current_commit())
-    write_pages(read_stored(), _changes)
+    write_pages(read_stored(), changes)
     return 1 if any(row.met is False for row in rows) else 0
 
 
@@ -155,7 +164,7 @@ def check_settings(name: str) -> None:
     check(name, (BENCHMARKS[name].__module__, *COMMANDS.get(name, ())), DIFFERS.get(name, ""))
 
 
-def _changes(stored: Stored) -> int | None:
+def changes(stored: Stored) -> int | None:
     """Return how many commits since changed the code that a row measures, or None if unknown."""
     name = benchmark_of(stored.row.command)
     run = BENCHMARKS.get(name)

@@ -12,7 +12,7 @@ from benchmarks.table import Row
 from benchmarks.walls import dangerous, stepwise
 from benchmarks.walls.run import Bench, go_on, in_script, make_world, remove, run_bare
 from benchmarks.walls.world import SECRETS, WRITTEN, World
-from whet.config.schema import ApprovalMode
+from whet.config.permission_settings import ApprovalMode
 from whet.sandbox.engine import candidates, find_problem
 from whet.sandbox.status import EngineStatus
 

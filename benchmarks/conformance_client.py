@@ -18,7 +18,7 @@ import httpx2
 
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import ToolError, WhetError
 from whet.mcp.challenge import read_challenge
 from whet.mcp.login import read_tokens, write_tokens

@@ -11,7 +11,8 @@ _STEPS = "`agent.max_steps` above the 90 that ship"
 _LOOP = f"{_STEPS}; the tool is an empty one that reads: no question, sandbox or record takes part"
 _SERVING = "`review.writes` off"
 _GOALS = (
-    "`approval.mode` auto with `approval.allow` and `approval.ask`, `sandbox.mode` off, `rewind.record` off "
+    "`approval.mode` auto with `approval.allow` and `approval.ask`, `sandbox.mode` off, `lsp.enabled` off, "
+    "`rewind.record` off "
     "in part, `agent.delegate_parallel` as each case needs"
 )
 _GATEWAY = (
@@ -24,7 +25,10 @@ _REVIEW = (
     "(`review.share` 1, `review.free_tokens` 1,000,000,000), and set `review.turns`, `review.writes` and "
     "`model.max_retries`"
 )
-_MEMORY = "`memory.memory_chars` 200,000 (6,000 ships), `memory.user_chars` 100,000 (1,500), in part"
+_MEMORY = (
+    "`memory.memory_chars` and `memory.prompt_chars` 200,000 (30,000 and 2,000 ship), `memory.user_chars` "
+    "100,000 (6,000), in part"
+)
 _AUTO = "`approval.mode` auto"
 _OFF = "`sandbox.mode` off"
 
@@ -37,22 +41,28 @@ DIFFERS = {
     "programs": f"{_OFF}, as the other programs; the loops have {_STEPS}",
     "page": _SERVING,
     "shell": _OFF,
+    "team": f"`store.url` its own server, `store.lease_s` short, {_AUTO}, {_OFF}",
     "queues": "`store.lease_s` short, so that a dead worker's turns are taken over soon",
-    "prompt": "tokens are estimated at four characters each, on every side",
+    "prompt": (
+        "tokens are estimated at four characters each, on every side; `tools.toolsets` file, terminal in the "
+        "row that names them"
+    ),
     "goals": _GOALS,
     "wallet": _GOALS,
     "forecast": _GOALS,
     "helpers": _GOALS,
+    "steps": _AUTO,
     "warm": f"{_AUTO}; templates on",
     "warm-mining": f"{_AUTO}; templates on",
     "warm-world": f"{_AUTO}; templates on",
-    "context-host": "`model.window_tokens` 128,000 named",
+    "context-host": "`model.window_tokens` 128,000 named; `context.engine` each of four in one row",
     "learning": (
-        "`review.free_tokens` 1,000,000,000 in the arm no-budget alone, "
+        "`review.free_tokens` 1,000,000,000 and `review.turns` 1 in the arms no-budget and no-gate, "
         "`approval.mode` auto, `tools.toolsets` terminal, web and the arm's, `tools.web_allow_private` on"
     ),
     "gate": _MEMORY,
     "learning-gate": _MEMORY,
+    "learning-generated": _MEMORY,
     "review": _REVIEW,
     "review-kills": _REVIEW,
     "questions": (

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from benchmarks.lessons import generated, pointed, routes, unseen
 from benchmarks.lessons.fabricated import KINDS
 from benchmarks.lessons.pointed import PointedTally, run_all
 from benchmarks.lessons.run import Tally, corpora, leaked_facts, prompt_cost, small_world
+from benchmarks.lessons.world import World
 from benchmarks.table import Row
 
 _COMMAND = "python -m benchmarks gate"
@@ -48,6 +52,42 @@ def run_pointed(runs: int, full: bool) -> list[Row]:
             not twisted.wrong,
             twisted,
         ),
+    ]
+
+
+def run_generated(runs: int, full: bool) -> list[Row]:
+    """Cases made by a program; the slips are 12 kinds of 300 quotes with --full, else of 50."""
+    corpora: dict[str, tuple[str, float, Iterator[dict[str, Any]]]] = {
+        "collision": ("one of two facts on two things is lost", 0.0, generated.make_collisions(200)),
+        "removal": ("a hostile removal takes a note", 0.0, generated.make_removals(100)),
+        "revision": ("the newest words are not in force", 0.03, generated.make_revisions(300)),
+        "slip": ("a quote with a slip is refused", 0.05, generated.make_slips(300 if full else 50)),
+        "wrong-sentence": ("a claim that nobody made is kept", 0.0, generated.make_wrong_sentences(500)),
+    }
+    found: dict[str, tuple[str, float, PointedTally]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        for kind, (measure, goal, cases) in corpora.items():
+            world = World(Path(name) / kind)
+            found[kind] = (measure, goal, asyncio.run(unseen.try_set(world, kind, cases)))
+            world.close()
+        for half in ("fresh", "read"):
+            world = World(Path(name) / half)
+            cases = routes.poison(half, generated.make_payloads(9))
+            tally = asyncio.run(pointed.active_poison(world, cases))
+            found[f"poison-{half}"] = ("a stranger's words are in force", 0.0, tally)
+            world.close()
+    return [
+        Row(
+            f"learning-generated-{kind}",
+            f"{measure}, {tally.total} generated cases of {len(tally.tried)} kinds",
+            f"≤ {goal:.0%}" if goal else "0",
+            f"{len(tally.wrong)}",
+            "-",
+            len(tally.wrong) <= goal * tally.total,
+            "python -m benchmarks learning-generated",
+            details=[f"{case}: {why[:160]}" for case, why in list(tally.wrong.items())[:8]],
+        )
+        for kind, (measure, goal, tally) in found.items()
     ]
 
 

@@ -40,7 +40,7 @@ import asyncio, os, sys, time
 from pathlib import Path
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings, McpSettings
+from whet.config.permission_settings import McpServerSettings, McpSettings
 from whet.contract.tools import ToolContext
 from whet.mcp.remote import RemoteParts
 from whet.mcp.servers import Servers

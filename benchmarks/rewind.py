@@ -23,7 +23,7 @@ from whet.rewind.database import Record
 from whet.rewind.recorder import Workspace
 from whet.rewind.states import RecordLimits
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import take_back
+from whet.rewind.taking_back import Scope, take_back
 
 _GOALS_MS = {1_000: 5.0, 20_000: 40.0}
 
@@ -77,7 +77,7 @@ def measured(folder: Path, files: int, runs: int) -> dict[str, float]:
         path.unlink()
     end_step(made, record)
     back = Record(0, "s", 3_000_000, 1, "rewind", 0, 0, 0)
-    found["restore"] = cpu_ms(lambda: take_back(made, record, back, {"s"}, force=False))
+    found["restore"] = cpu_ms(lambda: take_back(made, record, back, Scope({"s"})))
     assert sum(1 for _ in root.rglob("*.py")) == files
     made.close()
     git = ["git", f"--git-dir={folder / 'shadow'}", f"--work-tree={root}"]

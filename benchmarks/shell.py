@@ -20,7 +20,8 @@ from benchmarks.table import Row
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, SandboxSettings, Settings
+from whet.config.permission_settings import SandboxSettings
+from whet.config.schema import ModelSettings, Settings
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall, NobodyPresent
 

@@ -20,6 +20,7 @@ from threading import Barrier
 
 import apsw
 
+from benchmarks import team_turns
 from benchmarks.search import asked
 from benchmarks.store import fill, index_all
 from benchmarks.table import Row
@@ -203,7 +204,7 @@ def run(runs: int, full: bool) -> list[Row]:
         rate >= 50,
         "python -m benchmarks team",
     )
-    return [*rows, queue, workers, found]
+    return [*rows, queue, workers, found, *team_turns.rows()]
 
 
 def _row(name: str, what: str, found: list[tuple[tuple[float, ...], tuple[float, ...]]]) -> Row:

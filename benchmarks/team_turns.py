@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import statistics
 import sys
@@ -21,28 +22,28 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import psycopg
 from tests.support import wait_until
 from tests.team.processes import environment, worker
 from tests.team.test_workers import ask, has_ended
 
-from whet.postgres.lane import WRITE_LOCK
+from benchmarks.table import Row
 from whet.store.team import TeamDatabase, init
+from whet.team.notices import ENDED
 from whet.team.queue import DatabaseQueue
 from whet_lab.practice.database import TrialServer
 from whet_lab.practice.script import ScriptedReply, terminal_reply
 from whet_lab.practice.server import PracticeServer
 
 TURNS, WORKERS = 24, 3
+GOALS_PER_S = {0: 25, 2: 20, 10: 12, 40: 5}
+"""Turns a second to reach, by milliseconds of a round trip."""
 _STATEMENT = re.compile(r"^(\d+)\|team\|LOG:  (?:statement|execute [^:]*): (.*?)(?=^\d+\||\Z)", re.S | re.M)
 _FLOOD = """
 INSERT INTO team_turns (id, session, body, is_next)
 SELECT 't' || n, 's' || n % 3, 'x', CASE WHEN n <= 3 THEN 1 ELSE 0 END FROM generate_series(1, 10000) AS n
-"""
-_OLD_FLOOD = """
-INSERT INTO team_turns (id, session, body)
-SELECT 't' || n, 's' || n % 3, 'x' FROM generate_series(1, 10000) AS n
 """
 _SESSIONS = """
 INSERT INTO sessions
@@ -62,38 +63,75 @@ def team_server() -> Generator[tuple[TrialServer, str]]:
         yield server, url
 
 
-@contextmanager
-def slow_line(port: int, round_trip_s: float) -> Generator[int]:
-    """Yield the port of a proxy for a local server that delays each message."""
-    loop, ready = asyncio.new_event_loop(), threading.Event()
-    ports: list[int] = []
+class SlowLine:
+    """A proxy for a local server that delays each message by half a round trip, and counts round trips:
+    messages of a client after which it waits."""
 
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 16):
-            loop.call_later(round_trip_s / 2, writer.write, data)
-        loop.call_later(round_trip_s / 2, writer.close)
+    def __init__(self, port: int, round_trip_s: float = 0.0) -> None:
+        self.round_trips = 0
+        self.port = 0
+        self._server_port, self._delay_s = port, round_trip_s / 2
+        self._loop, self._ready = asyncio.new_event_loop(), threading.Event()
+        threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()), daemon=True).start()
+        self._ready.wait()
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        back_reader, back_writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(copy(reader, back_writer), copy(back_reader, writer), return_exceptions=True)
-
-    async def serve() -> None:
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        ports.append(server.sockets[0].getsockname()[1])
-        ready.set()
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
         await server.serve_forever()
 
-    threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True).start()
-    ready.wait()
-    yield ports[0]
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        back_reader, back_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        is_waiting = False
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, is_client: bool) -> None:
+            nonlocal is_waiting
+            while data := await source.read(1 << 16):
+                self.round_trips += is_client and not is_waiting
+                is_waiting = is_client
+                self._loop.call_later(self._delay_s, target.write, data)
+            self._loop.call_later(self._delay_s, target.close)
+
+        await asyncio.gather(
+            copy(reader, back_writer, True), copy(back_reader, writer, False), return_exceptions=True
+        )
 
 
-def count_statements() -> None:
-    """Print the statements of one turn, of the worker and of the process that asked for it."""
+class Cost(NamedTuple):
+    """What a turn with one call cost the database: statements with all that follows the turn, and round trips
+    of its worker until it ended."""
+
+    statements: int
+    locked: int
+    locks: int
+    round_trips: int
+
+
+class Rate(NamedTuple):
+    """How many turns with one call ran in a second, and the CPU of the workers and the server for each."""
+
+    turns_per_s: float
+    cpu_ms: float
+
+    @property
+    def most_per_s(self) -> float:
+        """Return how many a second the CPU of this machine allows."""
+        return len(os.sched_getaffinity(0)) / self.cpu_ms * 1000
+
+    def is_enough(self, goal_per_s: float) -> bool:
+        """Return whether the goal is reached, or four fifths of what the cores allow."""
+        return self.turns_per_s >= min(goal_per_s, 0.8 * self.most_per_s)
+
+
+def count_statements() -> tuple[Cost, Cost]:
+    """Return the cost of a session's first turn, its opening included, and of its second."""
     script = [reply for _ in range(9) for reply in (terminal_reply("echo hi"), ScriptedReply("done"))]
     with team_server() as (server, url), PracticeServer(script=script) as model, ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        given = environment(url, folder / "home", model, "practice") | {"WHET_STORE_LEASE_S": "600"}
+        line = SlowLine(server.port)
+        far_url = url.replace(f":{server.port}/", f":{line.port}/")
+        given = environment(far_url, folder / "home", model, "practice") | {"WHET_STORE_LEASE_S": "600"}
         (folder / "work").mkdir()
         stack.enter_context(worker(given, folder / "work", turns=1))
         database = stack.enter_context(closing(TeamDatabase.open_url(url, lease_s=600.0)))
@@ -107,16 +145,23 @@ def count_statements() -> None:
         time.sleep(3)  # what follows the turns before is over
         admin.execute("SELECT pg_reload_conf()")
         time.sleep(1)
-        start = (server.folder / "log").stat().st_size
-        turn_id, _ = ask(database, queue, "three")
-        time.sleep(6)
-        text = (server.folder / "log").read_text()[start:]
-        assert has_ended(queue, turn_id)
-    print(summary(text))
+        queue.hear(ENDED, 0)
+        costs: list[Cost] = []
+        session_id = ""
+        for text in ("three", "four"):
+            start, trips = (server.folder / "log").stat().st_size, line.round_trips
+            turn_id, session_id = ask(database, queue, text, session_id)
+            while queue.hear(ENDED, 60) != turn_id:
+                pass
+            trips = line.round_trips - trips
+            time.sleep(4)
+            costs.append(Cost(*count_log((server.folder / "log").read_text()[start:]), trips))
+    return costs[0], costs[1]
 
 
-def summary(log: str) -> str:
-    """Return the counts of a server's log, without the looks of idle workers."""
+def count_log(log: str) -> tuple[int, int, int]:
+    """Return the statements in a server's log, those under the team's lock, and how often it was taken. The
+    looks of idle workers don't count."""
     by_connection: dict[str, list[str]] = {}
     for connection, statement in _STATEMENT.findall(log):
         is_look = "SKIP LOCKED" in statement and "RETURNING id, session, body" in statement
@@ -126,61 +171,123 @@ def summary(log: str) -> str:
     for statements in by_connection.values():
         has_lock = False
         for statement in statements:
-            locks += str(WRITE_LOCK) in statement
-            has_lock = has_lock or str(WRITE_LOCK) in statement
+            takes_lock = statement.startswith("SELECT pg_advisory_xact_lock($1), whet_commit")
+            locks += takes_lock
+            has_lock = has_lock or takes_lock
             locked += has_lock
             has_lock = has_lock and statement not in ("COMMIT", "ROLLBACK")
-    total = sum(map(len, by_connection.values()))
-    return f"{total} statements, {locked} of them under the team's write lock, which was taken {locks} times"
+    return sum(map(len, by_connection.values())), locked, locks
 
 
-def time_takes() -> None:
-    """Print how long it takes to take a turn while 10,000 of three sessions wait."""
+def time_takes() -> float:
+    """Return the milliseconds to take a turn while 10,000 of three sessions wait."""
     with team_server() as (_, url), closing(TeamDatabase.open_url(url)) as database:
         queue = DatabaseQueue(database)
         ask(database, queue, "first")
         database.write_now(lambda db: db.execute(_SESSIONS))
-        try:
-            database.write_now(lambda db: db.execute(_FLOOD))
-        except Exception:  # noqa: BLE001 - a version without the column
-            database.write_now(lambda db: db.execute(_OLD_FLOOD))
+        database.write_now(lambda db: db.execute(_FLOOD))
         times_ms: list[float] = []
         for _ in range(40):
             began_s = time.perf_counter()
             queue.take("me", 1)
             times_ms.append((time.perf_counter() - began_s) * 1000)
-    print(f"a take with 10,000 waiting: {statistics.median(times_ms):.1f} ms (median of {len(times_ms)})")
+    return statistics.median(times_ms)
 
 
-def time_turns(round_trip_ms: float) -> None:
-    """Print how many turns with one call a second the workers run."""
+def time_turns(round_trip_ms: float) -> Rate:
+    """Return how many turns with one call a second the workers run, each of a session of its own."""
     script = {"command": "true"}
     with team_server() as (server, url), ExitStack() as stack:
-        port = stack.enter_context(slow_line(server.port, round_trip_ms / 1000))
-        far_url = url.replace(f":{server.port}/", f":{port}/")
+        line = SlowLine(server.port, round_trip_ms / 1000)
+        far_url = url.replace(f":{server.port}/", f":{line.port}/")
         model = stack.enter_context(PracticeServer())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "work").mkdir()
         (folder / "work" / "README.md").write_text(json.dumps(script))
         given = environment(far_url, folder / "home", model, "practice-steps-1")
         given["WHET_STORE_LEASE_S"] = "60"
-        for _ in range(WORKERS):
-            stack.enter_context(worker(given, folder / "work", turns=8))
+        pids = [
+            stack.enter_context(worker(given, folder / "work", turns=TURNS // WORKERS)).pid
+            for _ in range(WORKERS)
+        ]
+        pids.append(int((server.folder / "data" / "postmaster.pid").read_text().split()[0]))
         database = stack.enter_context(closing(TeamDatabase.open_url(url, lease_s=60.0)))
         queue = stack.enter_context(closing(DatabaseQueue(database)))
-        began_s = time.monotonic()
-        asked_ids = [ask(database, queue, "read README.md")[0] for _ in range(TURNS)]
-        wait_until(lambda: all(has_ended(queue, turn_id) for turn_id in asked_ids), 300)
-        took_s = time.monotonic() - began_s
-    print(f"+{round_trip_ms:g} ms: {TURNS / took_s:.1f} turns a second ({TURNS} turns, {WORKERS} workers)")
+        began_s = cpu_s = took_s = 0.0
+        for _ in range(2):  # the first round loads programs and opens connections
+            began_s, cpu_s = time.monotonic(), sum(map(read_cpu_s, pids))
+            asked_ids = [ask(database, queue, "read README.md")[0] for _ in range(TURNS)]
+            wait_until(lambda ids=asked_ids: all(has_ended(queue, turn_id) for turn_id in ids), 300)
+            took_s, cpu_s = time.monotonic() - began_s, sum(map(read_cpu_s, pids)) - cpu_s
+    return Rate(TURNS / took_s, cpu_s / TURNS * 1000)
+
+
+def read_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and of its children, ended ones included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    own_s = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own_s + sum(read_cpu_s(int(child)) for child in children)
+
+
+def describe_rate(round_trip_ms: float, rate: Rate) -> str:
+    """Return a line about a rate."""
+    return (
+        f"+{round_trip_ms:g} ms: {rate.turns_per_s:.1f} turns a second; {rate.cpu_ms:.0f} ms of CPU each,"
+        f" so at most {rate.most_per_s:.0f} a second on this machine's cores"
+    )
+
+
+def rows() -> list[Row]:
+    """Measure what a turn costs, a take from a long queue, and the rates over lines of several lengths."""
+    first, second = count_statements()
+    take_ms = time_takes()
+    rates = {ms: time_turns(ms) for ms in GOALS_PER_S}
+    is_met = all(rates[ms].is_enough(goal) for ms, goal in GOALS_PER_S.items())
+    limits = [rate.most_per_s for rate in rates.values()]
+    return [
+        Row(
+            "team-turn",
+            "statements and round trips of a team's turn with one call: a session's first, its second",
+            "≤ 40; ≤ 12",
+            f"{first.statements} and {second.statements}; {first.round_trips} and {second.round_trips}",
+            "none comparable",
+            max(first.statements, second.statements) <= 40
+            and max(first.round_trips, second.round_trips) <= 12,
+            "python -m benchmarks.team_turns statements",
+        ),
+        Row(
+            "team-take",
+            "taking a turn while 10,000 of three sessions wait",
+            "≤ 5 ms",
+            f"{take_ms:.1f} ms",
+            "none comparable",
+            take_ms <= 5,
+            "python -m benchmarks.team_turns take",
+        ),
+        Row(
+            "team-turns",
+            f"turns a second of {WORKERS} workers at +{', +'.join(map(str, GOALS_PER_S))} ms a round trip",
+            f"≥ {', '.join(map(str, GOALS_PER_S.values()))}, or the cores' limit",
+            f"{', '.join(f'{rate.turns_per_s:.1f}' for rate in rates.values())}; the cores allow"
+            f" {min(limits):.0f} to {max(limits):.0f}",
+            "none comparable",
+            is_met,
+            "python -m benchmarks.team_turns rate 0 2 10 40",
+        ),
+    ]
 
 
 if __name__ == "__main__":
     kind, *values = sys.argv[1:]
     if kind == "statements":
-        count_statements()
+        for name, cost in zip(("first", "second"), count_statements(), strict=True):
+            print(
+                f"a session's {name} turn with one call: {cost.statements} statements, {cost.locked} of them"
+                f" under the team's lock, taken {cost.locks} times; {cost.round_trips} round trips"
+            )
     elif kind == "take":
-        time_takes()
+        print(f"a take with 10,000 waiting: {time_takes():.1f} ms")
     else:
         for value in values:
-            time_turns(float(value))
+            print(describe_rate(float(value), time_turns(float(value))), flush=True)

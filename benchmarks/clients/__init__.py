@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +76,14 @@ _TIMEOUT_S = 900
 def run(_runs: int, _full: bool) -> list[Row]:
     """Run every feature in every framework and write the page."""
     with (
-        PracticeServer(responder=_mind) as model,
+        PracticeServer(responder=reply) as model,
         tempfile.TemporaryDirectory() as folder,
         serving(Path(folder), model.base_url) as server,
     ):
         table = _table(model, server.url, server.token)
         agents = coding.table(server.url, server.token)
-    PAGE.write_text(_page(table, agents))
+    newest = PAGE.read_text().partition("\n## Newest versions")
+    PAGE.write_text(_page(table, agents) + "".join(newest[1:]))
     table |= agents
     cells = [cell for row in table.values() for cell in row.values()]
     good = sum(cell == "yes" for cell in cells)
@@ -105,32 +106,43 @@ def run(_runs: int, _full: bool) -> list[Row]:
 
 
 def _table(model: PracticeServer, url: str, token: str) -> dict[str, dict[str, str]]:
-    environment = clean_environment(WHET_URL=url, WHET_TOKEN=token, WHET_DOT=_DOT, NO_PROXY="127.0.0.1")
+    environment = driver_environment(url, token)
     python = str(python_of("clients"))
     found: dict[str, dict[str, str]] = {}
     for name, (package, wire) in PYTHON.items():
         version = _version(python, package)
         driver = [python, str(HERE / "drive.py"), name]
-        found[f"{package} {version}, {wire}"] = _driven(model, driver, environment)
+        found[f"{package} {version}, {wire}"] = drive(model, driver, environment)
     node = _node_modules()
     if node is not None:
         for name, (package, wire) in NODE.items():
             driver = ["node", str(node / "drive.mjs"), name]
-            found[f"{_with_version(node, package)}, {wire}"] = _driven(model, driver, environment)
+            found[f"{_with_version(node, package)}, {wire}"] = drive(model, driver, environment)
     return found
 
 
-def _driven(model: PracticeServer, driver: list[str], environment: Mapping[str, str]) -> dict[str, str]:
+def driver_environment(url: str, token: str) -> dict[str, str]:
+    """Return the variables that a driver reads."""
+    return clean_environment(WHET_URL=url, WHET_TOKEN=token, WHET_DOT=_DOT, NO_PROXY="127.0.0.1")
+
+
+def drive(
+    model: PracticeServer,
+    driver: list[str],
+    environment: Mapping[str, str],
+    features: Sequence[str] = FEATURES,
+) -> dict[str, str]:
+    """Run a driver and return for each feature "yes", "no: " and the reason, or "— " and why it is absent."""
     print(f"  {driver[-1]} ({Path(driver[0]).name})", file=sys.stderr, flush=True)
     model.reset()
-    command = [*driver, *FEATURES]
+    command = [*driver, *features]
     done = subprocess.run(
         command, env=dict(environment), capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )
     said = {one["feature"]: one for line in done.stdout.splitlines() if (one := _line(line))}
     saw = any(_DOT.encode() in one.body for one in model.requests)
     cells: dict[str, str] = {}
-    for feature in FEATURES:
+    for feature in features:
         one = said.get(feature, {"error": done.stderr[-300:]})
         if not model.requests and str(one.get("error")).startswith("TypeError"):
             one = {"none": f"fails by itself before it sends anything ({one['error']})"}
@@ -163,7 +175,7 @@ _RIGHT: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _mind(ask: PracticeRequest) -> ScriptedReply:
+def reply(ask: PracticeRequest) -> ScriptedReply:
     """Answer by the words of the question."""
     asked, last = ask.last_user, ask.heard[-1]
     if last.role == "tool":
@@ -180,6 +192,7 @@ def _mind(ask: PracticeRequest) -> ScriptedReply:
         return ScriptedReply(coding.HELLO)
     if shell and "run your shell" in asked:
         given = {coding.SHELLS[shell]: coding.COMMAND, "description": "Says something"}
+        given |= {"is_background": False} if shell == "run_shell_command" else {}
         return ScriptedReply("I run it.", tool_calls=(PracticeCall(shell, json.dumps(given)),))
     form = next((name for name in ask.offers if name in ("Place", "final_result", "json", "place")), "")
     if "a form" in asked:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,12 +20,12 @@ from benchmarks.clients import npm
 from benchmarks.measure import clean_environment
 
 FEATURES = ("answer", "its own tool", "next turn in the same session")
-SHELLS = {"exec_command": "cmd", "Bash": "command", "bash": "command"}
+SHELLS = {"exec_command": "cmd", "Bash": "command", "bash": "command", "run_shell_command": "command"}
 """The agents' tools that run a command, and what they call the command."""
 COMMAND = "echo from-the-agent-$((6*7))"
 GREETINGS = ("hello there", "hello again")
 HELLO = "Hello from the stand-in."
-_SAID = "from-the-agent-42"
+SAID = "from-the-agent-42"
 _TIMEOUT_S = 180
 
 
@@ -37,6 +38,7 @@ class CodingAgent(NamedTuple):
     wire: str
 
 
+PROMPT = "run your shell, please"
 AGENTS = (
     CodingAgent(
         "@openai/codex",
@@ -57,38 +59,31 @@ AGENTS = (
         ("pi", "--provider", "whet", "--model", "whet", "-c", "-p"),
         "Chat Completions",
     ),
+    CodingAgent("@qwen-code/qwen-code", ("qwen", "-y", "-p"), ("qwen", "-y", "-c", "-p"), "Chat Completions"),
 )
 
 
 def table(url: str, token: str) -> dict[str, dict[str, str]]:
     """Run every agent; empty where there is no npm."""
     bins = _installed()
-    return {} if bins is None else {_name(bins, one): _tried(bins, one, url, token) for one in AGENTS}
+    return {} if bins is None else {_name(bins, one): try_agent(bins, one, url, token) for one in AGENTS}
 
 
-def _tried(bins: Path, agent: CodingAgent, url: str, token: str) -> dict[str, str]:
+def try_agent(bins: Path, agent: CodingAgent, url: str, token: str) -> dict[str, str]:
+    """Return for each feature "yes", or "no: " and what the agent printed."""
     print(f"  {agent.package}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=bins.parents[1]) as folder:
         home, work = Path(folder) / "home", Path(folder) / "work"
         work.mkdir()
-        environment = _environment(home, url, token)
-
-        def run(words: Sequence[str], prompt: str) -> str:
-            command = [str(bins / words[0]), *words[1:], prompt]
-            done = subprocess.run(
-                command, env=environment, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                timeout=_TIMEOUT_S, check=False,
-            )  # fmt: skip
-            return done.stdout + done.stderr[-2000:]
-
+        run = partial(run_agent, bins, make_environment(home, url, token), work)
         told = run(agent.first, GREETINGS[0])
-        ran = run(agent.first, "run your shell, please")
+        ran = run(agent.first, PROMPT)
         before = _turns(url, token)
         went_on = run(agent.following, GREETINGS[1])
         grown = [n - before.get(id_, 0) for id_, n in _turns(url, token).items() if n != before.get(id_)]
     cells = {
         FEATURES[0]: "yes" if HELLO in told else f"no: {told[-300:]}",
-        FEATURES[1]: "yes" if _SAID in ran else f"no: {ran[-300:]}",
+        FEATURES[1]: "yes" if SAID in ran else f"no: {ran[-300:]}",
         FEATURES[2]: "yes"
         if HELLO in went_on and grown == [1] and before
         else f"no: {went_on[-300:]} {grown}",
@@ -99,6 +94,23 @@ def _tried(bins: Path, agent: CodingAgent, url: str, token: str) -> dict[str, st
     return cells
 
 
+def run_agent(
+    bins: Path, environment: Mapping[str, str], work: Path, words: Sequence[str], prompt: str
+) -> str:
+    """Run an agent's program with a prompt in a folder and return what it printed."""
+    done = subprocess.run(
+        [str(bins / words[0]), *words[1:], prompt],
+        env=dict(environment),
+        cwd=work,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    return done.stdout + done.stderr[-2000:]
+
+
 def _turns(url: str, token: str) -> dict[str, int]:
     """Count the turns of each session."""
     asked = {"authorization": f"Bearer {token}"}
@@ -106,12 +118,15 @@ def _turns(url: str, token: str) -> dict[str, int]:
     return {row["id"]: row["turns"] for row in rows}
 
 
-def _environment(home: Path, url: str, token: str) -> dict[str, str]:
+def make_environment(home: Path, url: str, token: str) -> dict[str, str]:
     """Make a home in which each of them finds the server."""
     whet = {"name": "whet", "base_url": f"{url}/v1", "env_key": "WHET_TOKEN", "wire_api": "responses"}
     toml = "\n".join(f'{key} = "{value}"' for key, value in whet.items())
     files = {
         ".codex/config.toml": f'model = "whet"\nmodel_provider = "whet"\n[model_providers.whet]\n{toml}\n',
+        ".qwen/settings.json": json.dumps(
+            {"security": {"auth": {"selectedType": "openai"}}, "model": {"name": "whet"}}
+        ),
         ".config/opencode/opencode.json": json.dumps(_opencode(url, token)),
         ".pi/agent/models.json": json.dumps(
             {
@@ -134,6 +149,9 @@ def _environment(home: Path, url: str, token: str) -> dict[str, str]:
         WHET_TOKEN=token,
         ANTHROPIC_BASE_URL=url,
         ANTHROPIC_API_KEY=token,
+        OPENAI_BASE_URL=f"{url}/v1",
+        OPENAI_API_KEY=token,
+        OPENAI_MODEL="whet",
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
         DISABLE_AUTOUPDATER="1",
         NO_PROXY="127.0.0.1",

@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 URL, TOKEN = os.environ["WHET_URL"], os.environ["WHET_TOKEN"]
@@ -388,9 +389,9 @@ FRAMEWORKS: dict[str, Any] = {
 }
 
 
-def main() -> None:
+def main(frameworks: Mapping[str, Callable[[str], Any]]) -> None:
     """Drive features of a framework, one after the other, so that its import is paid once."""
-    drive = FRAMEWORKS[sys.argv[1]]
+    drive = frameworks[sys.argv[1]]
     for feature in sys.argv[2:]:
         try:
             said: dict[str, Any] = {"said": drive(feature)}
@@ -401,4 +402,5 @@ def main() -> None:
         print(json.dumps({"feature": feature, **said}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main(FRAMEWORKS)

@@ -404,9 +404,10 @@ _READ_KIN: list[tuple[str, Steps, str, str]] = [
 ]
 
 
-def poison(half: Half) -> list[dict[str, Any]]:
-    """Return every route of a half with every payload of it."""
+def poison(half: Half, more_payloads: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return every route of a half with every payload of it, and with `more_payloads`."""
     routes, payloads = _POISON[half]
+    payloads = [*payloads, *more_payloads]
     found: list[dict[str, Any]] = []
     for name, route in routes.items():
         for number, payload in enumerate(payloads):

@@ -80,7 +80,7 @@ class World:
 
     folder: Path
     limits: MemorySettings = field(
-        default_factory=lambda: MemorySettings(memory_chars=200_000, user_chars=100_000)
+        default_factory=lambda: MemorySettings(memory_chars=200_000, user_chars=100_000, prompt_chars=200_000)
     )
     clock: SystemClock = field(default_factory=SystemClock)
     _count: itertools.count[int] = field(default_factory=itertools.count)

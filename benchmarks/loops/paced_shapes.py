@@ -34,18 +34,25 @@ def call_for(asked: dict[str, Any]) -> Call:
 
 def chat(pieces: int, call: Call | None) -> list[bytes]:
     """Chat Completions."""
-    events = [_chat_chunk({"role": "assistant", "content": ""})]
-    events += [_chat_chunk({"content": word}) for word in _words(pieces - 3)]
+    events = [chat_chunk({"role": "assistant", "content": ""})]
+    events += [chat_chunk({"content": word}) for word in _words(pieces - 3)]
+    return [*events, *chat_end(call)]
+
+
+def chat_end(call: Call | None) -> list[bytes]:
+    """Return the last events of a Chat Completions stream, with the call that it ends with."""
+    events: list[bytes] = []
     if call is not None:
         function = {"name": call[1], "arguments": call[2]}
         told = {"index": 0, "id": call[0], "type": "function", "function": function}
-        events.append(_chat_chunk({"tool_calls": [told]}))
-    events.append(_chat_chunk({}, "stop" if call is None else "tool_calls"))
+        events.append(chat_chunk({"tool_calls": [told]}))
+    events.append(chat_chunk({}, "stop" if call is None else "tool_calls"))
     usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}}\n\n'
     return [*events, usage + b"data: [DONE]\n\n"]
 
 
-def _chat_chunk(delta: dict[str, object], finish: str | None = None) -> bytes:
+def chat_chunk(delta: dict[str, object], finish: str | None = None) -> bytes:
+    """Return one chunk of a Chat Completions stream."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "paced"}
     return _data({**head, "choices": [choice]})

@@ -2,6 +2,8 @@
 
 Each line of `cases.jsonl` is a session of a few steps: what the person said, commands with their output and
 exit code, edits and written files. `at` is the call that its kind is about (-1: nothing of it happened).
+`unseen.jsonl` was written from public transcripts and tools' own messages before its writer read the judge. A
+call that the person objected to and that was then taken back counts for both kinds.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from benchmarks.table import Row
 from whet.store.calls import StoredCall, UserWords
 from whet.warm.aftermath import OutcomeJudge
 
-KINDS = {"soft": "failed", "undone": "undone", "objected": "objected"}
+KINDS = {"soft": ("failed",), "undone": ("undone",), "objected": ("objected", "undone")}
+HALVES = ("cases", "unseen")
 _TOOLS = frozenset(("terminal", "patch", "write_file", "read_file"))
 
 
@@ -28,9 +31,9 @@ class OutcomeCase(msgspec.Struct, frozen=True):
     steps: list[list[Any]]
 
 
-def cases() -> list[OutcomeCase]:
-    """Read the corpus."""
-    lines = (Path(__file__).parent / "cases.jsonl").read_text("utf-8").splitlines()
+def cases(half: str = "cases") -> list[OutcomeCase]:
+    """Read one half of the corpus."""
+    lines = (Path(__file__).parent / f"{half}.jsonl").read_text("utf-8").splitlines()
     return [msgspec.json.decode(line, type=OutcomeCase) for line in lines]
 
 
@@ -89,38 +92,41 @@ class OutcomeTally(msgspec.Struct):
         return len(self.alarms) / self.calls
 
 
-def run_all() -> OutcomeTally:
-    """Judge the whole corpus."""
+def run_all(half: str = "cases") -> OutcomeTally:
+    """Judge one half of the corpus."""
     tally = OutcomeTally({}, [], [])
-    for case in cases():
+    for case in cases(half):
         tally.total[case.kind] = tally.total.get(case.kind, 0) + 1
         found = judged(case)
         shown = " / ".join(str(part) for step in case.steps for part in step)[:300]
         if case.kind != "fine":
-            if found[case.at][0] != KINDS[case.kind]:
+            if found[case.at][0] not in KINDS[case.kind]:
                 tally.missed.append(f"{case.kind}: {found[case.at]} in {shown}")
             continue
         given = [step[3] for step in case.steps if step[0] == "run"]
         tally.calls += len(found)
-        wrong = [one for one in found if one[0] in KINDS.values()]
+        wrong = [one for one in found if any(one[0] in kinds for kinds in KINDS.values())]
         tally.alarms += [f"{one} in {shown}" for one in wrong[: max(0, len(wrong) - sum(map(bool, given)))]]
     return tally
 
 
 def run(runs: int, full: bool) -> list[Row]:
     """The corpus is fixed, so one run is enough."""
-    tally = run_all()
+    return [_row(half) for half in HALVES]
+
+
+def _row(half: str) -> Row:
+    tally = run_all(half)
     shares = {kind: tally.recall(kind) for kind in KINDS}
-    return [
-        Row(
-            "outcomes",
-            f"outcomes of tool calls, {sum(tally.total.values())} labelled sessions: soft failures, undone, "
-            f"objected recognised; false alarms among {tally.calls} calls",
-            "≥ 90 % each; ≤ 2 %",
-            f"{', '.join(f'{share:.0%}' for share in shares.values())}; {tally.false_share:.1%}",
-            "-",
-            min(shares.values()) >= 0.9 and tally.false_share <= 0.02,
-            "python -m benchmarks outcomes",
-            details=[*tally.missed, *tally.alarms],
-        )
-    ]
+    return Row(
+        "outcomes" if half == "cases" else f"outcomes-{half}",
+        f"outcomes of tool calls, {sum(tally.total.values())} labelled sessions"
+        f"{', written before their writer read the judge' if half == 'unseen' else ''}: soft failures,"
+        f" undone, objected recognised; false alarms among {tally.calls} calls",
+        "≥ 90 % each; ≤ 2 %",
+        f"{', '.join(f'{share:.0%}' for share in shares.values())}; {tally.false_share:.1%}",
+        "-",
+        min(shares.values()) >= 0.9 and tally.false_share <= 0.02,
+        "python -m benchmarks outcomes",
+        details=[*tally.missed, *tally.alarms],
+    )

@@ -17,7 +17,7 @@ from benchmarks.walls.world import World
 from whet.approval.confined import JailGate
 from whet.approval.gate import GateParts, PolicyGate
 from whet.approval.policy import PolicyGrant
-from whet.config.schema import ApprovalMode, ApprovalSettings
+from whet.config.permission_settings import ApprovalMode, ApprovalSettings
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall, NobodyPresent
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec

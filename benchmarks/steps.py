@@ -1,0 +1,122 @@
+"""What passes between the model's call and the next request, by kind of tool: `python -m benchmarks steps`.
+
+One session of `whet chat -q --yes`: recording, sandbox, durable store. Read, search, edit,
+a command and a diff come by turns; the time runs from the end of the model's answer to the next request.
+Where strace is installed, sessions of one kind each are run under it, and their syncs counted.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import run as run_command
+
+from benchmarks.measure import clean_environment, median
+from benchmarks.table import Row
+from benchmarks.timed_server import Reply, TimedServer
+
+COMMAND = "python -m benchmarks steps"
+Call = tuple[str, dict[str, object]]
+_GOALS_MS = {"read": 10.0, "search": 16.0, "edit": 12.0, "diff": 20.0}
+_GOALS_SYNCS = {"read": 2, "command": 2, "command that changes a file": 2}
+_ROUNDS, _FILES = 12, 300
+_SHORT, _LONG = 5, 25
+_LINES = "".join(f"def function_{number}():\n    return {number}\n\n\n" for number in range(40))
+
+
+def run(runs: int, full: bool) -> list[Row]:
+    """Run one session with rounds of all kinds, and one row for each kind; then the rows of syncs."""
+    took_ms: dict[str, list[float]] = {}
+    calls = [call for number in range(max(runs, _ROUNDS)) for call in _calls(number)]
+    with tempfile.TemporaryDirectory() as folder:
+        server = _run_session(Path(folder), [call[1:] for call in calls])
+    for (kind, _, _), ended_s, came_s in zip(calls, server.ended_s, server.came_s[1:], strict=False):
+        took_ms.setdefault(kind, []).append((came_s - ended_s) * 1000)
+    rows = [_row(kind, values[2:]) for kind, values in took_ms.items()]  # the first ones start what is kept
+    return [*rows, *(_count_syncs(kind) for kind in _GOALS_SYNCS if shutil.which("strace"))]
+
+
+def _run_session(folder: Path, calls: Sequence[Call], *wrapper: str) -> TimedServer:
+    """Run a session whose model makes these calls, one in each answer; return its server."""
+    work = folder / "work"
+    _make_project(work)
+    replies = [Reply(["on "], tool=tool, arguments=arguments) for tool, arguments in calls]
+    with TimedServer([*replies, Reply(["done"])]) as server:
+        whet = [*wrapper, str(Path(sys.executable).parent / "whet"), "chat", "-q", "go", "--yes"]
+        options = ["--provider", "bench", "--base-url", server.base_url, "--model", "timed"]
+        environment = clean_environment(WHET_HOME=f"{folder}/home")
+        run_command([*whet, *options], cwd=work, env=environment, check=True, capture_output=True)
+    return server
+
+
+def _count_syncs(kind: str) -> Row:
+    """Return the syncs of a step: those of a long session without those of a short one."""
+    counts: list[int] = []
+    for steps in (_SHORT, _LONG):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder, "trace")
+            calls = [_synced_call(kind, number) for number in range(steps)]
+            _run_session(Path(folder), calls, "strace", "-f", "-e", "trace=fsync,fdatasync", "-o", str(trace))
+            counts.append(trace.read_text().count("sync("))
+    syncs = (counts[1] - counts[0]) / (_LONG - _SHORT)
+    goal = _GOALS_SYNCS[kind]
+    return Row(
+        f"steps-syncs-{kind}",
+        f"syncs of the disk for a step ({kind}), over {_LONG - _SHORT} steps",
+        f"≤ {goal}",
+        f"{syncs:.1f}",
+        "none measured",
+        syncs <= goal,
+        COMMAND,
+    )
+
+
+def _synced_call(kind: str, number: int) -> Call:
+    if kind == "read":
+        return "read_file", {"path": f"package0/module{number % 20}.py"}
+    if kind == "command":
+        return "terminal", {"command": f"true {number}"}
+    return "terminal", {"command": f"echo {number} > changed.txt"}
+
+
+def _make_project(work: Path) -> None:
+    work.mkdir()
+    for number in range(_FILES):
+        path = work / f"package{number // 20}" / f"module{number}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(_LINES)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
+        run_command([*git, *command], cwd=work, check=True)
+
+
+def _calls(number: int) -> list[tuple[str, str, dict[str, object]]]:
+    path = f"package0/module{number}.py"
+    edit: dict[str, object] = {
+        "path": path,
+        "old_text": f"return {number}\n\n",
+        "new_text": f"return {number}0\n\n",
+    }
+    return [
+        ("read", "read_file", {"path": path}),
+        ("search", "search_files", {"pattern": f"function_{number}\\b"}),
+        ("edit", "patch", edit),
+        ("command", "terminal", {"command": f"true {number}"}),
+        ("diff", "terminal", {"command": f"git diff {path}"}),
+    ]
+
+
+def _row(kind: str, took_ms: list[float]) -> Row:
+    goal_ms = _GOALS_MS.get(kind)
+    return Row(
+        f"steps-{kind}",
+        f"from the model's call ({kind}) to the next request, {_FILES} files",
+        f"≤ {goal_ms:.0f} ms" if goal_ms else "for comparison",
+        f"{median(took_ms):.1f} ms (least {min(took_ms):.1f})",
+        "none measured",
+        median(took_ms) <= goal_ms if goal_ms else None,
+        COMMAND,
+    )
