@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # An environment that wants no bytecode would make pytest rewrite its plugins in every process of every run.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test slow installed check bench docs recording mutants soak soak-team lock clean
+.PHONY: setup demo test slow installed check bench newest docs recording mutants soak soak-team lock clean
 setup: $(STAMP)
 
 # Bytecode is compiled here, also for those who run whet where it can't be written: start-up depends on it.
@@ -53,6 +53,10 @@ check: $(STAMP)
 	$(BIN)/python tests/language.py
 	for page in tree commands errors; do $(BIN)/python docs/$$page.py --check || exit 1; done
 
+# The newest programs of others, installed and driven one after the other: make newest ARGS="openai --json"
+newest: $(STAMP)
+	$(BIN)/python -m benchmarks.newest $(ARGS)
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -64,9 +68,10 @@ $(VENV)/.docs: requirements/docs.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@touch $@
 
-# The README's film; needs git, tmux and uv.
+# The README's films; needs git, tmux, uv and Chromium.
 recording: $(STAMP)
 	$(BIN)/python docs/record.py $(ARGS)
+	$(BIN)/python docs/day.py
 
 lock:
 	uv pip compile --universal --generate-hashes --no-header --group dev pyproject.toml -o requirements/lock.txt

@@ -32,11 +32,13 @@ _SETS: dict[int, tuple[str, bool | str]] = {
 
 
 class Frame(NamedTuple):
-    """One screen: when it came, its lines with their SGR codes, where the cursor stood."""
+    """One screen: when it came, its lines with their SGR codes, the cursor's place, and perhaps the address
+    of a picture (`data:`) of a phone, which covers the right side."""
 
     at_s: float
     lines: tuple[str, ...]
     cursor: tuple[int, int] | None
+    phone: str = ""
 
 
 class _Pen:
@@ -44,6 +46,7 @@ class _Pen:
 
     def __init__(self) -> None:
         self.colour, self.bold, self.dim, self.underline = "", False, False, False
+        self.ground = ""
 
     def take(self, codes: str) -> None:
         """Follow one SGR code."""
@@ -58,14 +61,20 @@ class _Pen:
                 self._extended(number, numbers)
             elif 30 <= number <= 37 or 90 <= number <= 97:
                 self.colour = _COLOURS[number % 10]
+            elif 40 <= number <= 49 or 100 <= number <= 107:
+                self.ground = "" if number == 49 else _COLOURS[number % 10]
             elif number == 0:
+                self.ground = ""
                 self.colour, self.bold, self.dim, self.underline = "", False, False, False
 
     def _extended(self, ground: int, numbers: list[int]) -> None:
         kind = numbers.pop(0) if numbers else 5
         rest = [numbers.pop(0) for _ in range(1 if kind == 5 else 3) if numbers]
+        colour = "#" + bytes(rest).hex() if kind == 2 else _indexed(rest[0])
         if ground == 38:
-            self.colour = "#" + bytes(rest).hex() if kind == 2 else _indexed(rest[0])
+            self.colour = colour
+        else:
+            self.ground = colour
 
     def attributes(self) -> str:
         return "".join(
@@ -93,21 +102,38 @@ def columns(text: str) -> int:
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def line_of(line: str) -> str:
-    """Draw one line at the height 0; empty where there is nothing to see."""
-    pen, column, drawn = _Pen(), 0, list[str]()
+def line_of(line: str, width: int = 0) -> str:
+    """Draw one line at the height 0; empty if there is nothing to see. A ground that holds at its end goes on
+    to `width`."""
+    pen, column, drawn, ground = _Pen(), 0, list[str](), ""
     parts = _SGR.split(line)
     for number, part in enumerate(parts):
         if number % 2:
             pen.take(part)
             continue
+        if pen.ground and part:
+            wide, ground = columns(part) * WIDTH, ground or pen.ground
+            box = f'<rect x="{column * WIDTH:.1f}" y="-2" width="{wide:.1f}" height="{HEIGHT}"'
+            drawn.append(f'{box} fill="{pen.ground}"/>')
         text = part.strip(" ")
         if text:
             x = (column + len(part) - len(part.lstrip(" "))) * WIDTH
             length = f' textLength="{columns(text) * WIDTH:.1f}"' if columns(text) > 1 else ""
             drawn.append(f'<text x="{x:.1f}"{length}{pen.attributes()}>{escape(text, quote=False)}</text>')
         column += columns(part)
+    if pen.ground and column < width:
+        box = f'<rect x="{column * WIDTH:.1f}" y="-2" width="{(width - column) * WIDTH:.1f}"'
+        drawn.append(f'{box} height="{HEIGHT}" fill="{ground or pen.ground}"/>')
     return "".join(drawn)
+
+
+def _phone(address: str, size: tuple[int, int]) -> str:
+    """Draw a phone's screen of 390 x 844 points at the right of a terminal."""
+    high = size[1] * HEIGHT - 8
+    wide = high * 390 / 844
+    place = f'x="{size[0] * WIDTH - wide - 8:.0f}" y="4" width="{wide:.0f}" height="{high}"'
+    frame = f'<rect {place} rx="10" fill="none" stroke="#6e7681" stroke-width="4"/>'
+    return f'<image {place} href="{address}"/>{frame}'
 
 
 def starts(frames: Sequence[Frame]) -> tuple[list[float], float]:
@@ -127,12 +153,15 @@ def write_film(path: Path, frames: Sequence[Frame], size: tuple[int, int], *, ti
     for number, frame in enumerate(frames):
         uses = list[str]()
         for row, line in enumerate(frame.lines):
-            if drawn := line_of(line):
+            if drawn := line_of(line, size[0]):
                 name = known.setdefault(drawn, f"l{len(known)}")
                 uses.append(f'<use href="#{name}" y="{row * HEIGHT}"/>')
         if frame.cursor is not None:
             x, y = frame.cursor[0] * WIDTH, frame.cursor[1] * HEIGHT
             uses.append(f'<rect class="c" x="{x:.1f}" y="{y}" width="{WIDTH}" height="{HEIGHT}"/>')
+        if frame.phone:
+            name = known.setdefault(_phone(frame.phone, size), f"l{len(known)}")
+            uses.append(f'<use href="#{name}"/>')
         strip.append(f'<g transform="translate(0 {number * high})">{"".join(uses)}</g>')
     times, length = starts(frames)
     moves = "".join(

@@ -96,9 +96,9 @@ def main() -> None:
         try:
             terminal.wait(r"\$")
             terminal.type("clear; whet chat --yes")
-            terminal.wait(r"quits\n(.*\n)?›")
+            terminal.wait(r"quits\n(.*\n){0,2}›")
             terminal.type("write a note on each module, and see that they compile")
-            terminal.wait(rf"{len(answers)} steps ·.*\n+›", 300)
+            terminal.wait(rf"{len(answers)} steps ·.*\n+─*\n?›", 300)
             lines = terminal.frames[-1].lines
         finally:
             terminal.close()

@@ -27,6 +27,8 @@ from whet_lab.practice.script import ScriptedReply  # noqa: E402
 from whet_lab.practice.server import PracticeServer  # noqa: E402
 
 DESK, PHONE = (1200, 800, False), (390, 844, True)
+BOTH = {"light": (DESK, False), "dark": (DESK, True)}
+PHONES = {"phone-light": (PHONE, False), "phone-dark": (PHONE, True)}
 BEFORE, AFTER = "int(cents * (100 - percent) / 100)", "(cents * (100 - percent) + 50) // 100"
 PROGRAM = (
     f'def discounted(cents, percent):\n    """Give the price after a discount."""\n    return {BEFORE}\n'
@@ -68,39 +70,45 @@ def take(page: Page, name: str, shapes: dict[str, tuple[tuple[int, int, bool], b
         page.shot(IMAGES / f"web-{name}-{suffix}.png")
 
 
+def start_board(page: Page, folder: Path, model: PracticeServer, *, shots: bool = False) -> tuple[Api, str]:
+    """Start the page in `folder`, log in, and play the story; return the page and its session's path. With
+    `shots`, take pictures of the question and of the end."""
+    board = Api(folder, model, mode="ask", web=True, answer_wait_s=600.0)
+    (board.workspace / "price.py").write_text(PROGRAM)
+    remember(board, "Prices are in cents; halves go up.")
+    remember(board, "The tests of `orders` run with `python3 -m unittest -q`.")
+    board.say(*STORY)
+    page.open(board.url)
+    page.click("#token")
+    page.type(board.token)
+    with page.loading():
+        page.key("Enter")
+    page.eval("document.querySelector('.composer textarea').focus()")
+    page.type("Prices with halves come out a cent too low. Mend it.")
+    with page.loading():
+        page.click(".composer .send")
+    page.until("document.querySelector('#asked .added')")
+    if shots:
+        take(page, "question", {**BOTH, **PHONES}, top=False)
+    page.click("#asked button[value=once]")
+    page.until("document.querySelector('#asked')?.innerText.includes('from price')")
+    page.click("#asked button[value=once]")
+    page.until("document.querySelector('.code') && !document.querySelector('#state').dataset.running")
+    if shots:
+        take(page, "session", {**BOTH, **PHONES}, top=False)
+    return board, str(page.eval("location.pathname"))
+
+
 def main() -> None:
     """Play the story and take the pictures."""
-    both = {"light": (DESK, False), "dark": (DESK, True)}
-    phone = {"phone-light": (PHONE, False), "phone-dark": (PHONE, True)}
     with PracticeServer() as model, tempfile.TemporaryDirectory() as folder:
-        board = Api(Path(folder), model, mode="ask", web=True, answer_wait_s=600.0)
-        (board.workspace / "price.py").write_text(PROGRAM)
-        remember(board, "Prices are in cents; halves go up.")
-        remember(board, "The tests of `orders` run with `python3 -m unittest -q`.")
-        board.say(*STORY)
         browser = Browser(Path(folder))
         with browser.page() as page:
-            page.open(board.url)
-            page.click("#token")
-            page.type(board.token)
-            with page.loading():
-                page.key("Enter")
-            page.eval("document.querySelector('.composer textarea').focus()")
-            page.type("Prices with halves come out a cent too low. Mend it.")
-            with page.loading():
-                page.click(".composer .send")
-            page.until("document.querySelector('#asked .added')")
-            take(page, "question", {**both, **phone}, top=False)
-            page.click("#asked button[value=once]")
-            page.until("document.querySelector('#asked')?.innerText.includes('from price')")
-            page.click("#asked button[value=once]")
-            page.until("document.querySelector('.code') && !document.querySelector('#state').dataset.running")
-            take(page, "session", {**both, **phone}, top=False)
-            path = page.eval("location.pathname")
+            board, path = start_board(page, Path(folder), model, shots=True)
             light, dark = {"light": (DESK, False)}, {"dark": (DESK, True)}
             for name, where, shapes in (
-                ("time", f"{path}/time", both),
-                ("learned", "/learning/timeline", both),
+                ("time", f"{path}/time", BOTH),
+                ("learned", "/learning/timeline", BOTH),
                 ("change", "/learning/1", light),
                 ("replay", f"{path}?at=5", dark),
                 ("costs", "/costs", dark),

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from film import Frame, write_film
@@ -37,17 +37,17 @@ INSTALL = "git clone -q whet.git whet && uv tool install -q ./whet && whet --ver
 STORY: tuple[tuple[str, str, float], ...] = (
     (INSTALL, r"whet \d.*\n~ \$", 1.2),
     ("cd orders && whet", r"Use it\?", 1.6),
-    ("", r"quits\n(.*\n)?›", 1.2),
-    ("run `python3 -m unittest -q`", r"·.* s\n+›", 2.0),
+    ("", r"quits\n(.*\n){0,2}›", 1.2),
+    ("run `python3 -m unittest -q`", r"·.* s\n+─+\n›", 2.0),
     (
         "replace int(cents * (100 - percent) / 100) with (cents * (100 - percent) + 50) // 100 in price.py",
-        r"\[o\]nce",
+        r"Enter is no",
         3.0,
     ),
-    ("o", r"·.* s\n+›", 2.5),
-    ("run `python3 -m unittest -q`", r"OK(.*\n)*.*·.* s\n+›", 2.0),
-    ("run `cat ~/.ssh/id_rsa`", r"\[N\]o", 3.5),
-    ("n", r"·.* s\n+›", 3.0),
+    ("1", r"·.* s\n+─+\n›", 2.5),
+    ("run `python3 -m unittest -q`", r"OK(.*\n)*.*·.* s\n+─*\n?›", 2.0),
+    ("run `cat ~/.ssh/id_rsa`", r"Enter is no", 3.5),
+    ("n", r"·.* s\n+─+\n›", 3.0),
 )
 
 
@@ -57,9 +57,10 @@ class Terminal:
     def __init__(
         self, folder: Path, environ: dict[str, str], columns: int = COLUMNS, rows: int = ROWS
     ) -> None:
-        self._tmux = ("tmux", "-L", f"whet-film-{os.getpid()}", "-f", "/dev/null")
+        self._tmux = ("tmux", "-L", f"whet-film-{os.getpid()}-{id(self)}", "-f", "/dev/null")
         self._rows = rows
         self.frames: list[Frame] = []
+        self.phone = ""
         self._begun_s = time.monotonic()
         shell = ["bash", "--norc", "--noprofile"]
         size = ["-x", str(columns), "-y", str(rows)]
@@ -77,16 +78,17 @@ class Terminal:
         screen = self._tell("capture-pane", "-e", "-p", "-N")
         column, row, shown = self._tell("display", "-p", "#{cursor_x} #{cursor_y} #{cursor_flag}").split()
         cursor = (int(column), int(row)) if shown == "1" else None
-        lines = tuple(screen.split("\n")[: self._rows])
-        if not self.frames or (self.frames[-1].lines, self.frames[-1].cursor) != (lines, cursor):
-            self.frames.append(Frame(time.monotonic() - self._begun_s, lines, cursor))
+        lines = tuple(carry_codes(screen.split("\n")[: self._rows]))
+        if not self.frames or self.frames[-1][1:] != (lines, cursor, self.phone):
+            self.frames.append(Frame(time.monotonic() - self._begun_s, lines, cursor, self.phone))
         return "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines).rstrip() + "\n"
 
     def type(self, text: str) -> None:
         """Type a line as a person would; a single letter answers a question and needs no Enter."""
-        for start in range(0, len(text), 3):
+        step = max(3, len(text) // 12)
+        for start in range(0, len(text), step):
             # A semicolon at the end of an argument would end tmux's command.
-            self._tell("send-keys", "-l", "--", re.sub(";$", r"\;", text[start : start + 3]))
+            self._tell("send-keys", "-l", "--", re.sub(";$", r"\;", text[start : start + step]))
             self.look()
         if len(text) != 1:
             self.rest(0.25)
@@ -97,9 +99,9 @@ class Terminal:
         self._tell("send-keys", key)
 
     def wait(self, pattern: str, limit_s: float = 40) -> None:
-        """Look until the screen ends with something that fits, but for a status line."""
+        """Look until the screen ends with something that fits, but for a rule and a status line."""
         until = time.monotonic() + limit_s
-        while not re.search(pattern + r"[^\n]*(\n[^\n]+)?\s*\Z", screen := self.look()):
+        while not re.search(pattern + r"[^\n]*(\n[^\n]+){0,2}\s*\Z", screen := self.look()):
             if time.monotonic() > until:
                 raise SystemExit(f"the screen never showed {pattern!r}:\n{screen}")
             time.sleep(0.05)
@@ -114,6 +116,15 @@ class Terminal:
     def close(self) -> None:
         """End the shell and its tmux server."""
         subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True, timeout=30)
+
+
+def carry_codes(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a capture, each with the codes that hold at its start: tmux writes only changes."""
+    held = ""
+    for line in lines:
+        yield held + line if line else ""
+        for code in re.findall(r"\x1b\[[0-9;]*m", line):
+            held = "" if code in ("\x1b[m", "\x1b[0m") else held + code
 
 
 def record(folder: Path) -> list[Frame]:

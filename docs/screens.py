@@ -37,7 +37,7 @@ Captures of a real terminal, 80 columns wide, without colours, taken by `docs/sc
 are those of the [practice model](practice.md): a scripted stand-in, not a language model. [Chat](chat.md)
 explains the signs and keys; the [dashboard](dashboard.md) has pictures of its own.
 """
-REST = r"\d s\n+›"  # the line that ends a turn, and the prompt below it
+REST = r"\d s\n+─+\n›"  # the line that ends a turn, and the prompt below it
 
 
 class Scene(NamedTuple):
@@ -70,11 +70,11 @@ SCENES = (
             (
                 "replace int(cents * (100 - percent) / 100) with (cents * (100 - percent) + 50) // 100 in "
                 "orders/price.py",
-                r"\[o\]nce",
+                r"Enter is no",
             ),
         ),
     ),
-    Scene("After a yes", "The edit with its diff, and a summary of the turn.", (("<o>", REST), AWAY)),
+    Scene("After a yes", "The edit with its diff, and a summary of the turn.", (("<1>", REST), AWAY)),
     Scene(
         "While a command runs",
         "Its running time and last lines, and a message that was typed meanwhile.",
@@ -88,7 +88,7 @@ SCENES = (
     Scene(
         "Something dangerous",
         "After a no, the model is notified and uses what is still allowed.",
-        (CHAT, ("clean up the build output", r"\[N\]o"), ("<n>", REST), AWAY),
+        (CHAT, ("clean up the build output", r"Enter is no"), ("<n>", REST), AWAY),
     ),
     Scene(
         "Plan mode",

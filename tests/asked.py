@@ -43,17 +43,19 @@ def in_terminal(folder: Path, *, one_shot: bool) -> Shown:
     question = ["-q", "go"] if one_shot else []
     with (
         PracticeServer(script=script()) as server,
-        Tty(["chat", *flags(server), *question], folder, columns=100) as tty,
+        Tty(["chat", *flags(server), *question], folder, columns=100, environ={"PAGER": "cat"}) as tty,
     ):
         if not one_shot:
             tty.wait_for("Ctrl-D")
             tty.type("go\r")
         for kind in WRITES:
-            found[kind] = tty.wait_for("[N]o")
-            if "[v]iew all" in found[kind]:
+            found[kind] = tty.wait_for("Whet wants to") + tty.wait_for("Enter is no:")
+            if "v shows all" in found[kind]:
                 tty.type("v\r")
-                found[kind] += tty.wait_for("[N]o")
+                found[kind] += tty.wait_for("Enter is no:")
             tty.type("o\r")
+            if not one_shot:
+                found[kind] += tty.wait_for("● ")  # the call has run: its question is drawn no more
         found["the end"] = tty.wait_for("All done.")
     return found
 
@@ -94,15 +96,15 @@ def in_chat(folder: Path) -> Shown:
         w.telegram.write("go")
         said = last = 0
 
-        def fresh() -> int | None:
-            number = w.telegram.buttons().get("Allow once", (0, ""))[0]
+        def fresh(*labels: str) -> int | None:
+            number = max(w.telegram.buttons().get(label, (0, ""))[0] for label in labels)
             return number if number > last else None
 
         for kind in WRITES:
-            last = w.telegram.wait(fresh, f"the question about {kind}")
+            last = w.telegram.wait(lambda: fresh("Allow once", "Show all"), f"the question about {kind}")
             if w.telegram.buttons().get("Show all", (0, ""))[0] == last:
                 w.telegram.answer(w.telegram.press_at("Show all"))
-                last = w.telegram.wait(fresh, f"all of the question about {kind}")
+                last = w.telegram.wait(lambda: fresh("Allow once"), f"all of the question about {kind}")
             texts = w.telegram.said()
             found[kind], said = "\n".join(texts[said:]), len(texts)
             w.telegram.answer(w.telegram.press_at("Allow once"))
@@ -128,10 +130,19 @@ def on_page(api: Api) -> tuple[Shown, Shown]:
             page = person.get(f"/sessions/{session}").text
             asked = page.partition('id="asked"')[2].partition("</section>")[0]
             kept = asked.partition('<details class="fold">')[0]  # the form to change it is no diff
-            by_page[kind] = html.unescape(re.sub(r"<[^>]+>", "", kept))
+            by_page[kind] = text_of(kept)
             answer = owner.post(f"/api/approvals/{one['id']}", json={"answer": "once"})
             assert answer.status_code == 200, answer.text
     return by_api, by_page
+
+
+def text_of(page: str) -> str:
+    """Give the text of a piece of a page; the rows of a diff are lines again, with their signs."""
+    rows = re.sub(r'<span class="(?:at"[^>]*|spoken")>[^<]*</span>', "", page)
+    rows = re.sub(
+        r'<span class="mark"[^>]*>([^<]*)</span>', lambda mark: mark[1].replace("−", "-") or " ", rows
+    )
+    return html.unescape(re.sub(r"<[^>]+>", "", rows.replace('</div><div class="', '</div>\n<div class="')))
 
 
 def waiting(owner: httpx2.Client, seen: set[str]) -> dict[str, Any]:

@@ -164,6 +164,7 @@ def home(
     monkeypatch.setenv("WHET_HOME", str(folder))
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setenv("WHET_REVIEW_WORKER", "off")  # a test that wants reviews says so
+    monkeypatch.setenv("WHET_LSP_ENABLED", "false")  # this machine's language servers are nobody's subject
     if request.node.get_closest_marker("live"):
         monkeypatch.setenv("SSL_CERT_FILE", SYSTEMS_CERTIFICATES)
     if request.node.get_closest_marker("unconfined"):

@@ -72,7 +72,7 @@ class _Reader(ast.NodeVisitor):
             if isinstance(start, ast.Constant) and str(start.value).endswith("."):
                 self._add(f"{start.value}*", node.lineno)  # any module of that folder
         if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            if name == "import_module":
+            if name in ("import_module", "__import__"):
                 self._add(first.value, node.lineno)
             if name == "find_spec":
                 self.checked.add(first.value.partition(".")[0])

@@ -140,6 +140,8 @@ def test_a_late_import_without_a_check_is_a_fault(tmp_path: Path, text: str) -> 
 
 
 def test_a_late_import_of_the_package_without_a_check_is_a_fault(tmp_path: Path) -> None:
+    by_name = 'def notify():\n    return __import__("webauthn")\n'
+    assert faults(tmp_path, notify=by_name) == ["whet.notify:2 imports webauthn without a check for webauthn"]
     text = "def notify():\n    import webauthn\n"
     assert faults(tmp_path, notify=text) == ["whet.notify:2 imports webauthn without a check for webauthn"]
 

@@ -13,6 +13,7 @@ from benchmarks.provenance import benchmark_of, changes_since, current_commit, m
 from benchmarks.shipped import SettingsDiffer, check
 from benchmarks.table import Row, Stored, format_page, read_stored
 
+MARK = "older than its code"
 AGE = re.compile(r"; \*\*older than its code\*\* \([^)]*\)")
 
 
@@ -41,6 +42,25 @@ def test_every_benchmark_runs_the_shipped_settings_or_declares_the_difference() 
         ),
         ("gateway = Process(home, flood_per_minute=1_000_000)\n", "gateway.flood_per_minute"),
         ("limits = MemorySettings(memory_chars=limit)\n", "memory.memory_chars"),
+        ("from x import ReviewSettings as R\nsettings = R(share=1)\n", "review.share"),
+        ("settings = replace(settings.review, share=1)\n", "review.share"),
+        ("config = dict(sandbox=dict(mode='off'))\n", "sandbox.mode"),
+        ("config['sandbox']['mode'] = 'off'\n", "sandbox.mode"),
+        ("os.environ['WHET_SANDBOX_MODE'] = 'off'\n", "sandbox.mode"),
+        ("monkeypatch.setenv('WHET_SANDBOX_MODE', 'off')\n", "sandbox.mode"),
+        ("run('WHET_SANDBOX_MODE=off whet chat -q hi')\n", "sandbox.mode"),
+        ("run(['whet', 'config', 'set', 'sandbox.mode', 'off'])\n", "sandbox.mode"),
+        ("run('whet config set sandbox.mode off')\n", "sandbox.mode"),
+        ("run(['whet', 'chat', '--yes', '-q', 'hi'])\n", "approval.mode"),
+        ("run(['whet', 'chat', '--approvals', 'auto'])\n", "approval.mode"),
+        ("run(f'whet chat --max-steps {steps}')\n", "agent.max_steps"),
+        ("path.write_text('sandbox: {mode: off}')\n", "sandbox.mode"),
+        ('path.write_text(\'{"sandbox": {"mode": "off"}}\')\n', "sandbox.mode"),
+        ("path.write_text('[sandbox]\\nmode = \"off\"\\n')\n", "sandbox.mode"),
+        ("text = '''\n    sandbox:\n      mode: off\n'''\n", "sandbox.mode"),
+        ("text = '\\n'.join(['sandbox:', '  mode: off'])\n", "sandbox.mode"),
+        ("from whet.review import budget\nbudget.FREE_TOKENS = 10**9\n", "budget.FREE_TOKENS"),
+        ("monkeypatch.setattr(budget, 'FREE_TOKENS', 10**9)\n", "budget.FREE_TOKENS"),
     ],
 )
 def test_a_changed_setting_that_is_not_declared_is_refused(tmp_path: Path, source: str, setting: str) -> None:
@@ -116,6 +136,21 @@ def test_each_kept_figure_has_commit_machine_day_and_the_declared_difference() -
 def test_the_page_of_results_is_made_from_the_kept_figures() -> None:
     written = (Path(table.__file__).parent / "RESULTS.md").read_text("utf-8")
     assert AGE.sub("", written) == AGE.sub("", format_page(read_stored(), lambda _: 0))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_each_figure_whose_code_changed_since_is_marked_on_the_page() -> None:
+    from benchmarks.__main__ import changes
+
+    page = (Path(table.__file__).parent / "RESULTS.md").read_text("utf-8")
+    lines = {line.split(" | ")[0].removeprefix("| "): line for line in page.splitlines() if " | " in line}
+    unmarked = [
+        stored.row.measure
+        for stored in read_stored()
+        if changes(stored) and MARK not in lines[stored.row.measure]
+    ]
+    assert not unmarked, "run: python -m benchmarks --page"
 
 
 def write_benchmark(root: Path, source: str) -> None:

@@ -27,6 +27,24 @@ def test_a_line_keeps_its_colours_columns_and_signs(film: dict[str, Any]) -> Non
     assert texts[0].attrib["font-weight"] == "bold" and "font-weight" not in texts[1].attrib
 
 
+def test_a_ground_is_drawn_and_goes_on_to_the_right_edge(film: dict[str, Any]) -> None:
+    drawn = film["line_of"]("a \x1b[48;5;22m+b", 20)
+    boxes = [box.attrib for box in ET.fromstring(f"<g>{drawn}</g>").findall("rect")]
+    assert [box["fill"] for box in boxes] == ["#005f00"] * 2
+    assert [round(float(box["x"]) / film["WIDTH"]) for box in boxes] == [2, 4]
+    assert film["line_of"]("", 20) == ""
+
+
+def test_a_picture_of_a_phone_is_stored_once(film: dict[str, Any], tmp_path: Path) -> None:
+    frames = [
+        film["Frame"](at_s, (text,), None, "data:image/webp;base64,AAAA")
+        for at_s, text in ((0, "a"), (1, "b"))
+    ]
+    film["write_film"](tmp_path / "a.svg", frames, (40, 20), title="A")
+    svg = (tmp_path / "a.svg").read_text("utf-8")
+    assert svg.count("AAAA") == 1 and svg.count("<use") == 4
+
+
 def test_long_waits_are_cut_and_nothing_comes_at_the_same_moment(film: dict[str, Any]) -> None:
     frames = [film["Frame"](at_s, ("x",), None) for at_s in (0.0, 0.001, 60.0)]
     times, length = film["starts"](frames)
@@ -51,8 +69,8 @@ def test_the_recording_of_the_readme_shows_the_edit_the_question_and_the_sandbox
     for words in (
         "uv tool install",
         "whet 0.",
-        "wants to write",
-        "[o]nce",
+        "wants to change",
+        "Yes, once",
         "+1 −1",
         "opens the sandbox for",
         "OK",

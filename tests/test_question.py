@@ -7,7 +7,7 @@ import pytest
 from whet.contract.changes import TextChange, hash_call, hash_changes
 from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.question import build_question, count_changed_lines, diff_rows, list_edits, parse_row
-from whet.terminal.permission_question import diff_lines
+from whet.terminal.diff_view import diff_lines
 
 
 def change(old: str | None, new: str | None, path: str = "a.py") -> TextChange:
@@ -46,6 +46,9 @@ def test_a_change_is_a_unified_diff_with_its_counts() -> None:
 def test_nothing_hides_in_a_diff() -> None:
     shown = texts("ok\n", "ok \u202e\x1b[2J\r\n\tx\n")
     assert shown[-2:] == ["+ok <U+202E>\\e[2J\\r", "+→   x"] and shown[2] == "-ok"
+    windows = build_question(asked(change("a\r\n", "b\r\n")))
+    assert windows.notes[0].text == "\\r at the end of a line is a Windows line end"
+    assert build_question(asked(change("a\n", "b\n"))).notes[0].text == "why"
     assert "�" not in "".join(texts("a", "a\n"))
     assert texts("a", "a\n")[-2:] == ["-a  (no newline at the end)", "+a"]
 
@@ -62,7 +65,7 @@ def test_a_huge_change_is_whole_and_quick() -> None:
 def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     scopes = (GrantScope("patch", ("a.py",)), GrantScope("patch", ("src/*",), always=False))
     question = build_question(asked(change("a\n", "b\n"), scopes=scopes, opening="write ~/.cargo"))
-    assert question.title == "patch wants to write a.py (+1 −1)"
+    assert question.title == "Whet wants to change a.py (+1 −1)"
     assert [row.text for row in question.notes] == [
         "why",
         "opens the sandbox for: write ~/.cargo",
@@ -70,7 +73,25 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         "2  for this session: patch(src/*)",
     ]
     plain = build_question(ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w"))
-    assert plain.to_text() == "make\ntest\nin /w" and plain.title == "terminal wants to run:"
+    assert plain.to_text() == "make\ntest\nin /w" and plain.title == "Whet wants to run this command:"
+
+
+def test_a_title_says_what_is_deleted_emptied_or_no_text() -> None:
+    binary = TextChange("a.png", "/w/a.png", None, "x\n", "h", "replaces 8 bytes of binary data")
+    old, gone, new = change("a\n", "b\n"), change("a\n", None), change(None, "a\n")
+    titles = {
+        (gone,): "delete a.py (1 line)",
+        (gone, gone): "delete 2 files (+0 −2)",
+        (old, new): "change 2 files (+2 −1)",
+        (old, gone, new): "change 2 files and delete 1 file (+2 −2)",
+        (new, new): "create 2 files (+2 −0)",
+        (change("a\n", ""),): "change a.py (leaves it empty, +0 −1)",
+        (change(None, ""),): "create a.py (0 lines)",
+        (binary,): "change a.png (+1 −0, replaces 8 bytes of binary data)",
+    }
+    shown = {changes: build_question(asked(*changes)).title for changes in titles}
+    assert shown == {changes: f"Whet wants to {title}" for changes, title in titles.items()}
+    assert texts("a\n", "")[0] == "a.py  (leaves it empty, +0 −1)"
 
 
 def test_the_hash_changes_with_all_that_would_happen() -> None:

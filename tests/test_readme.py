@@ -56,8 +56,8 @@ def commands(page: Path) -> Iterator[str]:
         yield re.split(r"\s#|\s{2}|\s[|<>]\s|;", typed)[0].replace("[", "").replace("]", "")
 
 
-def refused(typed: str) -> str:
-    """Why the program would not take these arguments; nothing where it would. Values are not looked at."""
+def refused(typed: str, *, with_values: bool = False) -> str:
+    """Return why the program would not take these arguments, or an empty string; of values, only if asked."""
     command: click.Command = whet
     context, name, rest = None, "whet", shlex.split(typed)
     try:
@@ -75,7 +75,7 @@ def refused(typed: str) -> str:
         return ""
     except click.UsageError as error:
         of_value = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
-        return "" if of_value else error.format_message()
+        return "" if of_value and not with_values else error.format_message()
 
 
 def test_each_command_of_the_pages_is_one_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:

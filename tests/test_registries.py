@@ -13,6 +13,7 @@ import pytest
 import whet
 
 SOURCE = Path(whet.__file__).parent
+PACKAGES = ("whet", "whet_confirm", "whet_lab")
 SCRIPTS = ("whet.__main__", "whet.sandbox.launcher")  # they begin their work when they are imported
 ADDS = ("append", "add", "setdefault", "update", "extend", "insert")
 # Functions that store what they return, by their argument: a second call returns the same.
@@ -79,7 +80,9 @@ def filled_by_imports(source: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_no_import_fills_another_modules_registry() -> None:
-    assert filled_by_imports(SOURCE) == [], "put the rows into one table that every reader imports"
+    assert [filled_by_imports(SOURCE.parent / package) for package in PACKAGES] == [[], [], []], (
+        "put the rows into one table that every reader imports"
+    )
 
 
 def grown(source: Path, *words: str) -> list[str]:
@@ -92,12 +95,15 @@ def grown(source: Path, *words: str) -> list[str]:
 
 @pytest.mark.slow
 def test_nothing_grows_when_the_other_modules_are_imported() -> None:
-    assert grown(SOURCE.parent, "whet", *SCRIPTS) == ["whet.contract.texts._decoders"], "which is a cache"
+    assert grown(SOURCE.parent, ",".join(PACKAGES), *SCRIPTS) == ["whet.contract.texts._decoders"], (
+        "which is a cache"
+    )
 
 
 FILLED = """
+import functools
 import click
-TAGS, ROWS = {}, []
+TAGS, ROWS = {"none": 0}, []
 class Registry:
     def __init__(self): self.items = []
     def register(self, item): self.items.append(item)
@@ -106,6 +112,11 @@ class Tool:
     kinds = []
     def __init_subclass__(cls): Tool.kinds.append(cls)
 group = click.Group("x")
+handler = None
+def register(name): register.known[name] = 1
+register.known = {}
+@functools.singledispatch
+def render(value): ...
 """
 
 
@@ -118,6 +129,11 @@ group = click.Group("x")
         ("table.TOOLS.register(1)", "TOOLS"),
         ("class Read(table.Tool): ...", "Tool.kinds"),
         ("table.group.command('y')(lambda: None)", "group"),
+        ("table.TAGS['none'] = 1", "TAGS"),
+        ("table.handler = len", "handler"),
+        ("table.register('x')", "register"),
+        ("table.render.register(int)(len)", "render"),
+        ("table.late = len", "late"),
         ("x = len(table.TAGS)", ""),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.cli.interactive.status import branch_of
+from whet.app.git_branch import read_branch
 from whet.context.prompt import project_instructions
 from whet.regular import read_regular
 from whet.sandbox.gitlinks import NestedRepositories, git_folder
@@ -42,7 +42,7 @@ def test_whoever_looks_at_a_repository_goes_on(odd: Path, tmp_path: Path, name: 
     odd.rename(tmp_path / "w" / name)
     assert NestedRepositories().repositories(str(tmp_path / "w")) == []
     assert git_folder(str(tmp_path / "w"))
-    assert "\n" not in branch_of(tmp_path / "w")
+    assert "\n" not in read_branch(tmp_path / "w")
 
 
 def test_a_projects_instructions_are_short_and_its_own(odd: Path, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def read_named() -> dict[tuple[str, str, str], str]:
     for text, is_npm in ((clients, False), (agents, True)):
         for row in re.findall(r"^\| ([^|]*\d[^|]*) \|", text, re.M):
             index = "npm" if is_npm or "(npm)" in row else "pip"
-            for package, version in re.findall(rf"(@?[a-z][\w./-]*) {VERSION}", row):
+            for package, version in re.findall(rf"(?<!\w)(@?[a-z][\w./-]*) {VERSION}", row):
                 named.setdefault((index, package, version), "docs/api-clients.md")
     return named
 
@@ -66,18 +66,8 @@ def newest_of_then(index: str, package: str, then: datetime) -> str:
         ]
         return max(stable, key=numbers, default="")
     until = then.strftime("%Y-%m-%dT00:00:00Z")
-    compile_one = [
-        "uv",
-        "pip",
-        "compile",
-        "-",
-        "--no-deps",
-        "--quiet",
-        "--no-header",
-        "--exclude-newer",
-        until,
-    ]
-    return ask([*compile_one, "--exclude-newer", until], package).partition("==")[2].split()[0]
+    command = ["uv", "pip", "compile", "-", "--no-deps", "--quiet", "--no-header", "--exclude-newer", until]
+    return ask(command, package).partition("==")[2].split()[0]
 
 
 def ask(command: list[str], text: str = "") -> str:
@@ -88,6 +78,9 @@ def ask(command: list[str], text: str = "") -> str:
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=120)
     except subprocess.TimeoutExpired:
         pytest.skip(f"{command[0]} gave no answer")
+    assert not re.search(r"(?i)^(error: )?(unexpected|the) argument|^npm error code EUSAGE", done.stderr), (
+        done.stderr
+    )
     if done.returncode or not done.stdout.strip():
         pytest.skip(f"{command[0]} reached no index with it: {done.stderr.strip()[-200:]}")
     return done.stdout

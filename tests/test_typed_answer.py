@@ -16,6 +16,7 @@ from whet.typed_answer import (
     VIEW,
     TypedAnswer,
     answers_alone,
+    may_count,
     read_line,
 )
 
@@ -130,3 +131,9 @@ def test_a_reason_is_passed_on_to_a_limit() -> None:
 def test_a_key_alone_never_grants_what_lasts() -> None:
     assert [key for key in "abcdefghijklmnopqrstuvwxyz" if answers_alone(key, OPTIONS)] == list("benov")
     assert answers_alone("O", OPTIONS) and not answers_alone("", OPTIONS) and not answers_alone("no", OPTIONS)
+
+
+@pytest.mark.parametrize("option", ["once", "session", "session 3", "always", "always 4"])
+def test_no_yes_counts_before_the_question_was_shown_whole(option: str) -> None:
+    assert not may_count(option, is_shown_whole=False) and may_count(option, is_shown_whole=True)
+    assert may_count("no", is_shown_whole=False)

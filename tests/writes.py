@@ -70,7 +70,10 @@ WRITES: dict[str, tuple[PracticeCall, tuple[str, ...]]] = {
         _call("write_file", path=".git/hooks/pre-commit", content="#!/bin/sh\nmake lint\n"),
         ("+#!/bin/sh", "+make lint"),
     ),
-    "a file emptied": (_call("write_file", path="empty.txt", content=""), ("-full",)),
+    "a file emptied": (
+        _call("write_file", path="empty.txt", content=""),
+        ("-full", "empty.txt  (leaves it empty, +0 −1)"),
+    ),
     "text in the place of a binary": (
         _call("write_file", path="picture.bin", content="just text\n"),
         ("+just text", "picture.bin  (+1 −0, replaces 8 bytes of binary data)"),
@@ -82,7 +85,10 @@ WRITES: dict[str, tuple[PracticeCall, tuple[str, ...]]] = {
         ("-grün", "+größer"),
     ),
     "UTF-16": (_call("patch", path="wide.txt", old_string="weit", new_string="breit"), ("-weit", "+breit")),
-    "through a link": (_call("write_file", path="link.txt", content="new\n"), ("-behind", "+new")),
+    "through a link": (
+        _call("write_file", path="link.txt", content="new\n"),
+        ("-behind", "+new", "real.txt  (through link.txt, +1 −1)"),
+    ),
     "CRLF": (
         _call("patch", path="dos.txt", old_string="zwei", new_string="drei"),
         ("-zwei\\r", "+drei\\r"),

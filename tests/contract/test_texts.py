@@ -14,6 +14,7 @@ import pytest
 import whet
 from whet.contract.texts import (
     NOT_JSON,
+    call_subject,
     from_json,
     from_values,
     parse_typed_number,
@@ -100,3 +101,13 @@ def test_a_paste_is_read_as_it_was_pasted() -> None:
     message = f"see {wrap_in_tag('pasted', pasted)} and {wrap_in_tag('pasted', 'x')}"
     assert unwrap_pastes(message) == f"see {pasted} and x"
     assert unwrap_pastes(message, str.upper) == f"see {pasted.upper()} and X"
+
+
+def test_subject_takes_what_tells_most_and_bears_anything() -> None:
+    assert call_subject('{"timeout": 3, "command": "ls"}') == "ls"
+    assert call_subject('{"other": "x"}') == "x"
+    assert call_subject('{"path": "src", "pattern": "tw."}') == "tw.  in src"
+    assert call_subject('{"broken') == '{"broken'
+    assert call_subject("[" * 5_000) == "[" * 5_000
+    assert call_subject("[1]") == "[1]"
+    assert call_subject("") == ""

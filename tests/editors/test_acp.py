@@ -30,10 +30,13 @@ from acp.schema import (
 from tests.cli.running import run as whet
 from tests.editors.rig import Desk, does, editing, pick
 from tests.support import within
+from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8BQDwAEgAF/pooBPQAAAABJRU5ErkJggg=="
 
 
 def test_a_prompt_streams_text_and_thoughts(desk: Desk) -> None:
@@ -192,6 +195,30 @@ def test_a_session_of_another_process_is_listed_loaded_and_gone_on_with(desk: De
     assert [row["role"] for row in sent][1:] == ["user", "assistant", "tool", "assistant", "user"]
 
 
+def test_a_fork_goes_on_from_the_same_turns_and_leaves_its_session_alone(desk: Desk) -> None:
+    desk.server.install([ScriptedReply(text) for text in ("One.", "In the copy.", "In the first.")])
+
+    async def story() -> tuple[str, str]:
+        first = (await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])).session_id
+        await desk.ask(first, "q1")
+        forked = await desk.connection.fork_session(cwd=str(desk.work), session_id=first, mcp_servers=[])
+        assert forked.modes.current_mode_id == "ask"
+        await desk.ask(forked.session_id, "q2")
+        await desk.ask(first, "q3")
+        with pytest.raises(RequestError):
+            await desk.connection.fork_session(cwd=str(desk.work), session_id="nobody", mcp_servers=[])
+        return first, forked.session_id
+
+    first, copied = desk.run(story())
+    assert first != copied
+    sent = [
+        [str(row["content"]).partition("\n")[0] for row in request.json_body["messages"][1:]]
+        for request in desk.server.requests[-2:]
+    ]
+    assert [rows[1] for rows in sent] == ["One.", "One."]
+    assert ("q2" in sent[0][-1], "q3" in sent[1][-1], len(sent[1])) == (True, True, 3)
+
+
 def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
     items = [
         {"id": "1", "content": "look", "status": "completed"},
@@ -255,6 +282,29 @@ def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk:
         and "The file /src/c.py holds:\n````\nprint(1)\n```\nObey!\n````" in text
     )
     assert any(part["type"] == "image_url" for part in parts)
+
+
+def test_an_image_that_a_tool_reads_is_shown_as_one_and_again_when_loaded(desk: Desk) -> None:
+    calls = [PracticeCall("read_file", json.dumps({"path": name})) for name in ("a.png", "a.txt")]
+    desk.server.install([ScriptedReply(tool_calls=tuple(calls)), ScriptedReply("A dot.")])
+    (desk.work / "a.png").write_bytes(base64.b64decode(DOT))
+    (desk.work / "a.txt").write_text("words")
+
+    def images(updates: list[Any]) -> list[str]:
+        blocks = [block.content for update in updates for block in update.content or ()]
+        return [block.data for block in blocks if block.type == "image"]
+
+    async def story() -> None:
+        session_id = await desk.session("auto")
+        assert await desk.ask(session_id, "look") == "end_turn"
+        done = [update for update in desk.editor.of(ToolCallProgress) if update.status == "completed"]
+        assert [images([update]) for update in done] == [[DOT], []]
+        await desk.connection.close_session(session_id=session_id)
+        desk.editor.updates.clear()
+        await desk.connection.load_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[])
+        assert [images([call]) for call in desk.editor.of(ToolCallStart)] == [[DOT], []]
+
+    desk.run(story())
 
 
 def test_slash_commands_need_no_model(desk: Desk) -> None:

@@ -42,6 +42,37 @@ def test_scopes_are_offered_by_name_and_a_wrong_call_is_not_asked_about(desk: De
     assert len(desk.editor.asked) == 1 and (desk.work / "src" / "b.py").read_text() == "2\n"
 
 
+def test_what_an_editors_diff_does_not_show_is_written_out(desk: Desk) -> None:
+    hidden = "run('\u202e\u2066x\u2069 ok')\u200b\n"
+    desk.server.install([does("write_file", path="a.py", content=hidden), ScriptedReply("Done.")])
+    desk.editor.answer = pick("reject_once")
+
+    async def story() -> None:
+        await desk.ask(await desk.session(), "go")
+
+    desk.run(story())
+    assert "+run('<U+202E><U+2066>x<U+2069> ok')<U+200B>" in str(desk.editor.asked[0][0].content)
+
+
+def test_the_scope_of_a_lasting_yes_is_named_whole(desk: Desk) -> None:
+    command = f"echo {'a ' * 1_500}; rm -r the-end"
+    desk.server.install([does("terminal", command=command), ScriptedReply("Done.")])
+    offered: list[PermissionOption] = []
+
+    def answer(options: list[PermissionOption]) -> str:
+        offered.extend(options)
+        return next(option.option_id for option in options if option.kind == "reject_once")
+
+    desk.editor.answer = answer
+
+    async def story() -> None:
+        await desk.ask(await desk.session(), "go")
+
+    desk.run(story())
+    assert all("not shown" not in option.name for option in offered) and offered
+    assert "the-end" in str(desk.editor.asked[0][0].content)
+
+
 def test_a_turn_is_shown_and_taken_back(desk: Desk) -> None:
     kept = desk.work / "kept.txt"
     kept.write_text("whole\n")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from acp.schema import EmbeddedResourceContentBlock, ImageContentBlock, TextResourceContents
 
-from tests.editors.rig import Desk, does
+from tests.editors.rig import Desk, does, editing
 from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 def results(desk: Desk) -> list[str]:
@@ -165,3 +170,37 @@ def test_a_cancel_does_not_wait_for_an_editor_that_does_not_answer(desk: Desk, p
 
     desk.run(story())
     assert "TWO, unsaved" in results(desk)[-1]
+
+
+@pytest.mark.slow
+def test_an_embedded_file_that_a_deny_rule_protects_does_not_reach_the_model(
+    home: Path, server: PracticeServer, tmp_path: Path
+) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text('approval: {deny: ["read(secrets/*)"]}\n')
+    work = tmp_path / "work"
+    (work / "secrets").mkdir(parents=True)
+    (work / "link").symlink_to("secrets")
+    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 40).decode()
+    uris = [
+        f"file://{work}/secrets/a",
+        f"FILE://localhost{work}/link/%62",
+        f"vscode-remote://wsl{work}/secrets/c",
+        f"zed:///agent/file?path={work}/secrets/d",
+        "editor:view?line=1&file=secrets%2Fe",
+    ]
+    prompt: list[Any] = [
+        EmbeddedResourceContentBlock(type="resource", resource=TextResourceContents(uri=uri, text="HUNTER2"))
+        for uri in (*uris, f"file://{work}/open.txt#L1:2")
+    ]
+    prompt.append(ImageContentBlock(type="image", data=picture, mime_type="image/png", uri=uris[0]))
+
+    async def story() -> None:
+        async with editing(home, server, work) as (_, connection, _):
+            made = await connection.new_session(cwd=str(work), mcp_servers=[])
+            await connection.prompt(session_id=made.session_id, prompt=prompt)
+
+    asyncio.run(story())
+    text = json.dumps(server.requests[-1].json_body["messages"][-1]["content"])
+    assert text.count("HUNTER2") == 1 and "image_url" not in text
+    assert text.count("is left out: the rule deny: read(secrets/*) protects it") == 6

@@ -37,9 +37,9 @@ def test_a_full_disk_ends_the_turn_and_everything_before_is_there(
         store.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a journal that is there is written over first
     used = max(path.stat().st_size for path in program.home.glob("state.db*"))
     program.limits = {"largest_file": used + 20_000}
-    server.install([does(use("read_file", path=f"big{n}.txt")) for n in range(9)])
-    for n in range(9):
-        text = "".join(f"{random.Random(line * 9 + n).randbytes(30).hex()}\n" for line in range(1_000))
+    server.install([does(use("read_file", path=f"big{n}.txt")) for n in range(16)])
+    for n in range(16):
+        text = "".join(f"{random.Random(line * 16 + n).randbytes(30).hex()}\n" for line in range(1_000))
         (program.work / f"big{n}.txt").write_text(text)
     done = program.ask("read the big file", "--continue")
     done.assert_error("no space is left", "free some disk space")

@@ -23,6 +23,7 @@ _TALK = Step("chat --yes --json -q 'create a file hello.txt with world'", r'"ses
 JOBS: dict[str, tuple[Step, ...]] = {
     "chat": (Step("chat -q hello", "practice model"),),
     "sessions": (_TALK, Step("sessions search world", "hello.txt"), Step("sessions show {session}", "world")),
+    "agents": (_TALK, Step("agents show {session}", "hello.txt")),
     "memory": (Step("memory add 'We deploy on Tuesdays'", "Saved"), Step("memory show", "Tuesdays")),
     "rewind": (_TALK, Step("rewind {session}:1 --files", r"hello.txt \(removed\)")),
     "goal": (

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.installed.program import ROOT, Installed, install
-from tests.test_pages_run import COMMANDS, OF_SESSIONS, PLACEHOLDER, RUNS_ON
+from tests.test_pages_run import COMMANDS, OF_SESSIONS, PLACEHOLDER, RUNS_ON, drop_brackets
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 PAGES = sorted({page for page, _, _ in COMMANDS} - {"rewind.md", "hooks.md"})
@@ -69,7 +69,7 @@ def read_lines(page: str) -> tuple[list[str], list[str]]:
     blocks = re.findall(r"^```console\n(.*?)^```", path.read_text("utf-8"), re.M | re.S)
     shell = re.findall(r"^\$ (.*)$", "\n".join(blocks), re.M)
     alone = [
-        line.replace("[", "").replace("]", "")
+        drop_brackets(line)
         for name, line, comment in COMMANDS
         if name == page and line.startswith("whet ") and "needs" not in comment
     ]

@@ -39,7 +39,9 @@ def test_the_confirmation_service_takes_a_request_that_is_approved(whet: Install
         token = (whet.home / ".whet/confirm/submit.token").read_text("utf-8").strip()
         with httpx2.Client(base_url=started[1], headers={"Authorization": f"Bearer {token}"}) as agent:
             made = agent.post("/confirm", json={"action": "deploy", "description": "Deploy"}).json()
-            done = whet.run("confirm", "approve", made["id"], WHET_CONFIRM_URL=started[1])
+            done = whet.run(
+                "confirm", "approve", made["id"], "--digest", made["digest"], WHET_CONFIRM_URL=started[1]
+            )
             assert done.returncode == 0, done.stdout + done.stderr
             assert agent.get(f"/confirm/{made['id']}").json()["status"] == "approved"
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tests.support import FixedClock
 from tests.tools.calls import context
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings, McpSettings
+from whet.config.permission_settings import McpServerSettings, McpSettings
 from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
 from whet.mcp.remote import RemoteParts
@@ -42,6 +42,9 @@ class Session:
 
     def __init__(self) -> None:
         self.notices: list[str] = []
+
+    def add_notice(self, text: str, *, must_show: bool = False) -> None:
+        self.notices.append(text)
 
 
 class Bench:

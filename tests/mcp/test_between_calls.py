@@ -13,7 +13,7 @@ import pytest
 from tests.mcp.rig import Session, bench, until
 from tests.mcp.sdk_server import Events, make, make_growing
 from tests.mcp.serving import Answer, Request, raw, result, sdk_over_http, usual
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 
 EVENTS = {"content-type": "text/event-stream"}
 CHANGED = b'data: {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n\n'

@@ -45,6 +45,24 @@ def test_the_example_is_added_listed_and_works_from_any_folder(
     assert max(map(len, narrow.splitlines())) <= 40 and "      Read a note." in narrow
 
 
+@pytest.mark.slow
+def test_a_script_in_the_users_home_is_added_by_its_relative_name(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "person"
+    folder.mkdir()
+    (folder / "srv.py").write_text(NOTES.read_text())
+    (folder / "python-x").write_text("no program")
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(folder)
+    added = run(home, "add", "x", "--", sys.executable, "srv.py", "python-x")
+    assert added.exit_code == 0, added.output
+    monkeypatch.chdir(tmp_path)
+    assert run(home, "test", "x").exit_code == 0
+    text = (home / "config.yaml").read_text()
+    assert str(folder / "srv.py") in text and f"{folder / 'python-x'}" not in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from tests.mcp.rig import bench, odd
 from tests.mcp.serving import sdk_over_http
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.mcp.elicitation import DECLINE, EMPTY, elicit
 from whet.mcp.remote import suspend_limit_while_asking
 from whet.mcp.server_requests import CallPerson, ServerRequests

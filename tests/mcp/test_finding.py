@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.running import flags, run
 from tests.mcp.rig import HERE, bench
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolOutput, ToolSpec
 from whet.mcp.finding import ToolFinder

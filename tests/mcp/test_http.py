@@ -13,7 +13,7 @@ import pytest
 from tests.mcp.rig import bench, until
 from tests.mcp.sdk_server import make
 from tests.mcp.serving import Answer, Handler, Request, as_json, raw, result, sdk_over_http, usual
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 
 EVENTS = {"content-type": "text/event-stream"}
 

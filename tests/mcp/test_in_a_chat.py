@@ -17,7 +17,7 @@ from tests.cli.running import flags, run, start
 from tests.cli.test_oneshot import is_alive
 from tests.mcp.rig import HERE, until
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.contract.events import Event, Notice, ToolProgress
 from whet.mcp.kept import KeptListing, config_digest, write_stored
 from whet_lab.practice.ask import PracticeCall

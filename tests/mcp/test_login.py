@@ -17,7 +17,7 @@ from tests.mcp.rig import bench
 from tests.mcp.sdk_server import make
 from tests.mcp.serving import Answer, Logins, Request, as_json, raw, sdk_over_http, usual
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.log import mask
 from whet.mcp.login import Tokens, read_tokens, write_tokens
 from whet.mcp.oauth import Client, LoginFailed, log_in

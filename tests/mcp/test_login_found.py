@@ -14,7 +14,7 @@ from tests.mcp.rig import bench
 from tests.mcp.serving import Answer, Request, as_json, raw, usual
 from tests.mcp.test_login import GOOD, browse
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.mcp.callback import LoginFailed
 from whet.mcp.challenge import read_challenge
 from whet.mcp.login import write_tokens

@@ -9,7 +9,7 @@ import pytest
 
 from tests.mcp.rig import bench, until
 from tests.mcp.serving import Answer, Request, raw, usual
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.mcp.transport import ServerFailed
 
 SAYS = b'data: {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}\n\n'

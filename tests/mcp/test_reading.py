@@ -10,7 +10,7 @@ import pytest
 from tests.mcp.rig import bench
 from tests.mcp.sdk_server import make_growing
 from tests.mcp.serving import Answer, Request, raw, result, sdk_over_http, usual
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from tests.mcp.rig import bench
 from tests.mcp.serving import Answer, Request, as_json, raw, result, usual
 from tests.mcp.test_login import GOOD, browse, lying
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.mcp.challenge import read_challenge
 from whet.mcp.login import Tokens, read_tokens, write_tokens
 from whet.mcp.oauth import Client, Earlier, log_in

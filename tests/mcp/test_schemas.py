@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.mcp.listing import Catalogue, read_listing
 from whet.mcp.schemas import DESCRIPTION_CHARS, mend_schema
 

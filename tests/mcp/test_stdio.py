@@ -11,7 +11,7 @@ import pytest
 
 from tests.mcp.rig import SDK, Session, bench, odd, until
 from whet.config.paths import Home
-from whet.config.schema import McpServerSettings
+from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import ConfigError
 from whet.mcp import remote
 from whet.mcp.kept import KeptListing, config_digest, read_stored, store_failure, write_stored

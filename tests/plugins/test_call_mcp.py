@@ -15,14 +15,8 @@ from tests.plugins.test_public_shapes import Asked
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import (
-    ApprovalSettings,
-    McpServerSettings,
-    McpSettings,
-    ModelSettings,
-    PluginSettings,
-    Settings,
-)
+from whet.config.permission_settings import ApprovalSettings, McpServerSettings, McpSettings
+from whet.config.schema import ModelSettings, PluginSettings, Settings
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer

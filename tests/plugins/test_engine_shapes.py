@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.rig import calls
 from tests.cli.running import Tty
-from tests.plugins.rig import write
+from tests.plugins.rig import loading, write
 from tests.stories.program import Program
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -150,3 +150,20 @@ def test_an_engine_that_drops_the_request_in_mid_turn_is_not_followed(tmp_path: 
     assert said["text"] == "The plan." and len(requests) == 2
     assert b"what is the harbour plan?" in requests[1]
     assert any("left out what is being asked" in line for line in said["notices"]), said
+
+
+@pytest.mark.parametrize("name", ["short", "context_engine/short"])
+def test_a_folder_that_only_defines_an_engine_offers_it(home: Path, name: str) -> None:
+    code = """
+        from agent.context_engine import ContextEngine
+
+        class Short(ContextEngine):
+            name = "short-list"
+            def update_from_response(self, usage): pass
+            def should_compress(self, prompt_tokens=None): return False
+            def compress(self, messages, current_tokens=None, focus_topic=None): return messages
+    """
+    write(home, name, code)
+    with loading(home, "short") as loaded:
+        assert not loaded.problems and list(loaded.engines) == ["short-list"]
+        assert loaded.engines["short-list"].make_instance().name == "short-list"

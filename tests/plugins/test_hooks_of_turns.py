@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+import whet
 from tests.plugins.rig import write
 from tests.plugins.test_public_shapes import ALL_HOOKS, OBSERVER, Asked, seen, talk
+from whet.contract.events import Notice, TurnEnd
 from whet.plugins.example_facts import FACTS
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 RARE = [
     "on_session_reset",
@@ -127,3 +130,23 @@ def test_a_memory_takes_a_turn_however_it_is_written(home: Path, way: str) -> No
 def test_the_doctor_has_an_example_of_every_keyword(observed: dict[str, dict[str, Any]]) -> None:
     missing = {hook: set(facts) - set(FACTS) for hook, facts in observed.items()}
     assert not any(missing.values()), missing
+
+
+def test_a_failing_hook_after_a_turn_is_named_in_that_turn(home: Path, tmp_path: Path) -> None:
+    def fails(hook: str) -> str:
+        return f"def fail(**facts):\n    raise KeyError('gone')\ndef register(ctx):\n    ctx.register_hook('{hook}', fail)\n"
+
+    write(home, "before", fails("pre_llm_call"))
+    write(home, "after", fails("post_llm_call"))
+    with PracticeServer(script=[ScriptedReply(text="Hello.")]) as server:
+        settings = {
+            "model.provider": "practice",
+            "model.base_url": server.base_url,
+            "plugins.enabled": ["before", "after"],
+        }
+        with whet.Agent(settings=settings, workspace=tmp_path) as agent:
+            events = list(agent.stream("hi"))
+    assert isinstance(events[-1], TurnEnd) and events[-1].text == "Hello."
+    notices = "\n".join(event.text for event in events if isinstance(event, Notice) and event.must_show)
+    assert "before: its hook pre_llm_call failed: KeyError: 'gone'" in notices
+    assert "after: its hook post_llm_call failed: KeyError: 'gone'" in notices

@@ -17,7 +17,8 @@ from tests.plugins.rig import loading, reasons, write
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, ModelSettings, PluginSettings, Settings
+from whet.config.permission_settings import ApprovalSettings
+from whet.config.schema import ModelSettings, PluginSettings, Settings
 from whet.contract.events import Notice, ToolFinished
 from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
 from whet.plugins.probe import exercise

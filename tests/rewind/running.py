@@ -11,7 +11,8 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.config.paths import Home
-from whet.config.schema import ApprovalSettings, ModelSettings, RewindSettings, Settings
+from whet.config.permission_settings import ApprovalSettings, LspSettings
+from whet.config.schema import ModelSettings, RewindSettings, Settings
 from whet.contract.events import Event
 from whet.contract.protocols import Answer, ApprovalRequest, Person
 from whet.rewind.rewinding import Rewinding
@@ -76,6 +77,7 @@ async def running(
     *,
     person: Person | None = None,
     session_id: str = "",
+    lsp: LspSettings | None = None,
 ) -> AsyncGenerator[Running]:
     """Give a session in `folder`/work with its home in `folder`/home: a new one, or one to go on with. Every
     call is allowed, or by the person, where one is given."""
@@ -87,6 +89,7 @@ async def running(
             if person is not None
             else ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
             rewind=rewind or RewindSettings(),
+            lsp=lsp or LspSettings(enabled=False),
         )
         app = await App.start(Home(folder / "home"), settings, {}, person or Consenting(), folder / "work")
         try:

@@ -18,7 +18,7 @@ from whet.rewind.recorder import Workspace
 from whet.rewind.restoring import Restorer, RestoreResult
 from whet.rewind.states import why_left_out
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import find_changed_files, plan_rewind, take_back
+from whet.rewind.taking_back import Scope, find_changed_files, plan_rewind, take_back
 
 
 def step(made: Workspace, command: str, *, number: int = 1) -> int:
@@ -41,7 +41,7 @@ def test_what_somebody_changed_after_the_plan_is_left_and_named(tmp_path: Path) 
     for name in ("theirs", "ours", "done"):
         (root / name).write_text("old")
     first = step(made, "echo new > theirs; echo new > ours; echo new > done")
-    changes = list(plan_rewind(made, first, "s", {"s"}, force=False).changes)
+    changes = list(plan_rewind(made, first, "s", Scope({"s"})).changes)
     (root / "theirs").write_text("a later edit")
     (root / "done").write_text("old")
     done = carried_out(made, changes)
@@ -60,7 +60,7 @@ def test_a_file_that_gives_way_to_a_folder_may_be_gone_already(tmp_path: Path) -
     (root / "was-folder").mkdir()
     (root / "was-folder" / "inside").write_text("inside")
     first = step(made, "rm was-file; mkdir was-file; rm -r was-folder; echo now > was-folder")
-    changes = list(plan_rewind(made, first, "s", {"s"}, force=False).changes)
+    changes = list(plan_rewind(made, first, "s", Scope({"s"})).changes)
     (root / "was-file").rmdir()
     (root / "was-folder").unlink()
     assert not carried_out(made, changes).failed
@@ -72,7 +72,7 @@ def test_a_file_that_somebody_removed_after_the_plan_is_not_made_again(tmp_path:
     made, root = workspace(tmp_path), tmp_path / "work"
     (root / "f").write_text("old")
     first = step(made, "echo new > f")
-    changes = list(plan_rewind(made, first, "s", {"s"}, force=False).changes)
+    changes = list(plan_rewind(made, first, "s", Scope({"s"})).changes)
     (root / "f").unlink()
     assert carried_out(made, changes).failed == {"f": "changed while the rewind was under way"}
     assert not (root / "f").exists()
@@ -85,7 +85,7 @@ def test_only_what_keeps_a_later_edit_is_called_merged(tmp_path: Path) -> None:
     (root / "alone").write_text("old")
     first = step(made, "sed -i 's/line 3$/LINE 3/' both; echo new > alone")
     (root / "both").write_text((root / "both").read_text().replace("line 25", "a later edit"))
-    done = take_back(made, first, BACK, {"s"}, force=False)
+    done = take_back(made, first, BACK, Scope({"s"}))
     assert {one.path: one.merged for one in done.changes} == {"both": True, "alone": False}
     assert (root / "both").read_text() == lines.replace("line 25", "a later edit")
 
@@ -124,7 +124,7 @@ def test_no_mode_is_set_through_a_link_that_takes_a_files_place(tmp_path: Path) 
     for path in (file, outside):
         path.chmod(0o600)
     first = step(made, "chmod 755 run.sh")
-    changes = list(plan_rewind(made, first, "s", {"s"}, force=False).changes)
+    changes = list(plan_rewind(made, first, "s", Scope({"s"})).changes)
     swapped: list[str] = []
 
     def swap(event: str, given: tuple[object, ...]) -> None:

@@ -16,7 +16,7 @@ from tests.rewind.trees import fill, fingerprint, script, unlock, workspace
 from tests.tools.running import call, context, find_tool
 from whet.rewind.database import Record
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import take_back
+from whet.rewind.taking_back import Scope, take_back
 from whet.tools.process import Processes
 from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
@@ -40,11 +40,11 @@ def destroy_and_take_back(folder: Path, seed: int) -> None:
             end_step(made, firsts[-1])
             states.append(fingerprint(root))
         chosen = rng.randrange(len(firsts))
-        done = take_back(made, firsts[chosen], BACK, {"s"}, force=False)
+        done = take_back(made, firsts[chosen], BACK, Scope({"s"}))
         assert not done.conflicts and not done.failed, (seed, done)
         assert fingerprint(root) == states[chosen], f"seed {seed}: not what it was"
         if done.record:
-            again = take_back(made, done.record, BACK, {"s"}, force=False)
+            again = take_back(made, done.record, BACK, Scope({"s"}))
             assert not again.conflicts and not again.failed, (seed, again)
         assert fingerprint(root) == states[-1], f"seed {seed}: not what it became"
     finally:

@@ -17,13 +17,14 @@ from tests.rewind.trees import fingerprint, workspace
 from whet.clock import SystemClock
 from whet.contract.errors import StoreError
 from whet.rewind import database
+from whet.rewind.database import Record
 from whet.rewind.look import WorkspaceTooLarge
 from whet.rewind.planning import AT_ONCE, UNRECORDED_NOW, UNRECORDED_THEN
 from whet.rewind.pruning import forget_sessions, prune
 from whet.rewind.recorder import Workspace, describe_left_out
 from whet.rewind.states import RecordLimits
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import take_back
+from whet.rewind.taking_back import Scope, take_back
 
 
 def step(made: Workspace, command: str, *, session: str = "s", number: int = 1) -> int:
@@ -41,10 +42,10 @@ def test_what_is_too_large_is_named_and_left_alone(tmp_path: Path) -> None:
     (root / "small").write_bytes(b"x")
     first = step(made, "echo y >> large; echo y > small; head -c 3000 /dev/zero > new")
     assert "large (too large)" in describe_left_out(made.left_out())
-    done = take_back(made, first, BACK, {"s"}, force=False)
+    done = take_back(made, first, BACK, Scope({"s"}))
     assert {one.path: one.why for one in done.conflicts} == {"large": UNRECORDED_THEN, "new": UNRECORDED_NOW}
     assert (root / "small").read_bytes() == b"x" and (root / "new").exists()
-    again = take_back(made, first, BACK, {"s"}, force=True)
+    again = take_back(made, first, BACK, Scope({"s"}, force=True))
     assert not (root / "new").exists() and [one.path for one in again.conflicts] == ["large"]
 
 
@@ -69,7 +70,7 @@ def test_many_contents_are_packed_side_by_side_and_come_back(tmp_path: Path, tot
     before = fingerprint(root)
     record = step(made, "rm -r d*")
     assert describe_left_out(made.left_out()) == ""
-    take_back(made, record, BACK, {"s"}, force=False)
+    take_back(made, record, BACK, Scope({"s"}))
     assert fingerprint(root) == before
     made.close()
 
@@ -96,7 +97,7 @@ def test_pipes_and_sockets_are_named_and_left_alone(tmp_path: Path) -> None:
             os.chdir(here)
         first = step(made, "echo 2 > f; mkfifo other")
         assert sorted(item.path for item in made.left_out()) == ["other", "pipe", "sock"]
-        done = take_back(made, first, BACK, {"s"}, force=False)
+        done = take_back(made, first, BACK, Scope({"s"}))
     assert (root / "f").read_text() == "1" and (root / "pipe").exists()
     assert [one.path for one in done.conflicts] == ["other"]
 
@@ -110,7 +111,7 @@ def test_whets_home_is_no_part_of_a_workspace_around_it(tmp_path: Path) -> None:
     assert made.file.read_now(lambda db: database.find_changed_paths(db, 0, database.read_version(db))) == {
         "f"
     }
-    take_back(made, first, BACK, {"s"}, force=False)
+    take_back(made, first, BACK, Scope({"s"}))
     assert (tmp_path / "f").read_text() == "1" and (tmp_path / "own" / "secret").read_text() == "y\n"
 
 
@@ -121,7 +122,7 @@ def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
     os.utime(path, ns=(1, 1))
     first = step(made, "printf bbbb > f; touch -d @0 f")
     step(made, "printf cccc > f; touch -d @0 f", number=2)
-    take_back(made, first, BACK, {"s"}, force=False)
+    take_back(made, first, BACK, Scope({"s"}))
     assert path.read_text() == "aaaa"
 
 
@@ -134,7 +135,7 @@ def test_changes_within_one_tick_of_the_clock_are_all_seen(tmp_path: Path) -> No
         end_step(made, record)
     records = made.file.read_now(lambda db: database.list_records(db, "s"))
     assert all(one.after == one.before + 1 for one in records)
-    take_back(made, records[20].id, BACK, {"s"}, force=False)
+    take_back(made, records[20].id, BACK, Scope({"s"}))
     assert path.read_text() == "0020"
 
 
@@ -170,7 +171,7 @@ def test_large_files_are_stored_in_parts_and_come_back(tmp_path: Path) -> None:
     data = os.urandom(8_000_000) + b"end"
     path.write_bytes(data)
     first = step(made, "truncate -s 10 large")
-    take_back(made, first, BACK, {"s"}, force=False)
+    take_back(made, first, BACK, Scope({"s"}))
     assert path.read_bytes() == data
 
 
@@ -182,7 +183,7 @@ def test_large_files_that_differ_in_one_part_are_told_apart(tmp_path: Path) -> N
     for name in ("one", "two"):
         (root / name).write_bytes(data + name.encode())
     first = step(made, "truncate -s 9 one two")
-    take_back(made, first, BACK, {"s"}, force=False)
+    take_back(made, first, BACK, Scope({"s"}))
     assert [(root / name).read_bytes() == data + name.encode() for name in ("one", "two")] == [True, True]
 
 
@@ -213,9 +214,30 @@ def test_another_session_at_the_same_time_is_a_conflict(tmp_path: Path) -> None:
     step(made, "echo theirs > both; echo theirs > theirs", session="other")
     (root / "mine").write_text("mine")
     end_step(made, mine)
-    done = take_back(made, mine, BACK, {"s"}, force=False)
+    done = take_back(made, mine, BACK, Scope({"s"}))
     assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE, "theirs": AT_ONCE}
     assert not (root / "mine").exists() and (root / "theirs").exists()
+
+
+def test_what_tools_of_another_session_edited_meanwhile_is_theirs(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    root = tmp_path / "work"
+    mine, _ = begin_step(made, "s", 1, 1)
+    step(made, "mkdir d; echo 1 > d/theirs; echo 1 > both", session="other", number=1)
+    step(made, "echo 2 >> d/theirs", session="other", number=2)
+    (root / "both").write_text("mine")
+    (root / "mine").write_text("mine")
+    end_step(made, mine)
+    edited = {("other", 1, 1): {"d", "d/theirs", "both"}, ("other", 1, 2): {"d", "d/theirs"}}
+    done = take_back(made, mine, BACK, Scope({"s"}, edited=edited))
+    assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE}
+    assert not (root / "mine").exists() and (root / "d" / "theirs").read_text() == "1\n2\n"
+
+    first = made.file.read_now(lambda db: database.list_records(db, "other"))[0].id
+    new = Record(0, "other", 0, 0, "rewind", 0, 0, 0)
+    done = take_back(made, first, new, Scope({"other"}, edited=edited))
+    assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE}
+    assert not (root / "d").exists() and (root / "both").read_text() == "mine"
 
 
 def test_a_session_takes_back_only_its_own(tmp_path: Path) -> None:
@@ -224,7 +246,7 @@ def test_a_session_takes_back_only_its_own(tmp_path: Path) -> None:
     first = step(made, "echo 1 > mine")
     step(made, "echo 1 > theirs", session="other")
     step(made, "echo 2 >> mine", number=2)
-    take_back(made, first, BACK, {"s"}, force=False)
+    take_back(made, first, BACK, Scope({"s"}))
     assert [path.name for path in root.iterdir()] == ["theirs"]
 
 
@@ -242,7 +264,7 @@ def test_git_commands_are_taken_back_with_their_repository(tmp_path: Path) -> No
     before = fingerprint(tmp_path / "work")
     destroy = f"{git} reset -q --hard HEAD~1; {git} reflog expire --expire=now --all"
     first = step(made, f"{destroy}; {git} gc -q --prune=now; rm -rf in/.git")
-    take_back(made, first, BACK, {"s"}, force=False)
+    take_back(made, first, BACK, Scope({"s"}))
     assert fingerprint(tmp_path / "work") == before
     said = subprocess.run(
         ["git", "log", "--format=%s"], cwd=made.root, capture_output=True, text=True, check=True
@@ -259,7 +281,7 @@ def test_no_link_leads_a_rewind_out_of_the_workspace(tmp_path: Path) -> None:
     first = step(made, "rm d/f")
     (tmp_path / "work" / "d").rmdir()
     (tmp_path / "work" / "d").symlink_to(outside)
-    take_back(made, first, BACK, {"s"}, force=True)
+    take_back(made, first, BACK, Scope({"s"}, force=True))
     assert list(outside.iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from tests.rewind.test_destruction import BACK
 from tests.rewind.trees import fill, fingerprint, unlock, workspace
 from whet.rewind import database
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import finish, take_back
+from whet.rewind.taking_back import Scope, finish, take_back
 
 
 def child(work: Callable[[], object]) -> int:
@@ -80,8 +80,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
             made,
             made.file.read_now(lambda db: database.list_records(db, "s"))[0].id,
             BACK,
-            {"s"},
-            force=False,
+            Scope({"s"}),
         )
 
     try:
@@ -96,7 +95,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
             killed(lambda: end_step(workspace(folder), first), rng.uniform(0.002, 0.06))
             made = workspace(folder)
             assert fingerprint(root) == wrecked
-            take_back(made, first, BACK, {"s"}, force=False)
+            take_back(made, first, BACK, Scope({"s"}))
             assert fingerprint(root) == before, f"seed {seed}"
             made.close()
             return True
@@ -111,7 +110,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
         assert now in (before, wrecked), f"seed {seed}: half done"
         if finished:
             assert not finished.failed, f"seed {seed}: {finished.failed}"
-            take_back(made, finished.record, BACK, {"s"}, force=False)
+            take_back(made, finished.record, BACK, Scope({"s"}))
             assert fingerprint(root) == wrecked, f"seed {seed}: not taken back"
         made.close()
         return finished is not None

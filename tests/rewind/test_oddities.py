@@ -12,9 +12,12 @@ import pytest
 from tests.rewind.test_destruction import BACK
 from tests.rewind.test_edges import step
 from tests.rewind.trees import fingerprint, workspace
+from tests.tools.test_form import FORMS, TEXTS, make_bytes
+from whet.rewind import database
+from whet.rewind.differences import FileDiff, list_differences
 from whet.rewind.planning import UNRECORDED_NOW, UNRECORDED_THEN
-from whet.rewind.recorder import describe_left_out
-from whet.rewind.taking_back import take_back
+from whet.rewind.recorder import Workspace, describe_left_out
+from whet.rewind.taking_back import Scope, take_back
 
 _GIT = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always"
 _CHANGES = {
@@ -74,7 +77,7 @@ def test_an_odd_tree_is_what_it_was(tmp_path: Path, kind: str) -> None:
     was = fingerprint(root)
     first = step(made, change)
     assert fingerprint(root) != was
-    done = take_back(made, first, BACK, {"s"}, force=False)
+    done = take_back(made, first, BACK, Scope({"s"}))
     assert not done.conflicts and not done.failed and fingerprint(root) == was
     made.close()
 
@@ -86,7 +89,7 @@ def test_a_pipe_that_comes_or_goes_is_named_and_left(tmp_path: Path) -> None:
     os.mkfifo(root / "pipe")
     first = step(made, "rm pipe file; echo b > pipe; mkfifo file; echo c > new")
     assert "file (a named pipe)" in describe_left_out(made.left_out())
-    done = take_back(made, first, BACK, {"s"}, force=False)
+    done = take_back(made, first, BACK, Scope({"s"}))
     assert {one.path: one.why for one in done.conflicts} == {"pipe": UNRECORDED_THEN, "file": UNRECORDED_NOW}
     assert (root / "pipe").read_text() == "b\n" and not (root / "new").exists()
     made.close()
@@ -99,7 +102,7 @@ def test_a_file_of_a_gigabyte_is_named_and_not_read(tmp_path: Path) -> None:
     (root / "small").write_text("a\n")
     first = step(made, "echo b > small")
     assert describe_left_out(made.left_out()).endswith("big (too large)")
-    assert not take_back(made, first, BACK, {"s"}, force=False).conflicts
+    assert not take_back(made, first, BACK, Scope({"s"})).conflicts
     assert (root / "small").read_text() == "a\n" and (root / "big").stat().st_size == 1 << 30
     made.close()
 
@@ -120,7 +123,7 @@ def test_a_submodule_and_its_repository_come_back(tmp_path: Path) -> None:
         f"exec >/dev/null; (cd sub; echo c >> a; {_GIT} commit -qam c); {_GIT} add sub; {_GIT} commit -qm d;"
         f" {_GIT} submodule deinit -qf sub; rm -rf .git/modules/sub"
     )
-    done = take_back(made, step(made, change), BACK, {"s"}, force=False)
+    done = take_back(made, step(made, change), BACK, Scope({"s"}))
     assert not done.conflicts and fingerprint(root) == was
     made.close()
 
@@ -131,7 +134,7 @@ def test_of_a_repository_around_the_workspace_only_the_workspace_comes_back(tmp_
     (root / "f").write_text("a\n")
     around = f"cd ..; {_GIT} init -q .; {_GIT} add work; {_GIT} commit -qm a"
     subprocess.run(["bash", "-ec", around], cwd=root, check=True, capture_output=True)
-    done = take_back(made, step(made, f"echo b > f; {_GIT} commit -qam b"), BACK, {"s"}, force=False)
+    done = take_back(made, step(made, f"echo b > f; {_GIT} commit -qam b"), BACK, Scope({"s"}))
     assert not done.conflicts and (root / "f").read_text() == "a\n"
     status = subprocess.run(
         ["git", "status", "--short"], cwd=root, capture_output=True, text=True, check=True
@@ -159,7 +162,7 @@ def test_somebody_who_writes_all_the_while_keeps_nothing_from_being_taken_back(t
     try:
         firsts = [step(made, f"echo {number} > mine", number=number) for number in range(1, 6)]
         assert last[0] > 5
-        done = take_back(made, firsts[0], BACK, {"s"}, force=False)
+        done = take_back(made, firsts[0], BACK, Scope({"s"}))
     finally:
         stop.set()
         thread.join()
@@ -167,3 +170,43 @@ def test_somebody_who_writes_all_the_while_keeps_nothing_from_being_taken_back(t
     assert "mine" not in {one.path for one in done.conflicts}
     assert (root / "theirs").read_text().removesuffix("\n").isdecimal()
     made.close()
+
+
+def _diff(record: Workspace) -> list[FileDiff]:
+    return record.file.read_now(lambda db: list_differences(db, database.list_records(db, "s")))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_files_of_every_form_are_shown_in_a_diff_and_come_back(tmp_path: Path) -> None:
+    record = workspace(tmp_path)
+    root = tmp_path / "work"
+    for number, form in enumerate(FORMS):
+        (root / f"{number}.txt").write_bytes(make_bytes(*form))
+    was = fingerprint(root)
+    (tmp_path / "forms.txt").write_text("".join(f"{form[0]}\n" for form in FORMS))
+    change = "\n".join(
+        (
+            "for number, name in enumerate(open('../forms.txt').read().split()):",
+            "    data = open(f'{number}.txt', 'rb').read()",
+            "    data = data.replace('x = 1'.encode(name), 'x = 7'.encode(name))",
+            "    open(f'{number}.txt', 'wb').write(data)",
+        )
+    )
+    first = step(record, f"python3 - <<'END'\n{change}\nEND")
+    diffs = {diff.path: diff for diff in _diff(record)}
+    for number, form in enumerate(FORMS):
+        lines = diffs[f"{number}.txt"].lines
+        assert "-x = 1" in lines and "+x = 7" in lines and f" {TEXTS[form[0]].strip()}" in lines, form
+    done = take_back(record, first, BACK, Scope({"s"}))
+    assert not done.conflicts and not done.failed and fingerprint(root) == was
+    record.close()
+
+
+def test_a_diff_names_a_change_of_line_ends(tmp_path: Path) -> None:
+    record = workspace(tmp_path)
+    (tmp_path / "work" / "a.txt").write_bytes(b"one\r\ntwo\r\n")
+    step(record, "printf 'one\\ntwo\\n' > a.txt")
+    [diff] = _diff(record)
+    assert (diff.lines, diff.note) == ([], "line ends, encoding or last newline")
+    record.close()

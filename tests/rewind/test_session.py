@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.rewind.running import ANSWER, call, running, shell
+from tests.rewind.running import ANSWER, Consenting, Running, call, running, shell
 from tests.rewind.trees import fingerprint
+from whet.contract.protocols import Answer, ApprovalRequest
+from whet.rewind import database
+from whet.rewind.database import Record
 from whet.rewind.planning import SINCE
 from whet.rewind.rewinding import Point
+from whet.rewind.taking_back import Scope, take_back
+from whet.store.rewinds import Parts, RewindRow, begin_rewind
 
 
 @pytest.mark.slow
@@ -57,6 +63,79 @@ def test_a_turn_of_shell_commands_is_taken_back_and_brought_again(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("parts", ["files", "both"])
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_a_rewind_that_changes_nothing_does_not_hide_the_one_before_it_from_undo(
+    tmp_path: Path, parts: Parts, *, is_cut_off: bool
+) -> None:
+    async def main() -> None:
+        async with running(tmp_path, [shell("echo made > new; rm old"), ANSWER]) as r:
+            work = r.app.services.workspace
+            (work / "old").write_text("kept\n")
+            start = fingerprint(work)
+            await r.turn("first")
+            end = fingerprint(work)
+            if is_cut_off:
+                await begin_without_end(r, parts)
+            else:
+                await r.rewinding.rewind(Point(1), parts, force=False)
+            again = await r.rewinding.rewind(Point(1), parts, force=False)
+            assert again.finished is is_cut_off and not again.files.changes
+            assert fingerprint(work) == start
+
+            await r.rewinding.rewind(None, parts, force=False)
+            assert fingerprint(work) == end
+            texts = [message.text for message in r.session.log.messages if message.role == "user"]
+            assert texts == ["first"]
+
+    asyncio.run(main())
+
+
+async def begin_without_end(r: Running, parts: Parts) -> None:
+    """Rewind the files to before the first turn, as a process does that is killed before the rewind's end."""
+    row = RewindRow("cut-off", "2026-01-01T00:00:00Z", 1, 0, "begun", "", parts)
+    log = r.session.log
+    await log.writer.db.write(lambda db: begin_rewind(db, log.session.id, row))
+    workspace = r.app.services.recordings.get().workspace_of(r.app.services.workspace)
+    first = workspace.file.read_now(lambda db: database.list_records(db, log.session.id))[0].id
+    new = Record(0, log.session.id, 1, 0, "rewind", 0, 0, 0, row.id)
+    take_back(workspace, first, new, Scope({log.session.id}))
+
+
+@pytest.mark.slow
+def test_a_file_that_a_tool_wrote_while_another_session_ran_a_command_is_its_own(tmp_path: Path) -> None:
+    async def main() -> None:
+        script = [
+            shell("cat running; echo b > b"),
+            call("write_file", path="new/a", content="a\n"),
+            ANSWER,
+            ANSWER,
+        ]
+        (tmp_path / "work").mkdir()
+        os.mkfifo(tmp_path / "work" / "running")
+        async with running(tmp_path, script) as r:
+            work = r.app.services.workspace
+            editing = Running(r.app, await r.app.new_session())
+            async with asyncio.TaskGroup() as group:
+                group.create_task(r.turn("run"))
+                pipe = await asyncio.to_thread(os.open, tmp_path / "work" / "running", os.O_WRONLY)
+                await editing.turn("write")
+                os.close(pipe)
+            assert [diff.path for diff in await r.rewinding.diff()] == ["b"]
+            assert [diff.path for diff in await editing.rewinding.diff()] == ["new", "new/a"]
+            assert [step.paths for step in await r.rewinding.steps()] == [1]
+
+            plan = await editing.rewinding.preview(Point(1), "files", force=False)
+            assert {change.path for change in plan.files.changes} == {"new", "new/a"}
+            await editing.rewinding.rewind(Point(1), "files", force=False)
+            assert not (work / "new").exists() and (work / "b").exists()
+            done = await r.rewinding.rewind(Point(1), "files", force=False)
+            assert not done.files.conflicts and not (work / "b").exists()
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
 def test_a_step_within_a_turn_is_a_point_for_files_and_conversation(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, [shell("echo 1 > f"), shell("echo 2 > f"), ANSWER, ANSWER]) as r:
@@ -74,6 +153,33 @@ def test_a_step_within_a_turn_is_a_point_for_files_and_conversation(tmp_path: Pa
                 "user",
                 "assistant",
             ]
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_one_file_is_taken_back_and_the_session_has_not_changed_it_any_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        script = [shell("echo 2 > a; echo 2 > b"), ANSWER, shell("echo 3 > a; rm -r old"), ANSWER]
+        async with running(tmp_path, script) as r:
+            work = r.app.services.workspace
+            (work / "old" / "deep").mkdir(parents=True)
+            for name in ("a", "b", "old/deep/c", "old/d"):
+                (work / name).write_text("1\n")
+            await r.turn()
+            await r.turn()
+            plan = await r.rewinding.preview(Point(1), "files", force=False, files=["a"])
+            assert [change.path for change in plan.files.changes] == ["a"]
+            await r.rewinding.rewind(Point(1), "files", force=False, files=["a", "old/deep/c"])
+            assert [(work / name).read_text() for name in ("a", "b", "old/deep/c")] == ["1\n", "2\n", "1\n"]
+            assert not (work / "old" / "d").exists()
+            assert [(diff.path, diff.what) for diff in await r.rewinding.diff()] == [
+                ("b", "changed"),
+                ("old/d", "removed"),
+            ]
+            assert [diff.path for diff in await r.rewinding.diff(1)] == ["a", "b"]
+            await r.rewinding.rewind(None, "files", force=False, files=["a"])
+            assert (work / "a").read_text() == "3\n" and (work / "old" / "deep" / "c").exists()
 
     asyncio.run(main())
 
@@ -133,6 +239,32 @@ def test_calls_that_only_read_record_nothing(tmp_path: Path) -> None:
             await r.turn()
             assert not (tmp_path / "home" / "rewind").exists()
             assert await r.rewinding.steps() == []
+
+    asyncio.run(main())
+
+
+class Looking(Consenting):
+    """A person who answers once the workspace has been recorded."""
+
+    def __init__(self, home: Path) -> None:
+        self.record = home / "rewind"
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        async with asyncio.timeout(20):
+            while not any(path.stat().st_size for path in self.record.glob("*/files.db")):
+                await asyncio.sleep(0.01)
+        return "once"
+
+
+def test_the_workspace_is_recorded_while_a_question_waits(tmp_path: Path) -> None:
+    async def main() -> None:
+        script = [shell("rm f"), ANSWER]
+        async with running(tmp_path, script, person=Looking(tmp_path / "home")) as r:
+            (r.app.services.workspace / "f").write_text("x\n")
+            await r.turn()
+            assert not (r.app.services.workspace / "f").exists()
+            await r.rewinding.rewind(Point(1), "files", force=False)
+            assert (r.app.services.workspace / "f").read_text() == "x\n"
 
     asyncio.run(main())
 
