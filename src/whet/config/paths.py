@@ -11,7 +11,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,14 @@ from whet.beneath import open_folder, put_in_place
 from whet.contract.errors import ConfigError, StoreUnwritable
 
 MAX_SMALL_BYTES = 256 * 1024
+
+
+def choose_workspace(stored: str, fallback: Path) -> tuple[Path, Sequence[str]]:
+    """Return the folder that an opened session works in, and lines for its person: one if the `stored` folder
+    no longer exists and `fallback` is used."""
+    if not stored or Path(stored).is_dir():
+        return Path(stored) if stored else fallback, ()
+    return fallback, (f"the session's folder {stored} no longer exists; it works in {fallback} now",)
 
 
 class Home(msgspec.Struct, frozen=True):

@@ -29,11 +29,11 @@ from whet.app.conversations.session_parts import (
     SessionExtras,
     SessionStart,
     StoredPrefix,
-    choose_workspace,
 )
 from whet.app.learning.desk import RecollectionObserver
 from whet.app.model_links.models import SwitchableLink
 from whet.clock import local_time
+from whet.config.paths import choose_workspace
 from whet.config.permission_settings import FIRST_CHECK_S, SERVER_START_S
 from whet.context.engine_runner import EngineRunner, no_scope
 from whet.context.host import EngineHost

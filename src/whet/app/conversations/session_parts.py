@@ -74,14 +74,6 @@ class SessionStart(msgspec.Struct, frozen=True):
     notices: Sequence[str] = ()
 
 
-def choose_workspace(stored: str, fallback: Path) -> tuple[Path, Sequence[str]]:
-    """Return the folder that an opened session works in, and lines for its person: one if the `stored` folder
-    no longer exists and `fallback` is used."""
-    if not stored or Path(stored).is_dir():
-        return Path(stored) if stored else fallback, ()
-    return fallback, (f"the session's folder {stored} no longer exists; it works in {fallback} now",)
-
-
 class NewSessionOptions(TypedDict, total=False):
     """The options of a new session.
 
