@@ -396,6 +396,7 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
         aside = server.places.database.rename(tmp_path / "ours.db")
         older.rename(server.places.database)
         assert agent.post("/confirm", json=SUBMIT).status_code == 503
+
         def read_beside(outer: apsw.Connection) -> None:  # while the readers of before are in use
             server.service.database.read_now(read_beside)
 

@@ -175,13 +175,13 @@ def test_30_a_focus_holds_no_secret() -> None:
 
 def test_a_summary_of_another_session_is_not_carried_over() -> None:
     """A summary counts only where the transcript holds it: the engine remembers none (failure 20)."""
-    model = Model("## 2. Goal\nThe secret project of the other session.", BODY)
+    model = Model("## 2. Goal\nThe secret project of the other session.")
     one = engine(model)
-    one.compress(full().rows, 8_000)
+    assert "secret project" in summary_of(one.compress(full().rows, 8_000))
     one.on_session_reset()
+    model.answers = [BODY]
     rows = one.compress(full().rows, 8_000)
     assert "secret project" not in summary_of(rows) and "secret project" not in model.asked[-1]
-    assert len(model.asked) == 2
 
 
 @asynccontextmanager
