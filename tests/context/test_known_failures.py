@@ -177,11 +177,13 @@ def test_a_summary_of_another_session_is_not_carried_over() -> None:
     """A summary counts only where the transcript holds it: the engine remembers none (failure 20)."""
     model = Model("## 2. Goal\nThe secret project of the other session.")
     one = engine(model)
-    assert "secret project" in summary_of(one.compress(full().rows, 8_000))
+    one.compress(full().rows, 8_000)
     one.on_session_reset()
     model.answers = [BODY]
+    asked = len(model.asked)
     rows = one.compress(full().rows, 8_000)
-    assert "secret project" not in summary_of(rows) and "secret project" not in model.asked[-1]
+    assert "secret project" not in summary_of(rows)
+    assert "secret project" not in "".join(model.asked[asked:]) and len(model.asked) == asked + 1
 
 
 @asynccontextmanager
