@@ -115,7 +115,9 @@ def test_service_ten_calls_that_an_agent_can_make_approve_nothing(tmp_path: Path
 
 
 def at_socket(path: Path) -> httpx2.Client:
-    return httpx2.Client(base_url="http://localhost", transport=httpx2.HTTPTransport(uds=str(path)), timeout=30)
+    return httpx2.Client(
+        base_url="http://localhost", transport=httpx2.HTTPTransport(uds=str(path)), timeout=30
+    )
 
 
 @pytest.mark.slow
