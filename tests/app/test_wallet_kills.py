@@ -144,7 +144,7 @@ async def _serve(
                 os.kill(pid, signal.SIGKILL)
 
         server.on_request = kill
-        # Those that live come when the first is dead, or on a busy machine they spend the whole cap before it.
+        # Those that live come when the first is dead: on a busy machine they spent the whole cap before it.
         for lives in (False, True):
             for child, send in children:
                 if (lasts[child.pid or 0] >= _NEVER) is lives:

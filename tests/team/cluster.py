@@ -105,8 +105,8 @@ class Cluster:
         self._made.remove(name)
 
     def _is_left(self, name: str) -> bool:
-        """Whether nobody uses a database; who has just left is counted for a moment, in which the server would
-        let a change of its name wait for a tenth of a second."""
+        """Whether nobody uses a database. Who has just left is counted for a moment, in which the server lets
+        a change of its name wait for a tenth of a second."""
         for _ in range(50):
             if self._admin.execute(_USERS, (name,)).fetchone() == (0,):
                 return True
